@@ -29,14 +29,14 @@ _INTERRUPTED = 130  # what shells report for a process ended by Ctrl-C
 
 
 class LazyGroup(click.Group):
-    """A group of commands that are imported on first use, and the one place where errors become one line."""
+    """A group of commands that are imported on first use. Only here are errors turned into one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None."""
+        """Return the command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; what it raises on purpose is shown as one line, without a traceback."""
+        """Run a command; show an expected error as one line, without a traceback."""
         try:
             return super().invoke(ctx)
         except KafkaError as error:

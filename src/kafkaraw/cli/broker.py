@@ -12,7 +12,7 @@ PORT_MAX: Final = 65_535
 
 
 def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Numbers with commas between them."""
+    """Numbers separated by commas."""
     if value is None:
         return None
     try:
@@ -165,7 +165,7 @@ def start(control_socket: Path | None, node: int) -> None:
 
 
 def _asked(control_socket: Path | None, request: dict[str, object]) -> list[dict[str, Any]]:
-    """Ask the cluster, and return what it says of its nodes."""
+    """Ask the cluster for its nodes, and return its answer."""
     from kafkaraw.net.control_socket import ask
 
     answer = ask(control_socket or _only_socket(), request, ANSWER_TIMEOUT_S)
@@ -192,7 +192,7 @@ def _only_socket() -> Path:
 
 
 def parse_users(texts: tuple[str, ...]) -> dict[str, str]:
-    """`NAME:PASSWORD` pairs as a mapping.
+    """Return `NAME:PASSWORD` pairs as a mapping.
 
     Raises:
         click.BadParameter: one has no colon, or no name; the message does not show the password.
@@ -207,7 +207,7 @@ def parse_users(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def parse_properties(texts: tuple[str, ...]) -> dict[str, str]:
-    """`name=value` pairs as a mapping.
+    """Return `name=value` pairs as a mapping.
 
     Raises:
         click.BadParameter: one has no `=`, or no name.

@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster have in common: which one, and with what settings.
+"""The common part of commands that talk to a cluster: the cluster and the settings of its clients.
 
 `-b`, `--config` and `-X` are the same everywhere; `cluster_options` gives them to a command, which gets one `Cluster`.
 """
@@ -52,12 +52,12 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which cluster, and how its clients are configured; nothing is read before it is asked for.
+    """A cluster, and the settings of its clients; nothing is read before it is needed.
 
     Attributes:
-        servers: what `-b` says.
-        config_file: what `--config` says.
-        given: what `-X` says.
+        servers: the value of `-b`.
+        config_file: the value of `--config`.
+        given: the values of `-X`.
     """
 
     servers: str | None
@@ -66,10 +66,10 @@ class Cluster:
 
     @functools.cached_property
     def properties(self) -> dict[str, str]:
-        """Names and values, as the user wrote them.
+        """Return names and values, as the user wrote them.
 
         Raises:
-            click.UsageError: the file cannot be read, or nothing says where the cluster is.
+            click.UsageError: the file cannot be read, or no option names the cluster.
         """
         from kafkaraw.client.java_names import read_properties
 
@@ -89,11 +89,11 @@ class Cluster:
         return found
 
     def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, object]:
-        """Settings for a client's constructor.
+        """Return the settings for a client's constructor.
 
         Args:
             kind: the client's configuration class.
-            more: settings that stand before those of the user, unless None.
+            more: settings that the user's override, unless None.
 
         Raises:
             click.UsageError: a name or a value is not accepted, or there is no server.
@@ -112,12 +112,12 @@ class Cluster:
         return settings
 
     def has(self, setting: str) -> bool:
-        """Whether the user said something about a setting of ours."""
+        """Return whether the user has set one of our settings."""
         return any(name.replace(".", "_") == setting for name in self.properties)
 
 
 def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command `-b`, `--config` and `-X`; it gets them as `cluster`."""
+    """Add `-b`, `--config` and `-X` to a command; it gets them as `cluster`."""
 
     @functools.wraps(command)
     def with_cluster(

@@ -1,6 +1,6 @@
-"""What `kafkaraw consume` does: read, write whole batches in one go, and end in good order.
+"""The work of `kafkaraw consume`: read, write whole batches in one call, and end gracefully.
 
-Signals are only noted while records are in hand, so that what is committed in a group is exactly what was written.
+While records are in hand, signals are only noted, so that exactly the written records are committed in a group.
 Start at `consume`.
 """
 
@@ -29,11 +29,11 @@ from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.records import Batch, TopicPartition
 
 _TURN_S: Final = 0.2
-"""How long a signal may go unnoticed."""
+"""The longest time until a signal is noticed."""
 _TERMINAL_RECORDS: Final = 500
-"""Most records that go to a terminal before a signal is looked at."""
+"""Maximum number of records written to a terminal between two checks for a signal."""
 _NOTHING_S: Final = 5.0
-"""How long a member of a group that is to exit at the end waits for partitions, once it is in."""
+"""How long a member that is to exit at the end waits for partitions, once it has joined the group."""
 
 
 class ConsumeOptions(TypedDict):
@@ -65,17 +65,17 @@ class ConsumeOptions(TypedDict):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to read, and until when.
+    """What to read, and when to stop.
 
     Attributes:
-        topics: names; in a group those that begin with ^ are expressions.
-        partitions: only these of each; all when empty.
-        start: where to begin; None leaves it to the group, and to `auto_offset_reset`.
+        topics: names; in a group, names that begin with ^ are patterns.
+        partitions: read only these of each topic; all if empty.
+        start: where to begin; None for the committed offsets, or else `auto_offset_reset`.
         stop_ms: stop in each partition before the first record that is not older.
-        group: whose members share the partitions, unless some are named; also keeps the offsets.
+        group: the group whose members share the partitions, unless some are named; it also stores the offsets.
         at_end: stop where the ends were at the start.
-        records_max: stop after so many.
-        timeout_s: stop when nothing comes for so long.
+        records_max: stop after this many records.
+        timeout_s: stop if no record comes for this time.
     """
 
     topics: tuple[str, ...]
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def subscribes(self) -> bool:
-        """Whether the group says which partitions are read."""
+        """Whether the group assigns the partitions."""
         return self.group is not None and not self.partitions
 
 
@@ -97,14 +97,14 @@ def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> 
     """Run the command.
 
     Args:
-        cluster: where to read.
-        stop: what signals ask for.
-        options: see there.
+        cluster: the cluster to read from.
+        stop: the requests of signals.
+        options: the command's options.
 
     Raises:
-        KeyboardInterrupt: it was stopped before there was anything to end in good order.
-        click.UsageError: the options make no sense.
-        KafkaError: what the client says.
+        KeyboardInterrupt: it was stopped before there was anything to end gracefully.
+        click.UsageError: the options are invalid.
+        KafkaError: an error of the client.
     """
     stream = sys.stdout.buffer
     try:
@@ -161,7 +161,7 @@ def _settings(cluster: Cluster, plan: Plan, options: ConsumeOptions) -> dict[str
     if options["from_beginning"] or (plan.group is None and not cluster.has("auto_offset_reset")):
         more["auto_offset_reset"] = "earliest"
     if not cluster.has("allow_auto_create_topics"):
-        more["allow_auto_create_topics"] = False  # looking at a topic does not make it
+        more["allow_auto_create_topics"] = False  # reading a topic must not create it
     return more
 
 
@@ -191,7 +191,7 @@ def _kafkas_renderer(options: ConsumeOptions) -> Renderer:
 
 
 class _Reading:
-    """One run: where it is, and whether it is at its end."""
+    """One run: its progress, and whether it is at its end."""
 
     def __init__(
         self, consumer: Consumer, plan: Plan, output: Output, notes: Notes, stop: Stop, stream: BinaryIO
@@ -203,13 +203,13 @@ class _Reading:
         self._notes = notes
         self._stop = stop
         self._stream = stream
-        self._stopped: set[TopicPartition] = set()  # where the time to stop was reached
+        self._stopped: set[TopicPartition] = set()  # partitions in which the time to stop was reached
         self._ends = _Ends(consumer, notes) if plan.at_end else None
         self._limit = _TERMINAL_RECORDS if stream.isatty() else None
         self._idle_since_s: float | None = None
 
     def begin(self) -> None:
-        """Choose partitions and places; nothing is read yet."""
+        """Choose partitions and positions; nothing is read yet."""
         if self._plan.subscribes:
             self._subscribe()
             return
@@ -225,7 +225,7 @@ class _Reading:
         self._go_to_start(wanted)
 
     def run(self) -> None:
-        """Read and write until it is time to end."""
+        """Read and write until the end."""
         last = time.monotonic()
         while not self._stop.asked:
             batches = self._consumer.poll(_TURN_S, self._records_left())
@@ -247,7 +247,7 @@ class _Reading:
 
     def _subscribe(self) -> None:
         topics = self._plan.topics
-        if self._plan.at_end:  # else it waits for those that there are not yet
+        if self._plan.at_end:  # else it waits for partitions that do not exist yet
             for topic in topics:
                 if not topic.startswith("^"):
                     self._consumer.partitions_for(topic)
@@ -284,7 +284,7 @@ class _Reading:
             self.count += self._output.write(batch)
 
     def _older(self, batch: Batch, stop_ms: int) -> Batch:
-        """The records before the first one that is not older."""
+        """Return the records before the first one that is not older."""
         partition = batch.topic_partition
         if partition in self._stopped:
             return batch.first(0)
@@ -293,7 +293,7 @@ class _Reading:
         for index, record in enumerate(batch):
             if record.timestamp_ms >= stop_ms:
                 self._stopped.add(partition)
-                self._consumer.seek(partition, record.offset)  # nothing behind it counts as read
+                self._consumer.seek(partition, record.offset)  # later records do not count as read
                 self._consumer.pause([partition])
                 self._notes.say(f"Reached the time to stop in {partition.topic} [{partition.partition}]")
                 return batch.first(index)
@@ -310,7 +310,7 @@ class _Reading:
         return bool(self._stopped) and self._stopped.issuperset(self._consumer.assignment())
 
     def _is_left_out(self) -> bool:
-        """Whether it is to read to the end, and its group gives it nothing: others read everything, or nothing fits."""
+        """Return whether it reads to the end without an assignment: other members own all partitions, or none match."""
         if not (self._plan.subscribes and self._plan.at_end) or self._consumer.assignment():
             self._idle_since_s = None
             return False
@@ -321,7 +321,7 @@ class _Reading:
 
 
 class _Ends:
-    """Where the ends of the partitions were when they were first looked at, and which are reached."""
+    """The ends of the partitions when they were first looked up, and which of them are reached."""
 
     def __init__(self, consumer: Consumer, notes: Notes) -> None:
         self._consumer = consumer
@@ -330,7 +330,7 @@ class _Ends:
         self._reached: set[TopicPartition] = set()
 
     def are_reached(self, batches: Mapping[TopicPartition, Batch], stopped: set[TopicPartition]) -> bool:
-        """Whether nothing is left to read, after these batches; False before anything is assigned."""
+        """Return whether nothing is left to read, after these batches; False before anything is assigned."""
         assigned = self._consumer.assignment()
         new = [each for each in assigned if each not in self._ends]
         if new:
@@ -348,7 +348,7 @@ class _Ends:
         end = self._ends[partition]
         if partition in batches:
             return batches[partition].next_offset >= end
-        if batches:  # asking costs a change of threads; there is time for it when nothing comes
+        if batches:  # the lookup costs a change of threads; it can wait until no batch comes
             return False
         try:
             return self._consumer.position(partition, _TURN_S) >= end

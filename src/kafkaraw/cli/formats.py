@@ -1,8 +1,8 @@
 """Records as bytes for people and programs: kcat's format strings and its JSON envelope.
 
-A renderer makes one piece of output of a whole batch, because what is done for each record decides how fast a topic can
-be looked through: plain formats are one `%` of bytes for each record, run by C. Null values, and what has to be
-converted first, go the longer way, field by field. Start at `TextRenderer` and `JsonRenderer`.
+A renderer makes one piece of output of a whole batch, because the cost per record decides how fast a topic can be
+searched: for plain formats, C runs one `%` of bytes for each record. Records with null values, or with values that must
+be converted first, are rendered field by field. Start at `TextRenderer` and `JsonRenderer`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkaraw.errors import UsageError
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Batch, Header, Record
 
 Part: TypeAlias = bytes | str | Callable[[Record], bytes]
-"""Of a format: bytes as they are, the letter of a token, or a function for what has no token."""
+"""A part of a format: literal bytes, the letter of a token, or a function for a value without a token."""
 
 TOKENS: Final = {
     "s": "value",
@@ -43,14 +43,14 @@ _KINDS: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "lo
 
 
 class Renderer(Protocol):
-    """Makes output of batches."""
+    """Renders batches."""
 
     def render(self, batch: Batch) -> tuple[bytes, int]:
-        """The bytes to write, and how many records they show."""
+        """Return the bytes to write, and how many records they show."""
 
 
 def unescape(text: str) -> bytes:
-    r"""Bytes for text with `\n`, `\t`, `\r`, `\xNN`, `\0OO` (octal) and `\NNN` (decimal); any other `\c` is c.
+    r"""Return bytes for text with `\n`, `\t`, `\r`, `\xNN`, `\0OO` (octal) and `\NNN` (decimal); any other `\c` is c.
 
     Raises:
         UsageError: a number above 255.
@@ -99,8 +99,8 @@ class TextRenderer:
     """Records by a format string.
 
     Args:
-        parts: of `parse_format`.
-        null: what stands for null.
+        parts: the result of `parse_format`.
+        null: the text for null.
         key: converts keys.
         value: converts values.
     """
@@ -122,7 +122,7 @@ class TextRenderer:
         self._templates: dict[tuple[str, int], bytes] = {}
 
     def render(self, batch: Batch) -> tuple[bytes, int]:
-        """The bytes to write, and how many records they show."""
+        """Return the bytes to write, and how many records they show."""
         if self._lines:
             return self._values(batch)
         if self._is_plain and self._fields:
@@ -155,7 +155,7 @@ class TextRenderer:
         values = batch.values()
         null = self._null
         try:
-            text = end.join(values)  # type: ignore[arg-type]  # nulls are rare, and tell themselves
+            text = end.join(values)  # type: ignore[arg-type]  # nulls are rare, and raise a TypeError
         except TypeError:
             text = end.join([null if value is None else value for value in values])
         return (text + end if values else b""), len(values)
@@ -221,11 +221,11 @@ def _shown(record: Record, data: bytes | None, convert: ToText | None, null: byt
 class JsonRenderer:
     """kcat's JSON envelope, one object for each record.
 
-    Bytes that are not UTF-8 cannot stand in JSON: they are `key_base64` and `payload_base64` instead, and an object
+    JSON cannot contain bytes that are not UTF-8: they are `key_base64` and `payload_base64` instead, and an object
     `{"base64": …}` among the headers.
 
     Args:
-        end: what follows each object.
+        end: the text after each object.
         key: converts keys.
         value: converts values.
     """
@@ -237,7 +237,7 @@ class JsonRenderer:
         self._is_plain = key is None and value is None
 
     def render(self, batch: Batch) -> tuple[bytes, int]:
-        """The bytes to write, and how many records they show."""
+        """Return the bytes to write, and how many records they show."""
         begin = f'{{"topic":{encode_basestring(batch.topic)},"partition":{batch.partition},"offset":'
         if self._is_plain:
             try:
@@ -248,7 +248,7 @@ class JsonRenderer:
         return "".join(rows).encode(), len(rows)
 
     def _plain(self, batch: Batch, begin: str) -> tuple[bytes, int]:
-        """The same for text, as fast as it goes."""
+        """Return the same for text, by the fastest way."""
         quote, end, rows = encode_basestring, self._end, []
         for offset, kind, time_ms, headers, key, value in map(_ROW, batch):
             time = f',"tstype":"{_KINDS[kind]}","ts":{time_ms}' if kind in _KINDS else ""

@@ -1,4 +1,4 @@
-"""What `kafkaraw groups delete`, `delete-offsets` and `remove-members` do: show first, then do it if that is meant."""
+"""The work of `kafkaraw groups delete`, `delete-offsets` and `remove-members`: show, and execute on request."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool) -> b
     """Delete groups.
 
     Returns:
-        whether that was done; else it was only shown.
+        whether the groups were deleted; else they were only shown.
 
     Raises:
         UsageError: a group does not exist.
-        KafkaError: a broker refuses, as when there are members.
+        KafkaError: a broker refuses, as it does if the group has members.
     """
     with admin_of(cluster) as admin:
         found = described_groups(admin, names)
@@ -44,18 +44,18 @@ def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, 
     """Delete offsets of a group.
 
     Returns:
-        whether that was done; else it was only shown.
+        whether the offsets were deleted; else they were only shown.
 
     Raises:
         UsageError: the group does not exist, or has no offsets of these.
-        KafkaError: a broker refuses, as when a member reads the topic.
+        KafkaError: a broker refuses, as it does if a member reads the topic.
     """
     with admin_of(cluster) as admin:
         _check_all([name], list(described_groups(admin, [name])))
         committed = admin.list_group_offsets([name])[name]
 
         def partitions_of(wanted: object) -> dict[str, list[TopicPartition]]:
-            """Also of topics that are gone: their offsets are what one wants to be rid of."""
+            """Also of topics that no longer exist: their offsets are the usual reason for this command."""
             there = LogEnds(cluster, admin).partitions([text.partition(":")[0] for text in topics])
             for each in committed:
                 known = there.setdefault(each.topic, [])
@@ -81,7 +81,7 @@ def remove_group_members(cluster: Cluster, name: str, instances: Sequence[str] |
     """Remove members.
 
     Returns:
-        whether that was done; else it was only shown.
+        whether the members were removed; else they were only shown.
 
     Raises:
         UsageError: there is no such group or member.

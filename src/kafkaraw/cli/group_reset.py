@@ -1,4 +1,4 @@
-"""What `kafkaraw groups reset` does: make a plan, show it, and carry it out if that is meant.
+"""The work of `kafkaraw groups reset`: make a plan, show it, and execute it on request.
 
 The ways of choosing offsets are those of Kafka's tool, one function each in `_WAYS`. Start at `reset`.
 Source: Kafka's ConsumerGroupCommand and GroupOffsetsResetter.
@@ -59,12 +59,12 @@ class ResetOptions(TypedDict):
 
 @dataclass(frozen=True)
 class _Logs:
-    """What is known of the partitions of one group's plan.
+    """The facts about the partitions of one group's plan.
 
     Attributes:
-        committed: where the group is.
+        committed: the group's committed offsets.
         begins: the first offsets.
-        ends: the offsets behind the last records.
+        ends: the offsets after the last records.
         at_times: finds the first offsets not before a time.
     """
 
@@ -84,9 +84,9 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
         the exit code.
 
     Raises:
-        click.UsageError: the options make no sense.
+        click.UsageError: the options are invalid.
         UsageError: a group has members, or the plan cannot be made.
-        KafkaError: what brokers say.
+        KafkaError: an error of a broker.
     """
     try:
         way, saved = _way(options, time.time_ns() // 1_000_000)
@@ -131,7 +131,7 @@ def _chosen(
     committed: Mapping[TopicPartition, int],
     saved: Mapping[TopicPartition, int] | None,
 ) -> list[TopicPartition]:
-    """The partitions that are meant."""
+    """Return the selected partitions."""
     if options["topics"]:
         return partitions_named(options["topics"], logs.partitions)
     wanted = list(committed) if saved is None else list(saved)
@@ -232,10 +232,10 @@ def _from(saved: Saved | None, name: str) -> Way:
 
 
 def _way(options: ResetOptions, now_ms: int) -> tuple[Way | None, Saved | None]:
-    """How offsets are chosen: by rule, or for each group from a file.
+    """Return how offsets are chosen: by rule, or for each group from a file.
 
     Raises:
-        UsageError: none or several ways are given, or one of them makes no sense.
+        UsageError: none or several rules are given, or one of them is invalid.
     """
     to_offset, shift_by = options["to_offset"], options["shift_by"]
     ways: list[tuple[str, Way | None]] = []
@@ -284,7 +284,7 @@ def _duration_ms(text: str) -> int:
 
 
 def _read(path: Path, only: str | None) -> Saved:
-    """What `--export` has written: group, topic, partition, offset; the group is left out when there is one only."""
+    """Read the output of `--export`: group, topic, partition, offset; without the group if there is only one."""
     found: dict[str, dict[TopicPartition, int]] = {}
     try:
         with path.open(encoding="utf-8", newline="") as lines:

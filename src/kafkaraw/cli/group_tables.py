@@ -1,4 +1,4 @@
-"""What `kafkaraw groups list` and `describe` show: Kafka's own columns, as a table or as JSON.
+"""The output of `kafkaraw groups list` and `describe`: Kafka's own columns, as a table or as JSON.
 
 A row is a mapping from headings to values, the same for both. Start at `describe_all`.
 """
@@ -23,7 +23,7 @@ from kafkaraw.records import TopicPartition
 
 Row: TypeAlias = dict[str, object]
 
-_CONSUMERS: Final = ("consumer", "")  # the protocol type of groups of consumers; none when only offsets were committed
+_CONSUMERS: Final = ("consumer", "")  # the protocol type of consumer groups; empty if only offsets were committed
 _REBALANCING: Final = (
     GroupState.PREPARING_REBALANCE,
     GroupState.COMPLETING_REBALANCE,
@@ -34,32 +34,32 @@ _WIDTH_MIN: Final = 9
 
 
 def admin_of(cluster: Cluster) -> Admin:
-    """An admin client."""
+    """Return an admin client."""
     return Admin(runtime=None, **cluster.settings(AdminConfig))
 
 
 def listing(cluster: Cluster, states: Sequence[str], types: Sequence[str]) -> list[Row]:
-    """The groups of the cluster."""
+    """Return the groups of the cluster."""
     with admin_of(cluster) as admin:
         found = admin.list_groups(states=states, types=types)
     return [_listed(group) for group in found]
 
 
 def consumer_groups(admin: Admin) -> list[str]:
-    """The names of all groups of consumers."""
+    """Return the names of all groups of consumers."""
     return [group.group_id for group in admin.list_groups(protocol_types=_CONSUMERS)]
 
 
 def describe_all(
     cluster: Cluster, names: Sequence[str], what: str, *, all_groups: bool, verbose: bool, as_json: bool
 ) -> bool:
-    """Print what there is to say of groups.
+    """Print descriptions of groups.
 
     Args:
-        cluster: whose.
-        names: which.
+        cluster: the cluster of the groups.
+        names: names of the groups.
         what: "offsets", "members" or "state".
-        all_groups: all of them instead.
+        all_groups: describe all groups instead.
         verbose: more columns.
         as_json: as JSON.
 
@@ -67,7 +67,7 @@ def describe_all(
         whether all of them exist.
 
     Raises:
-        KafkaError: the brokers cannot tell.
+        KafkaError: the brokers cannot answer.
     """
     with admin_of(cluster) as admin:
         chosen = consumer_groups(admin) if all_groups else list(dict.fromkeys(names))
@@ -88,7 +88,7 @@ def describe_all(
 
 
 def described_groups(admin: Admin, names: Iterable[str]) -> dict[str, GroupDescription]:
-    """Those that exist, in that order.
+    """Return the groups that exist, in that order.
 
     Raises:
         KafkaError: one cannot be described for another reason.
@@ -105,11 +105,11 @@ def described_groups(admin: Admin, names: Iterable[str]) -> dict[str, GroupDescr
 
 
 class LogEnds:
-    """Begins and ends of partitions, and which there are.
+    """The first and last offsets of partitions, and which partitions exist.
 
     Args:
-        cluster: whose.
-        admin: asked for topics.
+        cluster: the cluster of the partitions.
+        admin: looks up topics.
     """
 
     def __init__(self, cluster: Cluster, admin: Admin) -> None:
@@ -118,11 +118,11 @@ class LogEnds:
         self._admin = admin
 
     def consumer(self) -> Consumer:
-        """A client that asks for offsets; of no group."""
+        """A client that looks up offsets; it is in no group."""
         return Consumer(runtime=None, **self._settings)
 
     def partitions(self, topics: Iterable[str]) -> dict[str, list[TopicPartition]]:
-        """The partitions with a leader, of those topics that exist."""
+        """Return the partitions with a leader, of the topics that exist."""
         there = {topic.name for topic in self._admin.list_topics()}
         described = self._admin.describe_topics([name for name in dict.fromkeys(topics) if name in there])
         return {
@@ -131,7 +131,7 @@ class LogEnds:
         }
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of each, of those that can be asked."""
+        """Return the ends of partitions, of those that can be looked up."""
         wanted = list(partitions)
         there = {each for found in self.partitions({each.topic for each in wanted}).values() for each in found}
         with self.consumer() as consumer:
@@ -139,7 +139,7 @@ class LogEnds:
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
-    """Print rows: as one JSON array, or in columns under their headings, with - for what is not known."""
+    """Print rows: as one JSON array, or in columns under their headings, with - for unknown values."""
     if as_json:
         named = [{name.lower().replace("-", "_").replace("#", ""): row[name] for name in row} for row in rows]
         sys.stdout.write(json.dumps(named, indent=2, ensure_ascii=False) + "\n")
@@ -167,7 +167,7 @@ def _listed(group: GroupListing) -> Row:
 
 
 def _tell_state(name: str, group: GroupDescription | None) -> None:
-    """What Kafka's tool says of a group besides the table."""
+    """Return what Kafka's tool prints about a group besides the table."""
     if group is None or group.state is GroupState.DEAD:
         sys.stderr.write(f"Consumer group '{name}' does not exist.\n")
     elif group.state is GroupState.EMPTY:
@@ -192,7 +192,7 @@ def _offset_tables(
 
 
 def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
-    """Who has which partition, those with most of them first, as Kafka's tool shows them."""
+    """Return the members with their partitions, those with most of them first, as Kafka's tool shows them."""
     members = sorted(group.members, key=lambda member: -len(member.assignment))
     return {partition: member for member in members for partition in member.assignment}
 
@@ -244,7 +244,7 @@ def _assignments(group: GroupDescription, member: MemberDescription) -> Row:
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> str | None:
-    """As in `flights:0,1;trains:2`."""
+    """Return text such as `flights:0,1;trains:2`."""
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(partitions).items()) or None
 
 
@@ -266,14 +266,14 @@ def _state_rows(group: GroupDescription, verbose: bool) -> list[Row]:
 def partitions_named(
     texts: Iterable[str], partitions_of: Callable[[Iterable[str]], Mapping[str, list[TopicPartition]]]
 ) -> list[TopicPartition]:
-    """What `--topic TOPIC` and `--topic TOPIC:0,2` mean.
+    """Return the partitions that `--topic TOPIC` and `--topic TOPIC:0,2` select.
 
     Args:
         texts: as given.
-        partitions_of: gives the partitions of those topics that exist.
+        partitions_of: returns the partitions of those topics that exist.
 
     Raises:
-        UsageError: a topic does not exist, or a partition is no number, does not exist or has no leader.
+        UsageError: a topic does not exist, or a partition is not a number, does not exist or has no leader.
     """
     named = [_topic_and_numbers(text) for text in texts]
     there = partitions_of([topic for topic, _ in named])

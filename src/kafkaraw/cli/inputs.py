@@ -1,7 +1,7 @@
-"""What `kafkaraw produce` reads: messages out of streams and files, many at a time.
+"""The input of `kafkaraw produce`: messages from streams and files, many at a time.
 
-Input comes in pieces as large as the system gives them; of each piece all messages are made in one go. What is read
-from a terminal comes line by line, by itself. Start at `Lines` and `messages_of`.
+The system returns input in pieces; all messages of a piece are made in one call. A terminal returns input line by line.
+Start at `Lines` and `messages_of`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Source(Protocol):
     """A stream of bytes, as `sys.stdin.buffer`."""
 
     def read1(self, size: int = -1, /) -> bytes:
-        """What there is, at most so much; waits for some; nothing at the end."""
+        """Return the available bytes, up to a limit; wait for some; return none at the end."""
 
 
 class Message(NamedTuple):
@@ -46,15 +46,15 @@ class Message(NamedTuple):
 
 
 def lines(source: Source, delimiter: bytes, size_max: int) -> Iterator[list[bytes]]:
-    """What stands between delimiters; a last one that is missing does no harm.
+    """The messages between delimiters; the last delimiter may be missing.
 
     Args:
-        source: where from.
+        source: the stream.
         delimiter: not empty.
-        size_max: more bytes without a delimiter are an error, for they cannot be one message.
+        size_max: more bytes without a delimiter are an error, because they cannot be one message.
 
     Raises:
-        UsageError: no delimiter in so many bytes.
+        UsageError: no delimiter within `size_max` bytes.
     """
     rest = b""
     while piece := source.read1(_PIECE_BYTES):
@@ -72,14 +72,14 @@ def lines(source: Source, delimiter: bytes, size_max: int) -> Iterator[list[byte
 
 
 def length_prefixed(source: Source, size_max: int) -> Iterator[list[bytes | None]]:
-    """Messages behind their lengths of 4 bytes, big-endian; -1 is null. What `consume -f %R%s` writes.
+    """The messages after their lengths of 4 bytes, big-endian; -1 is null. `consume -f %R%s` writes this form.
 
     Args:
-        source: where from.
-        size_max: a longer one is an error.
+        source: the stream.
+        size_max: a longer message is an error.
 
     Raises:
-        UsageError: a length that cannot be, or an end in the middle of a message.
+        UsageError: an impossible length, or the input ends within a message.
     """
     rest, passed = b"", 0
     while piece := source.read1(_PIECE_BYTES):
@@ -107,12 +107,12 @@ def length_prefixed(source: Source, size_max: int) -> Iterator[list[bytes | None
 
 @dataclass(frozen=True)
 class HeadersOfLines:
-    """How headers stand in front of a line, as in `h1:v1,h2:v2` and a tab.
+    """The form of headers at the start of a line, as in `h1:v1,h2:v2` and a tab.
 
     Attributes:
-        delimiter: behind the headers.
-        separator: between two of them.
-        key_separator: between name and value.
+        delimiter: the text after the headers.
+        separator: the text between two headers.
+        key_separator: the text between name and value.
     """
 
     delimiter: bytes = b"\t"
@@ -120,7 +120,7 @@ class HeadersOfLines:
     key_separator: bytes = b":"
 
     def read(self, text: bytes, null_marker: bytes | None, *, is_strict: bool) -> list[Header]:
-        """The headers of a text.
+        """Return the headers of a text.
 
         Raises:
             ValueError: one has no value, and that is an error.
@@ -141,14 +141,14 @@ class Lines:
     """How lines become messages.
 
     Attributes:
-        key_delimiter: stands between key and value; None when there are no keys.
+        key_delimiter: the text between key and value; None if there are no keys.
         key: the key of lines that have none.
-        headers: how headers stand in front; None when there are none.
+        headers: the form of headers; None if there are none.
         is_strict: a line without the delimiters is an error.
         empty_is_null: empty keys and values are null.
-        null_marker: a text that stands for null.
-        convert_key: makes bytes of a key's text.
-        convert_value: makes bytes of a value's text.
+        null_marker: the text for null.
+        convert_key: converts a key's text to bytes.
+        convert_value: converts a value's text to bytes.
     """
 
     key_delimiter: bytes | None = None
@@ -162,11 +162,11 @@ class Lines:
 
     @property
     def are_values(self) -> bool:
-        """Whether a line is a value as it stands."""
+        """Whether a line is a value without conversion."""
         return self == Lines()
 
     def message(self, line: bytes | None) -> Message:
-        """The message of a line.
+        """Return the message of a line.
 
         Raises:
             ValueError: it cannot be converted.
@@ -196,10 +196,10 @@ class Lines:
 
 
 def json_message(line: bytes | None) -> Message | None:
-    """The message of a JSON object as `consume --json` writes it; None for an empty line. Topic and partition are left.
+    """Return the message of a JSON object of `consume --json`; None for an empty line. Topic and partition are ignored.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such an object.
     """
     if line is None or not line.strip():
         return None
@@ -227,7 +227,7 @@ def _field(given: dict[str, object], name: str) -> bytes | None:
 
 
 def _bytes(value: object) -> bytes | None:
-    """Text is itself, {"base64": …} is bytes, and anything else is JSON."""
+    """Return the bytes of a JSON value: text as it is, {"base64": …} decoded, and anything else as JSON."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -241,7 +241,7 @@ def _bytes(value: object) -> bytes | None:
 
 
 def _headers(given: object) -> list[Header] | None:
-    """Names and values, one after the other as kcat has them, or as an object."""
+    """Return names and values, from a list in turn as kcat writes them, or from an object."""
     if given is None:
         return None
     if isinstance(given, dict):
@@ -254,10 +254,10 @@ def _headers(given: object) -> list[Header] | None:
 def messages_of(
     pieces: Iterable[list[bytes] | list[bytes | None]], message: Callable[[bytes | None], Message | None]
 ) -> Iterator[list[Message]]:
-    """Messages of lines, in the same portions.
+    """Yield the messages of lines, in the same portions.
 
     Raises:
-        UsageError: a line cannot be read; says which.
+        UsageError: a line cannot be read; the message names it.
     """
     number = 0
     for piece in pieces:
@@ -267,7 +267,7 @@ def messages_of(
             try:
                 made = message(line)
             except (ValueError, struct.error) as error:
-                yield found  # what stands before it is sent
+                yield found  # messages before the error are sent
                 raise UsageError(f"message {number} of the input, {_start_of(line)}: {error}") from error
             if made is not None:
                 found.append(made)

@@ -1,7 +1,6 @@
 """Properties of Kafka's console tools: `--formatter-property print.key=true` and `--reader-property parse.key=true`.
 
-They say in many words what `-f`, `-K` and `-s` say in few; this is the one place that knows them. Start at
-`format_of` and `lines_of`.
+They are the long forms of `-f`, `-K` and `-s`; only this module knows them. Start at `format_of` and `lines_of`.
 Source: Kafka's DefaultMessageFormatter and LineMessageReader.
 """
 
@@ -32,7 +31,7 @@ _FORMATTER: Final = {
     "key.deserializer": "",
     "value.deserializer": "",
 }
-_NO_MARKER: Final = "\0"  # no line of text has it
+_NO_MARKER: Final = "\0"  # no line of text contains it
 _READER: Final = {
     "parse.key": "false",
     "parse.headers": "false",
@@ -53,8 +52,8 @@ class Format:
 
     Attributes:
         parts: for `TextRenderer`.
-        null: what stands for null.
-        serdes: as `-s` gives them.
+        null: the text for null.
+        serdes: in the form of `-s`.
     """
 
     parts: list[Part]
@@ -63,7 +62,7 @@ class Format:
 
 
 def format_of(texts: Iterable[str]) -> Format:
-    """What properties of the console consumer say.
+    """Return the format that properties of the console consumer define.
 
     Args:
         texts: `name=value`, as given.
@@ -91,7 +90,7 @@ def format_of(texts: Iterable[str]) -> Format:
 
 
 def lines_of(texts: Iterable[str]) -> Lines:
-    """What properties of the console producer say.
+    """Return the form of lines that properties of the console producer define.
 
     Args:
         texts: `name=value`, as given.
@@ -144,7 +143,7 @@ def _chosen(option: str, texts: Iterable[str], known: Mapping[str, str]) -> dict
                 f"{option} {text}: must be one of {', '.join(known)}, with = and a value"
                 + (f"; did you mean {near[0]!r}?" if near else "")
             )
-        given[name] = value  # a blank may be meant
+        given[name] = value  # a blank may be intended
     return {**known, **given}
 
 

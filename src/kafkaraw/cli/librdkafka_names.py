@@ -1,7 +1,7 @@
-"""Settings by the names that kcat and other users of librdkafka know, where they differ from Java's: one table.
+"""Settings by the names that kcat and other users of librdkafka know, if they differ from Java's: one table.
 
-Names that librdkafka shares with Java are not here. What is about librdkafka's own machinery, and changes nothing that
-a user of a command could see, is left out without a word.
+Names that librdkafka shares with Java are not here. Settings of librdkafka's own implementation that change nothing
+visible for a user of a command are ignored silently.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _VALUES: Final = {
 
 
 def in_our_names(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same settings by Java's names or ours; others stay as they are."""
+    """Return the same settings by Java's names or ours; others stay as they are."""
     found = {}
     for given, value in properties.items():
         name = given if given in _NAMES else given.removeprefix("topic.")

@@ -1,7 +1,7 @@
-"""What commands that move records say about it: on stderr, behind `% ` as kcat does, so that it is told from data.
+"""Messages of commands that move records: on stderr, after `% ` as in kcat, to distinguish them from data.
 
-Lines about what happens are for everybody unless `-q`; progress and the summary at the end are for people at a
-terminal. As a context, `Notes` shows what the client logs, too.
+Notes are printed unless `-q` is given; progress and the summary at the end only on a terminal. As a context, `Notes`
+prints the client's log messages, too.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 _PROGRESS_EVERY_S: Final = 0.5
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _RAISED: Final = "kafkaraw.core.group."
-"""Whose errors the next call raises, so that the command ends with them: once is enough."""
+"""The next call raises the errors of these loggers, and the command ends with them, so they are not printed twice."""
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 class Notes:
-    """Says things on stderr; as a context also what the client logs.
+    """Prints messages on stderr; as a context also the client's log messages.
 
     Args:
-        quiet: only errors are told.
-        verbose: 0 for warnings of the client, 1 for what it does, 2 for everything.
+        quiet: print only errors.
+        verbose: 0 for warnings of the client, 1 for information, 2 for everything.
         shares_terminal: data goes to the same terminal, so no line of progress may be drawn.
     """
 
@@ -54,18 +54,18 @@ class Notes:
         log.setLevel(self._level_before)
 
     def say(self, text: str) -> None:
-        """Tell what happens, unless that is not wanted."""
+        """Print a message, unless `quiet` is set."""
         if not self.quiet:
             self.tell(text)
 
     def tell(self, text: str) -> None:
-        """Tell what must be known."""
+        """Print a message, always."""
         self._clear()
         sys.stderr.write(f"% {text}\n")
         sys.stderr.flush()
 
     def progress(self, records: int, size_bytes: int) -> None:
-        """Tell how far it has come; draws rarely, so it may be called often."""
+        """Print the progress, at most twice a second, so it may be called often."""
         if not self._draws:
             return
         now = time.monotonic()
@@ -77,7 +77,7 @@ class Notes:
             self._drawn = len(text)
 
     def summary(self, what: str, records: int, size_bytes: int) -> None:
-        """Tell people what it came to."""
+        """Print the totals, on a terminal."""
         if self._is_terminal:
             self.say(f"{what} {_amount(records, size_bytes)} in {time.monotonic() - self._begun:.1f} s")
 

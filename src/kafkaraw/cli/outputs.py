@@ -1,4 +1,4 @@
-"""Where `kafkaraw consume` puts what it reads: bytes on a stream, or columns in Arrow's and Parquet's formats.
+"""The output of `kafkaraw consume`: bytes on a stream, or columns in Arrow's and Parquet's formats.
 
 Everything is written a batch at a time. Start at `Output`.
 """
@@ -24,28 +24,28 @@ _PIECE_RECORDS: Final = 5000
 
 
 class Output(Protocol):
-    """Takes batches."""
+    """Writes batches."""
 
     @property
     def size_bytes(self) -> int:
         """How much was written."""
 
     def write(self, batch: Batch) -> int:
-        """Write the records; says how many they are."""
+        """Write the records; return how many they are."""
 
     def flush(self) -> None:
-        """Hold nothing back of what can be shown already."""
+        """Write everything that can be shown already."""
 
     def close(self) -> None:
-        """Write what belongs to the end."""
+        """Write the end of the format."""
 
 
 class StreamOutput:
     """Rendered records.
 
     Args:
-        renderer: makes bytes of a batch.
-        stream: where they go.
+        renderer: renders a batch as bytes.
+        stream: the stream to write to.
     """
 
     def __init__(self, renderer: Renderer, stream: BinaryIO) -> None:
@@ -54,7 +54,7 @@ class StreamOutput:
         self._stream = stream
 
     def write(self, batch: Batch) -> int:
-        """Write the records; says how many they are."""
+        """Write the records; return how many they are."""
         total = 0
         for piece in pieces_of(batch):
             data, count = self._renderer.render(piece)
@@ -64,11 +64,11 @@ class StreamOutput:
         return total
 
     def flush(self) -> None:
-        """Hold nothing back."""
+        """Flush the stream."""
         self._stream.flush()
 
     def close(self) -> None:
-        """Nothing belongs to the end."""
+        """Do nothing: the format has no end."""
 
 
 class ColumnsOutput:
@@ -76,7 +76,7 @@ class ColumnsOutput:
 
     Args:
         form: "arrow" for Arrow's stream format, or "parquet".
-        stream: where they go.
+        stream: the stream to write to.
 
     Raises:
         UsageError: pyarrow is missing, or the stream is a terminal.
@@ -94,7 +94,7 @@ class ColumnsOutput:
         self._writer: Any = None
         self._waiting: list[pyarrow.RecordBatch] = []
         self._rows = 0
-        self._size_bytes = 0  # of those that wait
+        self._size_bytes = 0  # size of the waiting batches
         self._stream = stream
 
     @property
@@ -103,7 +103,7 @@ class ColumnsOutput:
         return int(self._sink.tell())
 
     def write(self, batch: Batch) -> int:
-        """Write the records; says how many they are."""
+        """Write the records; return how many they are."""
         rows = 0
         for columns in batch.arrow_batches():
             rows += columns.num_rows
@@ -115,7 +115,7 @@ class ColumnsOutput:
         return rows
 
     def flush(self) -> None:
-        """Parquet keeps what does not fill a row group; a stream has no reason to."""
+        """Write waiting records; but Parquet keeps those that do not fill a row group."""
         if self._form == "arrow" and self._waiting:
             self._write_waiting()
             self._stream.flush()
@@ -149,9 +149,9 @@ class ColumnsOutput:
 
 
 def pieces_of(batch: Batch) -> Iterator[Batch]:
-    """Parts of some thousand records, so that memory is used again and not asked of the system for each batch.
+    """Cut batches into parts of some thousand records, so that memory is reused and not allocated for each batch.
 
-    They are cut between wire batches: one that is cut in two would be decompressed twice.
+    They are cut between wire batches: a divided one would be decompressed twice.
     """
     ends, count = [], 0
     for header in batch.headers[:-1]:
@@ -175,7 +175,7 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
 
 
 def is_gone(stream: BinaryIO) -> bool:
-    """Whether nobody reads any more what is written there, as far as that can be known without writing."""
+    """Return whether the reader of a pipe has closed it, as far as that can be known without writing."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         poll = select.poll()
         poll.register(stream.fileno(), 0)
@@ -184,7 +184,7 @@ def is_gone(stream: BinaryIO) -> bool:
 
 
 def let_go(stream: BinaryIO) -> None:
-    """Have what was not written to a pipe that is broken forgotten, so that the end of the process is quiet."""
+    """Discard the bytes that were not written to a broken pipe, so that the process ends without an error message."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -1,7 +1,7 @@
-"""What `kafkaraw produce` does: read, send, and wait for the acknowledgements.
+"""The work of `kafkaraw produce`: read, send, and wait for the acknowledgements.
 
-A signal ends the reading; what was read before is delivered nevertheless, unless it is a transaction, which is
-aborted. Start at `produce`.
+A signal ends the reading. Messages that were read before are still delivered, unless they are part of a transaction,
+which is aborted. Start at `produce`.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class Plan:
     """What to send, and where.
 
     Attributes:
-        topic: where to.
-        files: what to read; standard input when empty.
+        topic: the topic.
+        files: the files to read; standard input if empty.
         whole_files: each file is one message.
         lines: how lines become messages.
-        delimiter: between lines.
-        headers: of every message that has none of its own.
-        partition: None leaves it to the partitioner.
-        messages_max: stop after so many.
-        size_max: most bytes of a message.
+        delimiter: the text between lines.
+        headers: headers of every message that has none of its own.
+        partition: None lets the partitioner choose.
+        messages_max: stop after this many messages.
+        size_max: maximum size of a message in bytes.
     """
 
     topic: str
@@ -87,13 +87,13 @@ def produce(cluster: Cluster, stop: Stop, **options: Unpack[ProduceOptions]) -> 
     """Run the command.
 
     Args:
-        cluster: where to send.
-        stop: what signals ask for.
-        options: see there.
+        cluster: the cluster to send to.
+        stop: the requests of signals.
+        options: the command's options.
 
     Raises:
-        click.UsageError: the options make no sense.
-        KafkaError: what the client says, or the input is at fault.
+        click.UsageError: the options are invalid.
+        KafkaError: an error of the client, or of the input.
     """
     try:
         settings = cluster.settings(ProducerConfig, **_compression(options["compression"]))
@@ -171,7 +171,7 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
 
 
 def _lines(options: ProduceOptions) -> Lines:
-    """How lines become messages: as Kafka's properties say, and then as our options do."""
+    """Return how lines become messages: by Kafka's properties, and then by our options."""
     how = lines_of(options["reader_properties"]) if options["reader_properties"] else Lines()
     convert_key, convert_value = reading(options["serdes"])
     how = replace(
@@ -213,7 +213,7 @@ def _compression(text: str | None) -> dict[str, object]:
 
 
 class _Sending:
-    """One run: what was sent, and what has become of it so far."""
+    """One run: the messages sent, and their results so far."""
 
     def __init__(self, producer: Producer, plan: Plan, notes: Notes, tee: BinaryIO | None) -> None:
         self.count = 0
@@ -222,10 +222,10 @@ class _Sending:
         self._plan = plan
         self._notes = notes
         self._tee = tee
-        self._marks: deque[Ticket] = deque()  # one of each portion, so that a failure is seen before the input's end
+        self._marks: deque[Ticket] = deque()  # one of each portion, to notice an error before the input's end
 
     def send_streams(self, source: BinaryIO, options: ProduceOptions) -> None:
-        """Send what stands in standard input, or in files one after the other."""
+        """Send the content of standard input, or of files one after the other."""
         for stream in _streams(self._plan.files, source):
             pieces: Iterable[list[bytes] | list[bytes | None]]
             if options["length_prefixed"]:
@@ -245,7 +245,7 @@ class _Sending:
             self._send_messages(messages_of([[_content(path)]], self._plan.lines.message))
 
     def send_columns(self, form: str, source: BinaryIO) -> None:
-        """Send tables; topic, partition and offset of the rows are left."""
+        """Send tables; topic, partition and offset of the rows are ignored."""
         for stream in _streams(self._plan.files, source):
             for batch in _tables(form, stream):
                 names = [name for name in _ARROW_COLUMNS if name in batch.schema.names]
@@ -308,7 +308,7 @@ class _Sending:
         try:
             write_all(self._tee, b"".join((value or b"") + self._plan.delimiter for value in values))
             self._tee.flush()
-        except BrokenPipeError:  # who reads along may go; the messages go on
+        except BrokenPipeError:  # the reader of the copy may close it; the messages are still sent
             let_go(self._tee)
             self._tee = None
 

@@ -148,7 +148,7 @@ def _print_fields(cls: type[object], version: int | None) -> None:
 
 
 def _place_of(cls: type[object], version: int | None) -> str:
-    """Where a message stands: its API and the header before it, or the record type of an embedded structure."""
+    """Return the place of a message: its API and the header before it, or the record type of an embedded structure."""
     from kafkaraw.protocol.declare import Direction, header_of
 
     header = header_of(cls)

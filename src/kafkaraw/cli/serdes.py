@@ -1,6 +1,6 @@
-"""Keys and values that are not text: how they are shown by `consume -s`, and read by `produce -s`.
+"""Keys and values that are not text: how `consume -s` shows them, and `produce -s` reads them.
 
-One table of names, as Java's serializers have them, and kcat's pack strings for showing. Both directions go between
+One table of names, those of Java's serializers, and kcat's pack strings for showing. Both directions convert between
 the bytes in Kafka and text. Start at `showing` and `reading`.
 """
 
@@ -19,7 +19,7 @@ from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import Record
 
 ToBytes: TypeAlias = Callable[[bytes], bytes]
-"""Makes of text what is sent."""
+"""Converts text to the bytes that are sent."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class ToText:
 
     Attributes:
         field: "key" or "value".
-        name: what the user called it.
+        name: the user's name for the conversion.
         convert: bytes to text.
-        is_json: the text is JSON of its own, and can stand in a JSON envelope as it is.
+        is_json: the text is JSON, and is copied into a JSON envelope as it is.
     """
 
     field: str
@@ -39,10 +39,10 @@ class ToText:
     is_json: bool
 
     def at(self, record: Record, data: bytes) -> bytes:
-        """The text.
+        """Return the text.
 
         Raises:
-            KafkaError: the bytes are something else; says where, and what to try.
+            KafkaError: the bytes are invalid; the message says where, and what to try.
         """
         try:
             return self.convert(data)
@@ -86,7 +86,7 @@ def _same_json(data: bytes) -> bytes:
 
 
 def _compact_json(data: bytes) -> bytes:
-    """On one line, so that it can stand on a line of output."""
+    """Return the text on one line, so that it fits on a line of output."""
     return json.dumps(json.loads(data), ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -137,7 +137,7 @@ _PACK_SIZES: Final = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q
 
 
 def showing(texts: tuple[str, ...]) -> tuple[ToText | None, ToText | None]:
-    """What `-s` says for consuming: converters for keys and values.
+    """Return the converters for keys and values that `-s` selects for consuming.
 
     Args:
         texts: `key=NAME`, `value=NAME`, or `NAME` for both.
@@ -156,7 +156,7 @@ def showing(texts: tuple[str, ...]) -> tuple[ToText | None, ToText | None]:
 
 
 def reading(texts: tuple[str, ...]) -> tuple[ToBytes | None, ToBytes | None]:
-    """What `-s` says for producing: converters for keys and values.
+    """Return the converters for keys and values that `-s` selects for producing.
 
     Args:
         texts: as for `showing`.
@@ -184,7 +184,7 @@ def _named(texts: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _unpacking(form: str) -> Callable[[bytes], bytes]:
-    """What a pack string of kcat's shows: numbers and characters one after the other, as text one after the other.
+    """Return the converter of a kcat pack string: numbers and characters one after the other, to text.
 
     Raises:
         UsageError: it is neither a pack string nor a name.

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what `-o` says, and what offsets that means.
+"""Where reading begins and ends: the value of `-o`, and the offsets that it means.
 
 kcat's forms and Kafka's words. Start at `parse_range` and `Start.offsets`.
 """
@@ -29,7 +29,7 @@ _WORDS: Final = {
 
 
 class Kind(Enum):
-    """What a start is measured from."""
+    """The reference point of a start."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -44,7 +44,7 @@ class Start:
     """Where reading begins, in every partition.
 
     Attributes:
-        kind: what it is measured from.
+        kind: the reference point.
         number: the offset, the count before the end, or the timestamp in milliseconds.
     """
 
@@ -52,11 +52,11 @@ class Start:
     number: int = 0
 
     def offsets(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset to begin with, for partitions that are not to begin where the group or a setting says.
+        """Return the offsets to begin with, without partitions that begin where the group or a setting says.
 
         Raises:
-            UsageError: an offset behind the end of a partition.
-            KafkaError: the brokers cannot tell.
+            UsageError: an offset after the end of a partition.
+            KafkaError: the brokers cannot answer.
         """
         chosen = list(partitions)
         if not chosen or self.kind is Kind.STORED:
@@ -86,17 +86,17 @@ class Start:
 
 
 def parse_range(texts: Iterable[str], now_ms: int) -> tuple[Start | None, int | None]:
-    """Read what `-o` says.
+    """Read the value of `-o`.
 
     Args:
         texts: as given, at most one start and one `e@`.
         now_ms: milliseconds since 1970 UTC.
 
     Returns:
-        the start, and the timestamp to stop at; None where nothing is said.
+        the start, and the timestamp to stop at; None if not given.
 
     Raises:
-        UsageError: none of the forms, or two starts.
+        UsageError: the text has none of the forms, or two starts.
     """
     start: Start | None = None
     stop_ms: int | None = None

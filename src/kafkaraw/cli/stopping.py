@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM for commands that have something to end in good order: a group to leave, messages to deliver.
+"""Ctrl-C and SIGTERM for commands that must end gracefully: leave a group, deliver messages.
 
-The first signal asks; a second one ends the process at once. Before there is anything to end, and wherever `Stop` is
-told that an exception does no harm, the first one raises `KeyboardInterrupt`; elsewhere it is only noted, and whoever
-loops looks at `asked`. Start at `Stop`.
+The first signal asks the command to end; a second one ends the process at once. Before there is anything to end, and
+wherever `Stop` knows that an exception does no harm, the first signal raises `KeyboardInterrupt`. Elsewhere it is only
+noted, and the command's loop checks `asked`. Start at `Stop`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _ECHO_S: Final = 0.3
-"""A signal that follows sooner is the same one: `timeout` and other parents send theirs to a process and its group."""
+"""A second signal within this time is the same one: `timeout` and other parents signal a process and its group."""
 _AT_ONCE: Final = b"% Stopped at once.\n"
 
 
 class Stop:
-    """What signals have asked for; as a context it takes the signals over, and ends `KeyboardInterrupt` at its own end.
+    """The requests of signals. As a context it handles the signals, and catches `KeyboardInterrupt` at its end.
 
-    It is to be entered before slow imports: what a signal raises inside of them may get lost.
+    Enter it before slow imports: an exception that a signal raises inside of them may get lost.
 
     Attributes:
-        signal: the first one that came; None as long as there is none.
+        signal: the first signal received; None if there was none.
     """
 
     def __init__(self) -> None:
@@ -40,16 +40,16 @@ class Stop:
 
     @property
     def asked(self) -> bool:
-        """Whether it is time to end."""
+        """Whether a signal has asked the command to end."""
         return self.signal is not None
 
     @property
     def exit_code(self) -> int:
-        """What shells report for a process that was ended by this signal."""
+        """The exit code that shells report for a process that was ended by this signal."""
         return 0 if self.signal is None else 128 + self.signal
 
     def __enter__(self) -> Stop:
-        if threading.current_thread() is threading.main_thread():  # others may not, and get no signals either
+        if threading.current_thread() is threading.main_thread():  # other threads must not, and get no signals either
             for number in _SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as of a process in a script's background
                     self._before[number] = signal.signal(number, self._came)
@@ -64,7 +64,7 @@ class Stop:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Inside, the first signal raises nothing; outside again, it does."""
+        """Inside this context, the first signal raises nothing; outside, it raises."""
         self._raises = False
         try:
             yield

@@ -15,7 +15,7 @@ FORMS: Final = (
 
 
 def timestamp_ms(text: str, now_ms: int, where: str) -> int:
-    """The time that a text means.
+    """Return the time that a text means.
 
     Args:
         text: one of `FORMS`.
@@ -23,7 +23,7 @@ def timestamp_ms(text: str, now_ms: int, where: str) -> int:
         where: the option, for the message.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: it has none of the forms.
     """
     if text.isascii() and text.isdigit():
         return int(text)

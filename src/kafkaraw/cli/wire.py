@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SURE, LIKELY = 0.95, 0.5
 CANDIDATES_SHOWN: Final = 6
 PROBLEMS_SHOWN: Final = 10
-# From these widths on the table has 8 bytes to a line, and columns for types and meanings of their own.
+# From these widths on, the table has 8 bytes to a line, and its own columns for types and meanings.
 ROOMY_COLUMNS, WIDE_COLUMNS = 100, 160
 HEX_BYTES_WIDE, HEX_BYTES_NARROW = 16, 8
 TABLE_ROWS_MAX: Final = 3000
@@ -129,7 +129,7 @@ def _purpose(annotation: Annotation) -> str:
 
 
 def _print_certainty(console: Console, annotation: Annotation, *, named: bool) -> None:
-    """How sure the reading is, when nobody said what it is."""
+    """Return how probable the reading is, if the user did not name the API."""
     candidates = annotation.candidates
     if not candidates:
         return
@@ -186,7 +186,7 @@ def _words(row: Row) -> str:
 
 
 def table_of(rows: list[Row], width: int, *, paths: bool = False) -> Table:
-    """The rows as a table that fits a terminal of that width."""
+    """Return the rows as a table that fits a terminal of that width."""
     from rich.table import Table
 
     wide = width >= WIDE_COLUMNS
@@ -224,7 +224,7 @@ def _cells(row: Row, width: int, paths: bool) -> Iterator[Text]:
 
 
 def _plain_lines(rows: list[Row], paths: bool) -> Iterator[str]:
-    """Lines for pipes and files: one per field, however long, so that they can be searched."""
+    """Return lines for pipes and files: one per field, of any length, so that they can be searched."""
     from kafkaraw.inspect.render import hex_of
 
     cells = [("BYTES", "HEX", "FIELD", "TYPE", "VALUE", "MEANING")] if rows else []

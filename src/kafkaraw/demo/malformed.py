@@ -1,8 +1,8 @@
-"""Broken records, made on purpose, so that the way of the dead letters is seen to work.
+"""Records broken on purpose, to show that the dead-letter topic works.
 
-Each is a real flight, damaged in one of several ways that occur in practice. They come in a fixed order at fixed
-places: two runs with the same numbers produce the same records. A header says what was done; the pipeline never
-looks at it, only the balance sheet does.
+Each is a real flight, damaged in one of several ways that occur in practice. They have a fixed order and fixed
+places: two runs with the same numbers produce the same records. A header names the damage; only the balance sheet
+reads it, never the pipeline.
 """
 
 from __future__ import annotations
@@ -66,25 +66,25 @@ KINDS: dict[str, Callable[[bytes], bytes | None]] = {
 
 
 def damaged(record: OutgoingRecord, kind: str) -> OutgoingRecord:
-    """A broken copy of a record, marked with what was done to it."""
+    """Return a broken copy of a record, with a header that names the damage."""
     assert record.value is not None
     marked = [*record.headers, (MALFORMED_HEADER, kind.encode())]
     return record._replace(value=KINDS[kind](record.value), headers=marked)
 
 
 def mixed_in(records: Iterable[OutgoingRecord], records_count: int, malformed_count: int) -> Iterator[OutgoingRecord]:
-    """The records with broken copies spread evenly among them, the kinds taking turns.
+    """Yield the records with broken copies spread evenly among them, of each kind in turn.
 
     Args:
-        records: the real records; every one comes out unchanged.
-        records_count: how many they are, at least 1.
-        malformed_count: how many broken ones to add, each behind the record of which it is a copy.
+        records: the real records; every one stays unchanged.
+        records_count: number of real records, at least 1.
+        malformed_count: number of broken ones to add, each after the record of which it is a copy.
     """
     kinds = tuple(KINDS)
     added = 0
     for index, record in enumerate(records):
         yield record
-        # Number i stands behind record (i + 1) * count / (malformed + 1), so neither the first nor the last is broken.
+        # Number i comes after record (i + 1) * count / (malformed + 1), so neither the first nor the last is broken.
         while added < malformed_count and (added + 1) * records_count // (malformed_count + 1) <= index:
             yield damaged(record, kinds[added % len(kinds)])
             added += 1

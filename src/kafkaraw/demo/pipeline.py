@@ -63,7 +63,7 @@ def spark_schema(fields: tuple[Field, ...]) -> StructType:
 
 
 def classified(records: DataFrame) -> DataFrame:
-    """Adds to Kafka records the columns `flight` (struct), `departure` (timestamp) and `reason`.
+    """Add the columns `flight` (struct), `departure` (timestamp) and `reason` to Kafka records.
 
     Args:
         records: at least the column `value` (binary).
@@ -158,7 +158,7 @@ def delays_by_hour(flights: DataFrame, airlines: DataFrame) -> DataFrame:
 
 
 def dead_letters(classified_records: DataFrame) -> DataFrame:
-    """What is no flight, unchanged, with headers that say why and where it was.
+    """Return the records that are no flights, unchanged, with headers for the reason and the source offset.
 
     Args:
         classified_records: from `classified`, with the source's columns key, headers, topic, partition and offset.
@@ -212,7 +212,7 @@ class Places:
 
     def options(self, **more: str) -> dict[str, str]:
         """Options of the kafkaraw source and sink."""
-        patience = {"kafka.default.api.timeout.ms": "30000"}  # a broker that is gone is told of twice as soon
+        patience = {"kafka.default.api.timeout.ms": "30000"}  # a broker failure is reported in half the default time
         return {"kafka.bootstrap.servers": self.bootstrap_servers, **patience, **more}
 
 

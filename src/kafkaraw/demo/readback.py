@@ -1,7 +1,7 @@
 """Reads the topics of the flights demo back with the plain consumer: nothing here comes from Spark or the replay.
 
-What a topic holds is counted as any consumer would see it. Both sinks promise at least once, so a record may stand in
-a topic twice: hours count by their last record, dead letters by the record that they stand for.
+The records of a topic are counted as any consumer sees them. Both sinks deliver at least once, so a record may be in a
+topic twice: hours count by their last record, dead letters by their source record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ReportRead = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """One record of the topic delays-by-hour; delays in minutes, None when nothing left in that hour."""
+    """One record of the topic delays-by-hour; delays in minutes, None if no flight left in that hour."""
 
     origin: str
     hour: str
@@ -44,7 +44,7 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class FlightsTopic:
-    """What the topic of the flights holds."""
+    """The counts of the flights topic."""
 
     records: int
     malformed: int
@@ -52,13 +52,13 @@ class FlightsTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What the dead letter topic holds.
+    """The counts of the dead-letter topic.
 
     Attributes:
         letters: different source records.
-        malformed: those of them that carry the header of a record broken on purpose.
-        repeated: letters that came more than once.
-        reasons: how many letters by reason.
+        malformed: those of them with the header of a record broken on purpose.
+        repeated: letters that occur more than once.
+        reasons: number of letters by reason.
     """
 
     letters: int
@@ -68,7 +68,7 @@ class DeadLetters:
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Record]:
-    """All records that a topic holds when this is called.
+    """Return all records that a topic holds at the time of the call.
 
     Raises:
         KafkaTimeoutError: the broker stopped answering on the way.
@@ -106,13 +106,13 @@ def count_flights_topic(bootstrap_servers: str, topics: Topics, report: ReportRe
 
 
 def read_hours(bootstrap_servers: str, topics: Topics) -> list[Hour]:
-    """The hours of the topic delays-by-hour: the last record of each key."""
+    """Return the hours of the topic delays-by-hour: the last record of each key."""
     last = {record.key: record.value for record in read_topic(bootstrap_servers, topics.delays_by_hour)}
     return [Hour(**json.loads(value)) for value in last.values() if value is not None]
 
 
 def read_dead_letters(bootstrap_servers: str, topics: Topics) -> DeadLetters:
-    """The dead letters, each source record once."""
+    """Return the dead letters, each source record once."""
     reasons: dict[tuple[bytes | None, ...], str] = {}
     malformed = letters = 0
     for record in read_topic(bootstrap_servers, topics.dead_letters):
@@ -129,7 +129,7 @@ def read_dead_letters(bootstrap_servers: str, topics: Topics) -> DeadLetters:
 
 
 def worst_hours(hours: list[Hour], count: int) -> list[Hour]:
-    """The hours with the highest mean delay, among those in which at least ten flights left, if there are any."""
+    """Return the hours with the highest mean delay, among those with at least ten departures, if there are any."""
     departed = [hour for hour in hours if hour.mean_delay_min is not None]
     busy = [hour for hour in departed if hour.departed >= 10]
     return sorted(busy or departed, key=lambda hour: (-(hour.mean_delay_min or 0.0), hour.hour, hour.origin))[:count]

@@ -59,7 +59,7 @@ def create_topics(bootstrap_servers: str, prefix: str | None) -> Topics:
 
 
 def impatient_producer(bootstrap_servers: str) -> Producer:
-    """A producer that gives up on a dead broker after seconds: someone is watching. Kafka's own wait is two minutes."""
+    """Return a producer that fails in seconds if the broker is down: a user waits. The default is two minutes."""
     return Producer(
         bootstrap_servers=bootstrap_servers,
         compression_type="lz4",
@@ -114,7 +114,7 @@ def _send(producer: Producer, topic: str, records: Iterable[OutgoingRecord], rep
         )
         count += 1
         if count % _REPORT_EVERY == 0:
-            # flush() tells of every failure; looking at a ticket now and then tells of a dead broker before the end.
+            # flush() reports every failure; a look at a ticket from time to time finds a dead broker before the end.
             if watched is None or watched.done:
                 if watched is not None:
                     watched.result(0)

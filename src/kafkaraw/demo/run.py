@@ -1,4 +1,4 @@
-"""The flights demo from beginning to end: the story in order. Start reading here."""
+"""The flights demo from beginning to end, step by step. Start reading here."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _REPLAY_BAR, _COUNT_BAR = "replay", "count in Kafka"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightsOptions:
-    """What the user may choose.
+    """The options of the demo.
 
     Attributes:
-        limit: replay only so many flights, the earliest; None for the whole year.
-        malformed: how many broken records to mix in.
+        limit: number of flights to replay, the earliest ones; None for the whole year.
+        malformed: number of broken records to add.
         bootstrap_server: use this cluster; None starts a broker.
-        topic_prefix: put before every topic's name; None takes names that are free.
+        topic_prefix: prefix of every topic's name; None for names that are free.
         keep: keep the broker's data, checkpoints, Parquet and Spark's log in this folder; None removes them.
     """
 
@@ -52,12 +52,12 @@ class FlightsOptions:
 
 
 def run_flights(options: FlightsOptions, screen: Screen) -> bool:
-    """Run the demo; whether the balance sheet balances.
+    """Run the demo; return whether the balance sheet balances.
 
     Raises:
-        KafkaError: something is wrong with the options, the cluster, the data or Spark; the message says what.
+        KafkaError: the options, the cluster, the data or Spark failed; the message says why.
     """
-    # What is missing is to be told before anything is created.
+    # Report missing requirements before anything is created.
     data_folder()
     if find_spec("pyspark") is None:
         raise UsageError("pyspark is not installed: run `make setup`, or install kafkaraw[spark]")
@@ -68,7 +68,7 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
         screen.say(f"Topics: {', '.join(plan.name for plan in topics.plans())}")
         spark = SparkRun(folder, log_kept=options.keep is not None)
         try:
-            spark.start()  # takes as long as loading and replaying, which go on beside it
+            spark.start()  # takes as long as loading and replaying, which run at the same time
             flights = load_flights(options.limit)
             sent = _replay(bootstrap_servers, topics, flights, options.malformed, screen)
             sheet, hours, dead = _process(spark, bootstrap_servers, topics, folder, sent, screen)

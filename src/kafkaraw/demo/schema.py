@@ -1,7 +1,7 @@
-"""What the records of the demo look like: one table of fields per data set, from which all else is derived.
+"""The schema of the demo's records: one table of fields per data set, from which everything else is derived.
 
-The replay encodes JSON from these tables, the Spark pipeline derives its schema from them, and so the two cannot
-drift apart. No I/O here, and no import of Spark.
+The replay encodes JSON from these tables, and the Spark pipeline derives its schema from them, so the two cannot
+differ. No I/O here, and no import of Spark.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ReferenceTable:
 
     Attributes:
         name: the topic, and the CSV file without its ending.
-        key: the columns whose values, joined by `|`, are the record key.
+        key: the columns of the record key; their values are joined by `|`.
         fields: its columns.
-        time: the column that holds the time of the record (UTC, ISO 8601), when there is one.
+        time: the column that holds the time of the record (UTC, ISO 8601), if there is one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the flights demo shows: steps, progress bars, the worst hours, the balance sheet. All use of rich is here."""
+"""The output of the flights demo: steps, progress bars, the worst hours, the balance sheet. Only here is rich used."""
 
 from __future__ import annotations
 

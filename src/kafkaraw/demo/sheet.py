@@ -1,4 +1,4 @@
-"""The balance sheet of the flights demo: does what came out add up to what went in? Pure arithmetic."""
+"""The balance sheet of the flights demo: do the outputs add up to the inputs? Pure arithmetic."""
 
 from __future__ import annotations
 

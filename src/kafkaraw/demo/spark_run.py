@@ -1,7 +1,7 @@
-"""Runs the pipeline in a Spark session of its own, watches it, and keeps Spark's talk off the screen.
+"""Runs the pipeline in a Spark session of its own, reports progress, and keeps Spark's output off the screen.
 
-`SparkRun` starts Spark in the background, because that takes as long as the whole replay. What the JVM and its Python
-workers write goes to a log file. pyspark is imported inside the functions only.
+`SparkRun` starts Spark in the background, because that takes as long as the whole replay. The output of the JVM and its
+Python workers goes to a log file. pyspark is imported inside the functions only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 SPARK_TEMPORARY = "spark-temporary"
 """Spark's scratch folder, inside the folder of a run."""
 
-# For a run of a minute the quick compiler is enough: the full one took a third of the run's processor time for itself.
+# For a run of a minute the fast compiler is enough: the full one took a third of the run's processor time for itself.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _POLL_S = 0.2
@@ -50,10 +50,10 @@ class QueryMeter:
     """What one query has done so far, from its progress reports.
 
     Attributes:
-        name: of the query.
-        rows: records read.
-        rows_per_s: of the micro-batch reported last.
-        late_rows: aggregated rows that came too late to be counted.
+        name: name of the query.
+        rows: number of records read.
+        rows_per_s: rate of the micro-batch reported last.
+        late_rows: aggregated rows that were too late to be counted.
         state_rows_max: the highest number of rows that the query kept in memory between micro-batches.
         ended: whether the query has ended.
     """
@@ -82,8 +82,8 @@ class QueryMeter:
 class SparkRun:
     """One Spark session for one run of the demo.
 
-    A thread of its own does all the talking to Spark: Spark keeps the session in use per thread, and Ctrl-C, which
-    strikes the main thread, must not cut off an answer of the JVM.
+    A separate thread makes all calls to Spark: Spark keeps the session in use per thread, and Ctrl-C, which
+    interrupts the main thread, must not interrupt an answer of the JVM.
 
     Args:
         folder: for Spark's temporary files and its log, `spark.log`.
@@ -139,7 +139,7 @@ class SparkRun:
         return _outcome(self._thread.submit(count))
 
     def stop(self) -> None:
-        """Stop the queries and Spark, whatever state they are in; waits until Spark is gone."""
+        """Stop the queries and Spark, in any state; wait until Spark has ended."""
         self._stopping.set()
         _outcome(self._thread.submit(self._stop))
         self._thread.shutdown()
@@ -220,9 +220,9 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong, in one line, from an exception of Spark.
+    """Return the cause of an exception of Spark, in one line.
 
-    An exception in a Python worker comes as a traceback inside Spark's message: only its last line is of use.
+    An exception in a Python worker is a traceback inside Spark's message: only its last line is of use.
     """
     # py4j's own text says only which Java method was called; what went wrong is in the Java exception.
     text = str(getattr(error, "java_exception", None) or error).strip()
@@ -234,6 +234,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def _outcome(work: Future[T]) -> T:
-    """What comes of it, however long Spark takes; Ctrl-C ends the wait."""
+    """Return the result, without a timeout; Ctrl-C ends the wait."""
     wait_interruptibly(lambda seconds: bool(wait([work], seconds).done), None)
     return work.result()

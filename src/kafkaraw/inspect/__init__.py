@@ -1,6 +1,6 @@
 """Read the wire: any bytes of the protocol as a tree with offsets, values and meanings.
 
-Start at `annotate`; `read_bytes` takes bytes in the forms that people paste. Must not open sockets.
+Start at `annotate`; `read_bytes` reads bytes in the forms that users paste. Must not open sockets.
 """
 
 from kafkaraw.inspect.annotation import Annotation as Annotation

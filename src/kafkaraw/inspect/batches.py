@@ -1,7 +1,7 @@
 """Open record batches for the annotated view: header, checksum, compression, and what `records_within` reads.
 
-Offsets of the header are the frame's. Records of a compressed batch lie in other bytes, so theirs count in the
-decompressed data, which the node keeps as `inner`. This module must not decode messages. Start at `annotate_records`.
+Offsets of the header are those of the frame. Records of a compressed batch are in other bytes, so their offsets count
+in the decompressed data, which the node keeps as `inner`. Must not decode messages. Start at `annotate_records`.
 
 Source: KIP-98; org.apache.kafka.common.record.DefaultRecordBatch.
 """
@@ -36,7 +36,7 @@ MAGIC_AT: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """One field of a batch header, with what to say about it."""
+    """One field of a batch header, with its explanation."""
 
     name: str
     format: str
@@ -76,10 +76,10 @@ def annotate_records(node: Node, buffer: memoryview, budget: Budget, topic: str 
     """Add the batches of a records field to its node.
 
     Args:
-        node: the field; its value is a view of the batches, the last of which may be cut short.
+        node: the field; its value is a view of the batches; the last one may be cut short.
         buffer: the whole frame.
-        budget: what may still be decompressed and read in this frame.
-        topic: whose records they are, to recognise Kafka's own topics.
+        budget: the remaining limits on decompression and reading in this frame.
+        topic: the topic of the records, to recognise Kafka's own topics.
     """
     if not isinstance(node.value, memoryview):
         return

@@ -1,6 +1,6 @@
 """Dumps of bytes as tools print them: hexdump -C, hexdump, od, xxd, Wireshark, tcpdump -X, and log lines of frames.
 
-Every dump numbers its lines, so a line that is missing or doubled is found and said. Each form has a `looks_like_` test
+Every dump numbers its lines, so a missing or repeated line is detected and reported. Each form has a `looks_like_` test
 and a `read_` function; `text_input` holds the table of them. This module must not know the protocol.
 """
 
@@ -16,7 +16,7 @@ from kafkaraw.errors import UsageError
 ROW: Final = re.compile(
     r"^([0-9a-fA-F]{4,8})(?: {1,3}((?:[0-9a-fA-F]{2} {1,2}){0,31}[0-9a-fA-F]{2}))?(?:\s*|\s{2,}.*)$"
 )
-# `0000010 d8ff e0ff ...`: what hexdump prints without options, words of the machine's byte order.
+# `0000010 d8ff e0ff ...`: the output of hexdump without options, words in the machine's byte order.
 WORDS_ROW: Final = re.compile(r"^([0-9a-fA-F]{7})((?: {1,3}[0-9a-fA-F]{4}){1,8})?\s*$")
 OCTAL_ROW: Final = re.compile(r"^[0-7]{7}(?: +[0-7]{6}){0,8}\s*$")
 OCTAL_NUMBERED: Final = re.compile(r"(?:(?:[0-7]{7}(?: [^\n]*)?|\*)(?:\n|$))+")
@@ -35,7 +35,7 @@ TCP: Final = 6
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines that hold anything."""
+    """Return the lines that are not empty."""
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
@@ -47,33 +47,33 @@ def _all_rows(text: str, pattern: re.Pattern[str]) -> bool:
 
 
 def looks_like_hexdump(text: str) -> bool:
-    """Whether every line is a numbered row of bytes, the first one numbered 0."""
+    """Return whether every line is a numbered row of bytes, the first one numbered 0."""
     first = ROW.match(lines_of(text)[0])
     return first is not None and int(first[1], 16) == 0 and _all_rows(text, ROW)
 
 
 def looks_like_words(text: str) -> bool:
-    """Whether this is what hexdump prints without options."""
+    """Return whether this is the output of hexdump without options."""
     return text.lstrip().startswith("0000000") and _all_rows(text, WORDS_ROW)
 
 
 def looks_like_octal(text: str) -> bool:
-    """Whether this is what od prints without options."""
+    """Return whether this is the output of od without options."""
     return text.lstrip().startswith("0000000") and _all_rows(text, OCTAL_ROW)
 
 
 def looks_like_xxd(text: str) -> bool:
-    """Whether every line is a row of xxd."""
+    """Return whether every line is a row of xxd."""
     return _all_rows(text, XXD_ROW)
 
 
 def looks_like_tcpdump(text: str) -> bool:
-    """Whether any line is a row of tcpdump -x or -X; lines between them name the packets."""
+    """Return whether any line is a row of tcpdump -x or -X; lines between them name the packets."""
     return any(TCPDUMP_ROW.match(line) for line in lines_of(text))
 
 
 def looks_like_log(text: str) -> bool:
-    """Whether there is a log line that says how many bytes were read or written."""
+    """Return whether there is a log line with the number of bytes that were read or written."""
     return LOG_HEAD.search(text) is not None
 
 
@@ -99,7 +99,7 @@ def read_xxd(text: str) -> bytes:
 
 
 def read_words(text: str) -> bytes:
-    """Read 16-bit words, least significant byte first; the last row tells whether the last word is half.
+    """Read 16-bit words, least significant byte first; the last row shows whether the last word is half.
 
     Raises:
         UsageError: a row is missing.
@@ -134,7 +134,7 @@ def refuse_octal(text: str) -> bytes:
 
 
 def _rows(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str] | None]:
-    """Every row; None for an asterisk."""
+    """Yield every row; None for an asterisk."""
     for line in lines_of(text):
         yield None if line.strip() == REPEATED else pattern.match(line)
 
@@ -186,7 +186,7 @@ def _packets(text: str) -> Iterator[bytes]:
 
 
 def _tcp_payload(packet: bytes) -> bytes:
-    """What a packet carries: without Ethernet, IPv4 or IPv6, and TCP headers; a packet that has none is left as is."""
+    """Return the payload of a packet, without Ethernet, IPv4 or IPv6, and TCP headers; without headers, the packet."""
     if packet[12:14] in ETHERTYPES and packet[14:15] and packet[14] >> 4 in (4, 6):
         packet = packet[14:]
     if len(packet) >= 40 and packet[0] >> 4 == 4 and packet[9] == TCP:
@@ -203,7 +203,7 @@ def _tcp_payload(packet: bytes) -> bytes:
 
 
 def read_log(text: str) -> bytes:
-    """Read the bytes behind every `WriteAsync[26]` and the like, up to the number that it states."""
+    """Read the bytes after every `WriteAsync[26]` or similar text, up to the number that it states."""
     heads = list(LOG_HEAD.finditer(text))
     out = bytearray()
     for head, following in zip(heads, [*heads[1:], None], strict=True):

@@ -1,4 +1,4 @@
-"""Open what lies inside bytes fields and records: group protocols, control records, Kafka's own topics.
+"""Open the content of bytes fields and records: group protocols, control records, Kafka's own topics.
 
 This module must not read frames. Start at `annotate_fields`, `annotate_control` and `annotate_internal`.
 """
@@ -19,7 +19,7 @@ CONSUMER_PROTOCOL: Final = "consumer_protocol"
 
 
 class Blob(NamedTuple):
-    """What a bytes field holds: a structure behind an int16 with its version."""
+    """The content of a bytes field: a structure after an int16 with its version."""
 
     module: str
     structure: str
@@ -27,7 +27,7 @@ class Blob(NamedTuple):
 
 SUBSCRIPTION: Final = Blob(CONSUMER_PROTOCOL, "ConsumerProtocolSubscription")
 ASSIGNMENT: Final = Blob(CONSUMER_PROTOCOL, "ConsumerProtocolAssignment")
-# (message, field) -> what is inside; of the consumer protocol only when the group's protocol type says so, or nothing.
+# (message, field) -> the content; of the consumer protocol only if the group's protocol type is absent or names it.
 BLOBS: Final = {
     ("JoinGroupRequestProtocol", "metadata"): SUBSCRIPTION,
     ("JoinGroupResponseMember", "metadata"): SUBSCRIPTION,
@@ -66,7 +66,7 @@ INTERNAL_TOPICS: Final = {
 
 
 def annotate_fields(node: Node, protocol_type: str = "") -> None:
-    """Open the bytes fields within a message whose content is known; `protocol_type` decides for groups."""
+    """Open the bytes fields within a message if their content is known; for groups, `protocol_type` decides."""
     for child in node.children:
         if child.name == "protocol_type" and isinstance(child.value, str) and child.value:
             protocol_type = child.value
@@ -86,7 +86,7 @@ def _open_blob(node: Node, known: Blob, protocol_type: str) -> None:
         return
     _open_versioned(node, _load(known.module, known.structure), newest_known=True)
     if of_consumers and not protocol_type and any(child.problem for child in node.children):
-        # Nothing says that this is a group of consumers, and it does not look like one.
+        # The message does not say that this is a consumer group, and the bytes do not look like one.
         node.children.clear()
         node.notes.append("not opened: not in the format of consumers")
 
@@ -152,7 +152,7 @@ def _open_versioned(node: Node, cls: type[object], *, newest_known: bool = False
 
 
 def _open_at(node: Node, cls: type[object], version: int) -> None:
-    """Open a structure behind two bytes that have been read."""
+    """Open a structure after two bytes that have been read."""
     if node.children == []:
         start = node.end - len(node.value) if isinstance(node.value, bytes) else node.end
         assert isinstance(node.value, bytes)
@@ -169,7 +169,7 @@ def _open_plain(node: Node, cls: type[object]) -> None:
 
 
 def _graft(node: Node, cls: type[object], version: int, skip: int, *, may_have_more: bool = False) -> None:
-    """Decode the bytes of `node` behind the first `skip`, and hang the tree below it at the right offsets."""
+    """Decode the bytes of `node` after the first `skip`, and add the tree below it at the right offsets."""
     assert isinstance(node.value, bytes)
     shift = node.end - len(node.value)
     tree, error = annotate_message(cls, version, memoryview(node.value), skip)

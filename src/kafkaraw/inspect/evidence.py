@@ -2,8 +2,8 @@
 
 A reading gives every byte a meaning, and some values are likelier than others for their meaning: an error code is
 mostly 0, a port is near 9092, text is letters. A value that was expected with probability p costs log2(1/p) bits to
-write down; what is saved against the plain bits is the gain. Readings of the same bytes compare by their gains, as in
-the minimum description length principle. The probabilities are estimates by hand, measured in
+write; the bits saved compared with the plain bytes are the gain. Readings of the same bytes compare by their gains, as
+in the minimum description length principle. The probabilities are estimates by hand, measured in
 `tests/inspect/test_guess.py`. This module must not read bytes. Start at `gain_of`.
 """
 
@@ -31,17 +31,17 @@ NOT_CANONICAL_COST: Final = 24.0
 BATCH_GAIN: Final = 60.0  # lengths that fit and a magic byte
 RANDOM_UUID_GAIN: Final = 5.0  # version and variant bits of a random UUID
 YEAR_2001_MS, YEAR_2045_MS = 978_307_200_000, 2_366_841_600_000
-NO_OPERATIONS: Final = -(1 << 31)  # "authorized operations" that were not asked for
+NO_OPERATIONS: Final = -(1 << 31)  # "authorized operations" that were not requested
 
 LETTERS: Final = re.compile(r"[A-Za-z0-9._:/ -]")
 
 
 class Gain(NamedTuple):
-    """What a reading explains.
+    """The evidence for a reading.
 
     Attributes:
-        bits: saved against the plain bytes; negative when it makes little sense.
-        worst: the least that any one field saves: far below 0 when one has a value that its meaning rules out.
+        bits: saved compared with the plain bytes; negative if the reading is improbable.
+        worst: the least that any one field saves: far below 0 if a value is impossible for its meaning.
     """
 
     bits: float
@@ -90,7 +90,7 @@ def _cost(node: Node, data: memoryview, own_bits: float) -> float:
         return _float_cost(value)
     if isinstance(value, int):
         return _number_cost(node.name, value, node.end - node.start)
-    # A structure: nothing of its own, or the byte that says whether it is there. Else a null.
+    # A structure: no bytes of its own, or the byte that says whether it is null. Else a null.
     return min(NULL_COST, own_bits)
 
 
@@ -146,7 +146,7 @@ def _number_cost(name: str, value: int, size: int) -> float:
 
 
 def _plain_cost(value: int, size: int) -> float:
-    """Small numbers are the commonest, 0 and -1 above all; negative ones hardly occur."""
+    """Small numbers are the most frequent, 0 and -1 above all; negative ones are rare."""
     if value == 0:
         return 1.5
     if value == -1:

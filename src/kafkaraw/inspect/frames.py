@@ -1,4 +1,4 @@
-"""Annotate one frame whose kind is known: size prefix, header, body, and all that lies within.
+"""Annotate one frame of a known kind: size prefix, header, body, and everything within.
 
 This module must not guess; `guess` does. Start at `annotate_frame`.
 """
@@ -26,7 +26,7 @@ SIZE_PREFIX: Final = 4
 
 
 class FrameKind(StrEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     REQUEST = "request"
     RESPONSE = "response"
@@ -62,10 +62,10 @@ class Annotated:
     """A frame read in one way.
 
     Attributes:
-        reading: the way.
+        reading: the way in which it was read.
         root: tree of everything that could be read.
-        error: what stopped the reading, or None.
-        canonical: whether encoding the value again gives the same bytes; None when there is no whole value.
+        error: the error that stopped the reading, or None.
+        canonical: whether encoding the value again returns the same bytes; None if there is no whole value.
     """
 
     reading: Reading
@@ -75,7 +75,7 @@ class Annotated:
 
 
 def annotate_frame(data: memoryview, reading: Reading) -> Annotated:
-    """Read a frame in the given way, as far as it makes sense."""
+    """Read a frame in the given way, as far as it is valid."""
     root = Node(str(reading), "frame", 0, len(data))
     size_error = annotate_size(root, data) if reading.prefixed else None
     at = SIZE_PREFIX if reading.prefixed else 0
@@ -89,13 +89,13 @@ def annotate_frame(data: memoryview, reading: Reading) -> Annotated:
 
 
 def claimed_size(data: memoryview) -> int:
-    """What the size prefix says; -1 when it says nothing that can be."""
+    """Return the value of the size prefix; -1 if it is impossible."""
     size = int.from_bytes(data[:SIZE_PREFIX], signed=True)
     return size if len(data) >= SIZE_PREFIX and size >= 0 else -1
 
 
 def annotate_size(root: Node, data: memoryview) -> ProtocolError | None:
-    """Read the size prefix, and say whether as many bytes follow."""
+    """Read the size prefix, and note whether as many bytes follow."""
     if len(data) < SIZE_PREFIX:
         message = f"a size prefix has {SIZE_PREFIX} bytes, have {len(data)}"
         return ProtocolError(message, path="size", offset=len(data))
@@ -114,7 +114,7 @@ def annotate_size(root: Node, data: memoryview) -> ProtocolError | None:
 
 
 def _both(size_error: ProtocolError | None, body_error: ProtocolError | None) -> ProtocolError | None:
-    """When a frame is cut short, the field at which it ends says more than the size does; tell both."""
+    """Report the size and the field where a frame that was cut short ends: the field says more than the size does."""
     if size_error is None or body_error is None:
         return size_error or body_error
     return ProtocolError(f"{body_error.message}; {size_error.message}", path=body_error.path, offset=body_error.offset)
@@ -139,10 +139,10 @@ def _header_and_body(root: Node, data: memoryview, at: int, reading: Reading) ->
 
 
 def walk_frame(walker: Walker, root: Node, reading: Reading) -> None:
-    """Read header and body into nodes below `root`, from where the walker stands.
+    """Read header and body into nodes below `root`, from the walker's position.
 
     Raises:
-        ProtocolError: the bytes make no sense, or end.
+        ProtocolError: the bytes are invalid, or end.
     """
     header = walker.open("header", root)
     walker.path.enter("header")
@@ -203,7 +203,7 @@ def _header_tags(walker: Walker, header: Node, reading: Reading) -> None:
 
 
 def _open_records(node: Node, data: memoryview, budget: Budget, topic: str = "") -> None:
-    """Open every records field below a node, telling it whose topic it is."""
+    """Open every records field below a node, and pass it its topic."""
     for child in node.children:
         if child.name in ("topic", "name") and isinstance(child.value, str):
             topic = child.value
@@ -215,7 +215,7 @@ def _open_records(node: Node, data: memoryview, budget: Budget, topic: str = "")
 
 
 def _mark_differences(root: Node, data: memoryview, at: int, reading: Reading) -> bool:
-    """Whether the frame is what we would write for the same value; if not, say where it first differs."""
+    """Return whether our encoder writes the same frame for the value; if not, note the first difference."""
     frame = data[at:]
     try:
         if reading.kind is FrameKind.REQUEST:
@@ -243,10 +243,10 @@ def _innermost(node: Node, at: int) -> Node:
 
 
 def api_named(name: str | int) -> Api:
-    """Find an API by key or by name, whatever its case.
+    """Find an API by key or by name in any case.
 
     Raises:
-        UsageError: there is none; names the nearest.
+        UsageError: there is no such API; names the nearest.
     """
     if isinstance(name, int) or name.isdecimal():
         api = API_BY_KEY.get(int(name))

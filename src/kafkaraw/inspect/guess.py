@@ -1,9 +1,9 @@
-"""Find out what a frame is when nobody says: request or response, which API and version, with a size prefix or not.
+"""Detect what a frame is: request or response, which API and version, with a size prefix or not.
 
 A request names its API. A response does not: every (API, version) that reads all of its bytes is a candidate, weighed
-by what it explains (`evidence`). Versions that give the same fields the same bytes are one candidate. When the size
-prefix does not fit, the frame may be cut short or have bytes behind it, and readings that go astray only for that
-reason are candidates too. Start at `guess`.
+by what it explains (`evidence`). Versions that assign the same bytes to the same fields are one candidate. If the size
+prefix does not fit, the frame may be cut short or have bytes after it, and readings that fail only for that reason are
+candidates too. Start at `guess`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE, Api
 from kafkaraw.protocol.compile import compile_decoder
 from kafkaraw.protocol.frames import DECODE_FAILURES
 
-# A large frame is weighed by its first fields only; whether all of it can be read the compiled decoder tells.
+# Only the first fields of a large frame are weighed; the compiled decoder checks whether all of it can be read.
 NODES_WEIGHED_MAX: Final = 3000
 FRAME_SIZE_MAX: Final = 1 << 30
 PREFIX_LIKELY_MAX: Final = 1 << 20
 KEY_AND_VERSION_SIZE: Final = 4
-# Evidence is softened: the estimates behind it are rough, and their errors add up.
+# The evidence is reduced: the estimates behind it are rough, and their errors add up.
 TEMPER: Final = 0.6
-SIZE_PREFIX_GAIN: Final = 32.0  # a size that fits exactly is no accident
-CUT_PREFIX_GAIN: Final = 18.0  # one that is a little larger might be
-# A number far from the bytes that there are is less likely a size; too small, less likely still.
+SIZE_PREFIX_GAIN: Final = 32.0  # a size that fits exactly is hardly an accident
+CUT_PREFIX_GAIN: Final = 18.0  # a size that is a little larger may be one
+# A number far from the number of bytes is less likely a size; one that is too small, even less.
 SHORT_COST_PER_HALVING, LEFTOVER_COST_PER_HALVING = 2.0, 10.0
-PART_COST: Final = 1.0  # whole frames are met more often than parts
-# What is met more often, in bits: all clients speak these, and few APIs are for brokers among themselves.
+PART_COST: Final = 1.0  # whole frames are more frequent than parts
+# Frequency of APIs, in bits: all clients use the common ones; captures seldom show those between brokers.
 COMMON_KEYS: Final = frozenset({0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 22, 68})
 INTERNAL_KEYS: Final = frozenset(
     {4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, 83, 84, 85, 86, 87}
 )
 COMMON_BITS, INTERNAL_BITS, REMOVED_BITS, UNSTABLE_BITS = 2.0, -3.0, -3.0, -8.0
-# A reading of a part of the bytes has to explain this much before it is shown.
+# A reading of a part of the bytes must explain this much to be shown.
 REQUEST_GAIN_MIN, REQUEST_SHARE_MIN = 18.0, 0.2
 PART_GAIN_MIN: Final = 60.0
 PART_SHARE_MIN: Final = 0.9
@@ -53,12 +53,12 @@ class Candidate:
     """One way to read the bytes.
 
     Attributes:
-        reading: the way, in the newest of its versions.
-        versions: those that give the same fields the same bytes, ascending.
-        gain: bits that speak for it.
-        share: how likely it is among all candidates, from 0 to 1.
-        worst: bits of the field that speaks most against it.
-        is_whole: whether it reads all bytes; else the frame is cut short or has bytes behind it.
+        reading: the reading, in the newest of its versions.
+        versions: versions that assign the same bytes to the same fields, ascending.
+        gain: bits of evidence for it.
+        share: its probability among all candidates, from 0 to 1.
+        worst: bits of the field with the strongest evidence against it.
+        is_whole: whether it reads all bytes; else the frame is cut short or has bytes after it.
         is_cut: whether the frame is cut short.
     """
 
@@ -89,7 +89,7 @@ class _Limits:
     """How bytes may fail to be a whole frame.
 
     Attributes:
-        end_max: where the frame ends that was cut short; 0 when the bytes must be whole.
+        end_max: where a frame ends that was cut short; 0 if the bytes must be whole.
         leftover: whether bytes may be left over.
     """
 
@@ -102,7 +102,7 @@ _PART: Final = _Limits(end_max=FRAME_SIZE_MAX, leftover=True)
 
 
 def version_words(versions: tuple[int, ...]) -> str:
-    """Versions as ranges: `1, 3-5`."""
+    """Return versions as ranges: `1, 3-5`."""
     runs: list[list[int]] = []
     for version in versions:
         if runs and runs[-1][-1] == version - 1:
@@ -119,12 +119,12 @@ def guess(
 
     Args:
         data: the bytes, with or without size prefix.
-        kind: request or response, when known.
-        api: when known.
-        version: when known.
+        kind: request or response, if known.
+        api: the API, if known.
+        version: the version, if known.
 
     Returns:
-        Candidates, those that read all bytes and those for which the frame is cut short or has bytes behind it.
+        Candidates: those that read all bytes, and those for which the frame is cut short or has bytes after it.
     """
     size, have = claimed_size(data), len(data) - SIZE_PREFIX
     bare = list(_readings(data, False, kind, api, version))
@@ -136,14 +136,14 @@ def guess(
         misfit = LEFTOVER_COST_PER_HALVING * halvings if halvings > 0 else -SHORT_COST_PER_HALVING * halvings
         found += _weighed(data[: SIZE_PREFIX + size], prefixed, limits, is_whole=size == have, cost=misfit)
     if not any(one.is_whole for one in found):
-        # Of a part that nobody named, only a request tells enough.
+        # Without a known API, only a request has enough evidence in a part of its bytes.
         parts = [one for one in bare if one.kind is FrameKind.REQUEST] if api is None else [] if found else bare
         found += _weighed(data, parts, _PART, is_whole=False)
     return _ranked(found)
 
 
 def is_believable(data: memoryview, ranked: list[Candidate], *, named: bool) -> bool:
-    """Whether the first reading is good enough to be shown; `named` says that somebody knows the API and version."""
+    """Return whether the first reading is good enough to be shown; `named` means that API and version are known."""
     if not ranked or named:
         return bool(ranked)
     best = ranked[0]
@@ -161,13 +161,13 @@ def is_believable(data: memoryview, ranked: list[Candidate], *, named: bool) -> 
 def guess_damaged(
     data: memoryview, *, kind: FrameKind | None = None, api: Api | None = None, version: int | None = None
 ) -> Reading | None:
-    """The reading that is meant, when the bytes go astray in the middle: what was said, or what a request says."""
+    """Return the intended reading if the bytes become invalid in the middle: the known one, or the request's own."""
     size = claimed_size(data)
     prefixed = len(data) <= 2 * size and size <= 2 * len(data)
     requests = _requests(data, prefixed) if kind is not FrameKind.RESPONSE else []
     for reading in requests:
         if api in (None, reading.api) and version in (None, reading.version):
-            # Key 0 is what small numbers begin with, so Produce has to be said; and so have versions of old.
+            # Small numbers begin with key 0, so Produce must be named; and so must old versions.
             is_sure = reading.api.key != 0 and reading.api.supported.includes(reading.version)
             return reading if is_sure or api is not None else None
     if api is not None and version is not None:
@@ -176,7 +176,7 @@ def guess_damaged(
 
 
 def _is_likely_size(size: int, have: int) -> bool:
-    """Whether a number could be the size of a frame that was cut or has something behind it."""
+    """Return whether a number could be the size of a frame that was cut short or has bytes after it."""
     return SIZE_PREFIX <= size <= max(PREFIX_LIKELY_MAX, 64 * have)
 
 
@@ -187,7 +187,7 @@ def _readings(
     api: Api | None,
     version: int | None,
 ) -> Iterator[Reading]:
-    """Every reading that agrees with what is known."""
+    """Return every reading that agrees with the known facts."""
     if kind is not FrameKind.RESPONSE:
         for reading in _requests(data, prefixed):
             if api in (None, reading.api) and version in (None, reading.version):
@@ -202,7 +202,7 @@ def _readings(
 
 
 def _requests(data: memoryview, prefixed: bool) -> list[Reading]:
-    """The request that the bytes say they are: none or one."""
+    """Return the request that the bytes name: none or one."""
     at = SIZE_PREFIX if prefixed else 0
     if len(data) < at + KEY_AND_VERSION_SIZE:
         return []
@@ -225,12 +225,12 @@ class _Enough(Exception):
 
 
 class _Sampler(Walker):
-    """A walker that stops after some fields."""
+    """A walker that stops after a limited number of fields."""
 
     nodes_left = NODES_WEIGHED_MAX
 
     def open(self, name: str, parent: Node) -> Node:
-        """Begin a node, unless there are enough."""
+        """Begin a node, unless the limit is reached."""
         if self.nodes_left == 0:
             raise _Enough
         self.nodes_left -= 1
@@ -238,7 +238,7 @@ class _Sampler(Walker):
 
 
 def _weigh(data: memoryview, reading: Reading, limits: _Limits, is_whole: bool) -> _Weighed | None:
-    """Read the bytes in one way; None when that makes no sense within the limits."""
+    """Read the bytes in one way; None if they are invalid within the limits."""
     at = SIZE_PREFIX if reading.prefixed else 0
     walker = _Sampler(data, at, reading.version, flexible=False, keep=True)
     root = Node("", "", at, at)
@@ -267,7 +267,7 @@ def _weigh(data: memoryview, reading: Reading, limits: _Limits, is_whole: bool) 
 
 
 def _reads_all(data: memoryview, root: Node, reading: Reading) -> bool:
-    """Whether the body is read to the last byte, as the compiled decoder does it."""
+    """Return whether the compiled decoder reads the body to the last byte."""
     decoder = compile_decoder(reading.message, reading.version)
     try:
         _, end = decoder(data, root.children[-1].start)
@@ -285,7 +285,7 @@ def _prior(reading: Reading) -> float:
 
 
 def _signature(root: Node) -> int:
-    """Equal for trees that give the same names to the same bytes."""
+    """Return a key that is equal for trees that assign the same bytes to the same names."""
     parts: list[tuple[str, int, int]] = []
     stack = [root]
     while stack:
@@ -300,7 +300,7 @@ def _ranked(found: list[_Weighed]) -> list[Candidate]:
     for one in found:
         reading = one.reading
         groups.setdefault((reading.kind, reading.api.key, reading.prefixed, one.signature), []).append(one)
-    # Of equal versions the newest that brokers of today speak stands for all.
+    # Of equal versions, show the newest one that current brokers offer.
     best = [max(group, key=lambda one: (one.gain, one.reading.version)) for group in groups.values()]
     versions = [tuple(sorted(one.reading.version for one in group)) for group in groups.values()]
     top = max((one.gain for one in best), default=0.0)

@@ -1,7 +1,7 @@
-"""Bytes as programs write them: Erlang binaries, Python and C strings, lists of numbers, escaped text.
+"""Bytes in source code: Erlang binaries, Python and C strings, lists of numbers, escaped text.
 
-Literals may stand within prose or code. Each form has a `looks_like_` test and a `read_` function; `text_input` holds
-the table of them. This module must not know the protocol, and never runs what it reads.
+Literals may be within prose or code. Each form has a `looks_like_` test and a `read_` function; `text_input` holds
+the table of them. This module must not know the protocol, and never executes its input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PYTHON: Final = re.compile(
     r"""(?<![\w"'\\])(?:b|br|rb)(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""",
     re.IGNORECASE | re.DOTALL,
 )
-# One that is never closed reaches to the end, so that a search for it is not begun again at every quote in it.
+# An unclosed literal reaches to the end, so that a search does not start again at every quote in it.
 C_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)("|$|\\$)', re.DOTALL)
 C_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*(?:"|$|\\$))|/\*.*?\*/|//[^\n]*', re.DOTALL)
 ESCAPE: Final = re.compile(r"\\x([0-9a-fA-F]{1,2})|\\([0-7]{1,3})|\\(.)|([^\\])", re.DOTALL)
@@ -37,7 +37,7 @@ INTEGER_BITS_MAX: Final = 4096
 
 
 def looks_like_erlang(text: str) -> bool:
-    """Whether there is an Erlang or Elixir binary with bytes in it."""
+    """Return whether there is an Erlang or Elixir binary with bytes in it."""
     return ERLANG_CUT.search(text) is not None or any(match[1].strip() for match in ERLANG.finditer(text))
 
 
@@ -71,12 +71,12 @@ def _erlang_item(match: re.Match[str]) -> bytes:
 
 
 def looks_like_python(text: str) -> bool:
-    """Whether there is a bytes literal of Python, and the text does not begin as a C string does."""
+    """Return whether there is a bytes literal of Python, and the text does not begin as a C string does."""
     return not text.lstrip().startswith('"') and PYTHON.search(text) is not None
 
 
 def read_python(text: str) -> bytes:
-    """Read every bytes literal and join them, as Python does with neighbours.
+    """Read every bytes literal and join them, as Python joins adjacent ones.
 
     Raises:
         UsageError: one is not valid.
@@ -89,28 +89,28 @@ def read_python(text: str) -> bytes:
 
 
 def looks_like_c_string(text: str) -> bool:
-    """Whether there are strings with escapes, alone or in C code."""
+    """Return whether there are strings with escapes, alone or in C code."""
     return any("\\" in match[1] and match[2] == '"' for match in C_STRING.finditer(text))
 
 
 def read_c_string(text: str) -> bytes:
-    """Read every string and join them, as C does with neighbours. An escape has two hex digits at most."""
+    """Read every string and join them, as C joins adjacent ones. An escape has two hex digits at most."""
     code = _without_comments(text)
     return b"".join(_unescaped(match[1]) for match in C_STRING.finditer(code) if match[2] == '"')
 
 
 def _without_comments(code: str) -> str:
-    """What looks like a comment within a string is none."""
+    """Remove comments from C code, but not text within a string that looks like one."""
     return C_COMMENT.sub(lambda match: match[1] or "", code)
 
 
 def looks_like_escaped(text: str) -> bool:
-    r"""Whether the text is what a printer of escapes leaves: `\x00\x0ckafkaraw`."""
+    r"""Return whether the text is bytes printed with escapes: `\x00\x0ckafkaraw`."""
     return "\\x" in text and ESCAPED_TEXT.fullmatch("".join(text.split("\n")).strip()) is not None
 
 
 def read_escaped(text: str) -> bytes:
-    """Read text with escapes, lines joined; in a shell command only what stands in quotes."""
+    """Read text with escapes, lines joined; in a shell command only the text in quotes."""
     quoted = longest_quoted(text)
     if quoted.count("\\x") == text.count("\\x"):
         return _unescaped(quoted)
@@ -134,21 +134,21 @@ def _unescaped(text: str) -> bytes:
 
 
 def looks_like_list(text: str) -> bool:
-    """Whether there is a list of numbers in brackets, or numbers alone in a way in which hex is never written."""
+    """Return whether there is a list of numbers in brackets, or numbers alone in a form that hex never has."""
     return _longest_list(text) != "" or _is_bare_list(text)
 
 
 def read_list(text: str) -> bytes:
-    """Read a list of numbers, as C, Java, Go, Rust, JSON and JavaScript write it; the longest when there are several.
+    """Read a list of numbers, as C, Java, Go, Rust, JSON and JavaScript write it; the longest if there are several.
 
     Raises:
-        UsageError: a number is no byte.
+        UsageError: a number is not a byte.
     """
     return bytes(_as_byte(number) for number in _numbers(_longest_list(text) or text))
 
 
 def _longest_list(text: str) -> str:
-    """What stands between brackets and is all numbers, more than one or with 0x."""
+    """Return the text between brackets that contains only numbers, more than one or with 0x."""
     code = _without_comments(text)
     bodies = [match[1] for brackets in BRACKETED for match in brackets.finditer(code)]
     longest = max((body for body in bodies if _items(body)), key=len, default="")
@@ -156,13 +156,13 @@ def _longest_list(text: str) -> str:
 
 
 def _items(body: str) -> list[str]:
-    """The numbers of a list, or nothing when anything else stands among them."""
+    """Return the numbers of a list, or nothing if anything else is among them."""
     items = BETWEEN_NUMBERS.split(BYTE_CAST.sub("", body).strip(" \t\n,;"))
     return items if all(NUMBER.fullmatch(item) for item in items) else []
 
 
 def _is_bare_list(text: str) -> bool:
-    """Whether these are numbers that hex cannot be: some have an odd number of digits, and none is padded to two."""
+    """Return whether these numbers cannot be hex: some have an odd number of digits, and none is padded to two."""
     items = _items(text)
     digits = [item.lower().removeprefix("-").removeprefix("0x") for item in items]
     if len(items) < 2 or all(len(item) % 2 == 0 for item in digits):
@@ -184,5 +184,5 @@ def _as_byte(number: int) -> int:
 
 
 def longest_quoted(text: str) -> str:
-    """The longest thing in quotes, as in `bytes.fromhex("0000 0016")`; empty when there is none."""
+    """Return the longest text in quotes, as in `bytes.fromhex("0000 0016")`; empty if there is none."""
     return max((match[1] or match[2] or "" for match in QUOTED.finditer(text)), key=len, default="")

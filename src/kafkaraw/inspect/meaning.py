@@ -1,7 +1,7 @@
-"""What a value means, in words: error names, API names, dates, and what null or -1 stands for.
+"""The meaning of a value in words: error names, API names, dates, and the meaning of null or -1.
 
-Declarations carry the words: the `Attributes` section of a message's docstring. Rules for names that recur everywhere
-stand in a table here. Start at `meaning_of`. This module must not read bytes.
+The texts are in the declarations: the `Attributes` section of a message's docstring. Rules for recurring names are in a
+table here. Start at `meaning_of`. This module must not read bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kafkaraw.protocol.describe import field_docs
 from kafkaraw.protocol.describe import summary_of as summary_of
 from kafkaraw.protocol.error_codes import ERROR_TABLE, error_name
 
-# Times outside these years are more likely no times at all.
+# Numbers outside these years are probably not times.
 TIME_MIN_MS: Final = 0
 TIME_MAX_MS: Final = 32_503_680_000_000
 
 
 def meaning_of(node: Node) -> str:
-    """Say what a node's value means; empty when there is nothing to add."""
+    """Return the meaning of a node's value; empty if there is nothing to add."""
     words = [rule(node.value) for pattern, rule in RULES if pattern.search(node.name)]
     found = next((word for word in words if word), "")
     doc = field_docs(node.owner).get(node.name, "") if node.owner and node.spec else ""
@@ -31,7 +31,7 @@ def meaning_of(node: Node) -> str:
 
 
 def timestamp_words(value: object) -> str:
-    """A time in milliseconds since 1970 as a date."""
+    """Return a time in milliseconds since 1970 as a date."""
     if not isinstance(value, int) or not TIME_MIN_MS < value < TIME_MAX_MS:
         return ""
     moment = datetime.datetime.fromtimestamp(value / 1000, tz=datetime.UTC)
@@ -39,7 +39,7 @@ def timestamp_words(value: object) -> str:
 
 
 def error_words(value: object) -> str:
-    """An error code by name."""
+    """Return the name of an error code."""
     if not isinstance(value, int):
         return ""
     row = ERROR_TABLE.get(value)
@@ -47,7 +47,7 @@ def error_words(value: object) -> str:
 
 
 def api_words(value: object) -> str:
-    """An API key by name."""
+    """Return the name of an API key."""
     api = API_BY_KEY.get(value) if isinstance(value, int) else None
     return api.name if api else ""
 

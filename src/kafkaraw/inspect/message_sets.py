@@ -39,7 +39,7 @@ def annotate_message_set(message: Node, buffer: memoryview, at: int, budget: Bud
         The position after it.
 
     Raises:
-        Stop: it makes no sense, or is cut short.
+        Stop: it is invalid, or cut short.
     """
     left = len(buffer) - at
     if left < LENGTH_PREFIX_SIZE:

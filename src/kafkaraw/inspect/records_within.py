@@ -23,11 +23,11 @@ NOT_OPENED: Final = f"not opened: all batches of a frame together may hold {DECO
 
 
 class Stop(Exception):  # not an error: it ends the walk of one batch
-    """The bytes of a batch make no sense from here on, or end.
+    """The bytes of a batch are invalid from here on, or end.
 
     Args:
         words: why.
-        harmless: whether this is nothing to complain about, as a batch that a broker cut short on purpose.
+        harmless: whether this is no error, as in a batch that a broker cut short on purpose.
     """
 
     def __init__(self, words: str, *, harmless: bool = False) -> None:
@@ -36,7 +36,7 @@ class Stop(Exception):  # not an error: it ends the walk of one batch
         self.harmless = harmless
 
     def put_on(self, node: Node) -> None:
-        """Let a node say it."""
+        """Put the words on a node."""
         if self.harmless:
             node.notes.append(self.words)
         else:
@@ -45,7 +45,7 @@ class Stop(Exception):  # not an error: it ends the walk of one batch
 
 @dataclass(slots=True)
 class Budget:
-    """What may still be decompressed and read in one frame: hostile batches hold far more than they take."""
+    """Limits on decompression and reading in one frame: hostile batches hold far more bytes than they take."""
 
     bytes_left: int = DECOMPRESSED_SIZE_MAX
     records_left: int = RECORDS_SHOWN_MAX
@@ -53,7 +53,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What records need to know of their batch."""
+    """The facts of a batch that its records depend on."""
 
     base_offset: int
     base_timestamp: int
@@ -62,11 +62,11 @@ class BatchFacts:
 
     @classmethod
     def of(cls, values: dict[str, int]) -> BatchFacts:
-        """Take them from the header's values by name."""
+        """Take the facts from the header's values by name."""
         return cls(*(values[name] for name in ("base_offset", "base_timestamp", "max_timestamp", "attributes")))
 
     def timestamp(self, delta: int) -> int:
-        """The timestamp of a record: the batch's own when the broker's clock counts."""
+        """Return the timestamp of a record: the batch's own under LogAppendTime."""
         return self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else self.base_timestamp + delta
 
 
@@ -77,7 +77,7 @@ class RecordReader:
         data: the records, not compressed.
         start: what to add to positions in `data` for the offsets of nodes.
         facts: about the batch.
-        topic: whose records they are.
+        topic: the topic of the records.
     """
 
     def __init__(self, data: memoryview, start: int, facts: BatchFacts, topic: str) -> None:
@@ -88,10 +88,10 @@ class RecordReader:
         self.at = 0
 
     def read_all(self, section: Node, count: int, budget: Budget, *, is_whole: bool) -> None:
-        """Read `count` records into a section, as far as the budget goes.
+        """Read `count` records into a section, as far as the budget allows.
 
         Raises:
-            Stop: they make no sense, or there are more than the budget allows.
+            Stop: they are invalid, or there are more than the budget allows.
         """
         for index in range(count):
             if budget.records_left == 0:
@@ -118,7 +118,7 @@ class RecordReader:
         return node
 
     def close(self, record: Node) -> None:
-        """After a stop: let every node that was being read end where the reading did."""
+        """After a stop, end every open node where the reading did."""
         node: Node | None = record
         while node is not None:
             node.end = max(node.end, self.start + self.at)
@@ -172,7 +172,7 @@ class RecordReader:
         return value
 
     def number(self, node: Node, name: str) -> int:
-        """Read a varint without a node of its own, noting on `node` when it is longer than it needs to be."""
+        """Read a varint without a node of its own; note on `node` if it is longer than necessary."""
         before = self.at
         try:
             raw, self.at = read_raw_varint(self.data, self.at)  # type: ignore[arg-type] # indexing is all it does

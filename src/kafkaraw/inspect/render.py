@@ -1,4 +1,4 @@
-"""An annotation as rows for a table and as plain values for JSON. Pure: printing is the command line's business.
+"""An annotation as rows for a table and as plain values for JSON. Pure: the command line prints them.
 
 Start at `rows_of`, `legend_of` and `to_json`.
 """
@@ -51,13 +51,13 @@ class Row:
     """One line of the annotated view.
 
     Attributes:
-        depth: how deep the node lies, for indentation.
+        depth: depth of the node, for indentation.
         path: from the root to the node, as `body.topics[0].name`.
         bytes_range: `12-15`, both inclusive, or `12` for one byte; empty for none. With `~` before it, it counts in
             the decompressed records.
         data: the node's own bytes, without those of its children.
         name, kind, value: of the node.
-        meaning: what the value means, and how the bytes are read.
+        meaning: the meaning of the value, and how the bytes are read.
         problem: why the reading stops here, or what is wrong.
         is_odd: whether the bytes have a form that Kafka does not write.
     """
@@ -75,7 +75,7 @@ class Row:
 
 
 def rows_of(annotation: Annotation) -> Iterator[Row]:
-    """The tree as rows, in the order of the bytes; short arrays of numbers take one row."""
+    """Return the tree as rows, in the order of the bytes; short arrays of numbers take one row."""
     for child in annotation.root.children:
         yield from _rows(child, memoryview(annotation.data), 0, path_of("", child), child.name, "")
 
@@ -99,7 +99,7 @@ def _rows(node: Node, data: memoryview, depth: int, path: str, name: str, mark: 
 
 
 def _own_bytes(node: Node, data: memoryview) -> memoryview:
-    """The bytes before the first child: the length of an array, the marker of a structure; all without children."""
+    """Return the bytes before the first child (length of an array, marker of a structure); all without children."""
     if node.inner is not None or not node.children:
         return data[node.start : node.end]
     return data[node.start : max(node.children[0].start, node.start)]
@@ -114,19 +114,19 @@ def _is_inline(node: Node) -> bool:
 
 
 def range_of(node: Node) -> str:
-    """The node's bytes, both ends inclusive, as people count."""
+    """Return the range of the node's bytes, both ends inclusive."""
     if node.end <= node.start:
         return ""
     return f"{node.start}" if node.end == node.start + 1 else f"{node.start}-{node.end - 1}"
 
 
 def hex_of(data: bytes, bytes_max: int) -> str:
-    """The first bytes in hex."""
+    """Return the first bytes in hex."""
     return data[:bytes_max].hex(" ") + (" ..." if len(data) > bytes_max else "")
 
 
 def words_of(node: Node) -> str:
-    """What the value means, and how the bytes are read."""
+    """Return the meaning of the value, and how the bytes are read."""
     words = [meaning_of(node)]
     counted = "array" in node.kind
     # The number of elements is their value already.
@@ -135,7 +135,7 @@ def words_of(node: Node) -> str:
 
 
 def shown(node: Node) -> str:
-    """A value for a table cell."""
+    """Return a value for a table cell."""
     value = node.value
     if value is None:
         return "null" if any("means null" in note for note in node.notes) else ""
@@ -153,7 +153,7 @@ def shown(node: Node) -> str:
 
 
 def shown_inline(node: Node) -> str:
-    """A short array in one cell."""
+    """Return a short array in one cell."""
     return f"[{', '.join(shown(child) for child in node.children)}]"
 
 
@@ -176,7 +176,7 @@ def _shortened(text: str) -> str:
 
 
 def legend_of(annotation: Annotation) -> list[str]:
-    """How to read the types that occur."""
+    """Return how to read the types that occur."""
     kinds = _kinds(annotation.root)
     lines = [words for pattern, words in LEGEND if any(re.search(pattern, kind) for kind in kinds)]
     if "decompressed" in kinds:
@@ -197,7 +197,7 @@ def _kinds(root: Node) -> set[str]:
 
 
 def to_json(annotation: Annotation) -> Json:
-    """The same tree, for other programs."""
+    """Return the same tree, for other programs."""
     reading = annotation.reading
     error = annotation.error
     return {

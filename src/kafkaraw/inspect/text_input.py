@@ -1,8 +1,8 @@
-"""Bytes as people have them: dumps, literals and log lines, back to bytes.
+"""Read bytes from the text forms that tools print: dumps, literals and log lines.
 
-Each form is one row of a table: a test that recognises it and a reader. The first that fits wins, from the most telling
-to the least: log lines, dumps with numbered rows, literals of programs, plain hex, base64. Start at `read_bytes`. This
-module must not know the protocol.
+Each form is one row of a table: a test that recognises it and a reader. The first that fits is used, from the most
+specific to the least: log lines, dumps with numbered rows, literals of programs, plain hex, base64. Start at
+`read_bytes`. This module must not know the protocol.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEX_PREFIX: Final = re.compile(r"\\x|\b0[xX](?=[0-9a-fA-F])")
 ONLY_HEX: Final = re.compile(r"[0-9a-fA-F\s:,_-]+")
 BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 BASE64_LENGTH_MIN: Final = 8
-# What word processors and web pages make of quotes and spaces.
+# Replacements of quotes and spaces by word processors and web pages.
 TYPOGRAPHY: Final = str.maketrans({"\u00a0": " ", "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 CAPTURES: Final = (
     b"\xd4\xc3\xb2\xa1",
@@ -44,13 +44,13 @@ CAPTURES: Final = (
 
 
 def read_bytes(data: bytes) -> tuple[bytes, str]:
-    """Read whatever a person has: text in any known form, or raw bytes.
+    """Read text in any known form, or raw bytes.
 
     Returns:
-        The bytes, and the name of the form that they were written in.
+        The bytes, and the name of the form of the input.
 
     Raises:
-        UsageError: it is text, and in no known form, or in a form with an error in it.
+        UsageError: the input is text in no known form, or in a form with an error in it.
     """
     if data.startswith(CAPTURES):
         raise UsageError("this is a capture file; turn its packets into text: tcpdump -X -r FILE")
@@ -77,7 +77,7 @@ def _beginning(text: str) -> str:
 
 
 def _as_text(data: bytes) -> str | None:
-    """The input as text, unless it is raw bytes: control characters do not occur in any written form."""
+    """Return the input as text, unless it is raw bytes: no text form contains control characters."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)
@@ -89,7 +89,7 @@ def _as_text(data: bytes) -> str | None:
 
 
 def _is_hex(text: str) -> bool:
-    """Whether it is hex digits. Those that begin with AAAA are base64: it writes the zeros of a small number so."""
+    """Return whether it is hex digits. Those that begin with AAAA are base64, which writes leading zeros as A."""
     return not text.lstrip().startswith("AAAA") and ONLY_HEX.fullmatch(HEX_PREFIX.sub(" ", text)) is not None
 
 
@@ -140,5 +140,5 @@ FORMS: Final = (
     Form("escaped text", literals.looks_like_escaped, literals.read_escaped),
     Form("base64", _is_base64, _read_base64),
 )
-# What also comes in quotes within code: `bytes.fromhex("...")`, `echo -ne '...'`, JSON.
+# Forms that also occur in quotes within code: `bytes.fromhex("...")`, `echo -ne '...'`, JSON.
 QUOTED_FORMS: Final = FORMS[-3:]

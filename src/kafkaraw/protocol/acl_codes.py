@@ -1,6 +1,6 @@
 """The numbers that access control lists have on the wire: resources, patterns, operations, permissions.
 
-Only names and numbers, shared by client and broker; what they mean is decided by the broker's authorizer.
+Only names and numbers, shared by client and broker; the broker's authorizer decides what they mean.
 Source: KIP-11, KIP-290 (patterns), KIP-373 (users), KIP-430 (`OPERATIONS_OF`), KIP-939 (two-phase commit);
 org.apache.kafka.common.acl, org.apache.kafka.security.authorizer.AclEntry of Kafka 4.3.
 """
@@ -16,12 +16,12 @@ from typing import Final, Self
 class _Code(IntEnum):
     @classmethod
     def of(cls, code: int) -> Self:
-        """The member with a number from the wire; UNKNOWN for one that this version does not have."""
+        """Return the member with a number from the wire; UNKNOWN for one that this version does not have."""
         return cls(code) if code in cls._value2member_map_ else cls(0)
 
 
 class ResourceType(_Code):
-    """What is protected. ANY is for filters only."""
+    """The type of a protected resource. ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -34,7 +34,7 @@ class ResourceType(_Code):
 
 
 class PatternType(_Code):
-    """How a pattern's name is compared. ANY and MATCH (whatever applies to a name) are for filters only."""
+    """How a pattern's name is compared. ANY and MATCH (all patterns that apply to a name) are for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -44,7 +44,7 @@ class PatternType(_Code):
 
 
 class AclOperation(_Code):
-    """What somebody wants to do. ANY is for filters only; ALL stands for every one."""
+    """The operation of a principal. ANY is for filters only; ALL stands for every one."""
 
     UNKNOWN = 0
     ANY = 1
@@ -107,9 +107,9 @@ OPERATIONS_OF: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = MappingP
         ResourceType.USER: (_Op.CREATE_TOKENS, _Op.DESCRIBE_TOKENS),
     }
 )
-"""What can be done with each type of resource: the operations that "authorized operations" tell of."""
+"""The operations of each type of resource, as brokers return them in "authorized operations"."""
 
 
 def operation_bits(operations: Iterable[AclOperation]) -> int:
-    """Operations as the field of bits in which brokers tell what is authorized (KIP-430)."""
+    """Return operations as the bit field in which brokers return authorized operations (KIP-430)."""
     return sum(1 << operation for operation in frozenset(operations))

@@ -1,4 +1,4 @@
-"""Walk the bytes of a message field by field: where each lies, what it is, and at which one the message breaks.
+"""Walk the bytes of a message field by field: where each field is, its value, and where the message is invalid.
 
 The compiled codecs keep no path, so that they are fast. This walk is slow and keeps everything: it makes the tree that
 the inspector prints, and it finds the place of an error for `decode_message`. This module must not print or interpret
@@ -28,7 +28,7 @@ from kafkaraw.protocol.types import (
 )
 
 EXPLAINED_ELEMENTS_MAX: Final = 10_000
-"""How many elements of arrays are walked to find out why a message cannot be decoded: a tenth of a second."""
+"""Maximum number of array elements walked to explain why a message cannot be decoded: a tenth of a second."""
 
 
 @dataclass(slots=True)
@@ -39,13 +39,13 @@ class Node:
         name: field name, `[3]` for an element, or a word for a section such as `tagged fields`.
         kind: wire type, as `compact string` or the name of a structure.
         start, end: byte offsets, end exclusive.
-        value: what the bytes stand for; for arrays the number of elements, None for null and for structures.
+        value: the decoded value; for arrays the number of elements, None for null and for structures.
         notes: how the bytes are to be read, as `compact length 4 means 3`.
-        problem: why the bytes cannot be read any further here, or what is wrong with them; empty when nothing is.
-        inner: the bytes that the offsets of children count in, when those are not the frame's (decompressed records).
-        spec: the field's declaration, when it is one.
+        problem: why the bytes cannot be read any further here, or what is wrong with them; empty if they are valid.
+        inner: the bytes that the offsets of children refer to, if those are not the frame's (decompressed records).
+        spec: the field's declaration, if it is a declared field.
         owner: class that declares the field.
-        children: what lies within, in the order of the bytes.
+        children: the nodes within, in the order of the bytes.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Path:
         self.parts: list[str] = []
 
     def enter(self, part: str) -> None:
-        """Enter a field or element. After an error nobody leaves, so that the path tells where it was."""
+        """Enter a field or element. After an error no field is left, so that the path shows where it was."""
         self.parts.append(part)
 
     def leave(self) -> None:
@@ -82,10 +82,10 @@ class Path:
 def annotate_message(
     cls: type[object], version: int, buffer: memoryview, at: int = 0
 ) -> tuple[Node, ProtocolError | None]:
-    """Walk a message as far as it makes sense.
+    """Walk a message as far as it is valid.
 
     Returns:
-        The tree of what could be read, whose `end` tells how far that is, and what stopped the walk, or None.
+        The tree of the part that could be read, with its `end`, and the error that stopped the walk, or None.
     """
     spec = spec_of(cls)
     walker = Walker(buffer, at, version, spec.header.flexible.includes(version), keep=True)
@@ -100,9 +100,9 @@ def annotate_message(
 
 
 def explain_decode(cls: type[object], version: int, buffer: memoryview, at: int) -> ProtocolError:
-    """Walk a message that could not be decoded, and say where and why.
+    """Walk a message that could not be decoded, and return where and why.
 
-    The walk takes ten times as long as decoding, and whoever sent the message chose its size: so it has an end.
+    The walk takes ten times as long as decoding, and the sender chose the size of the message, so the walk is limited.
     """
     spec = spec_of(cls)
     walker = Walker(buffer, at, version, spec.header.flexible.includes(version), keep=False)
@@ -122,7 +122,7 @@ class Walker:
         keep: whether to build the tree; without it memory is bounded by the depth of the message.
 
     Attributes:
-        wanted_end: after an error for want of bytes, where the value that does not fit would end; else 0.
+        wanted_end: after an error for lack of bytes, where the value that does not fit would end; else 0.
     """
 
     def __init__(self, buffer: memoryview, at: int, version: int, flexible: bool, *, keep: bool) -> None:
@@ -139,7 +139,7 @@ class Walker:
         """Count an element of an array, or a tagged field.
 
         Raises:
-            ProtocolError: enough have been walked.
+            ProtocolError: the limit of elements is reached.
         """
         self._left -= 1
         if self._left < 0:
@@ -148,7 +148,7 @@ class Walker:
             )
 
     def close(self, node: Node, error: ProtocolError) -> None:
-        """After an error: let every node that was being read end where the walk did, and the last one say why."""
+        """After an error, end every open node where the walk did, and put the error on the last one."""
         while True:
             node.end = max(node.end, self.at)
             if not node.children:
@@ -187,23 +187,23 @@ class Walker:
         return node
 
     def fail(self, message: str, at: int) -> ProtocolError:
-        """An error at a byte of the current field."""
+        """Return an error at a byte of the current field."""
         return ProtocolError(message, path=str(self.path), offset=at)
 
     def short(self, message: str, at: int, wanted_end: int) -> ProtocolError:
-        """An error for want of bytes."""
+        """Return an error for lack of bytes."""
         self.wanted_end = wanted_end
         return self.fail(message, at)
 
     def need(self, size: int, what: str) -> None:
-        """Refuse to go on when fewer than `size` bytes are left."""
+        """Raise an error if fewer than `size` bytes are left."""
         left = len(self.buffer) - self.at
         if size > left:
             message = f"{what} needs {size} byte{'' if size == 1 else 's'}, {left} {'is' if left == 1 else 'are'} left"
             raise self.short(message, self.at, self.at + size)
 
     def varint(self, what: str, node: Node) -> int:
-        """Read an unsigned varint, noting when it is longer than it needs to be."""
+        """Read an unsigned varint, and note if it is longer than necessary."""
         start = self.at
         try:
             value, self.at = decode_uvarint(self.buffer, self.at)
@@ -292,7 +292,7 @@ class Walker:
         self.structure(spec_of(kind.cls), node)
 
     def length(self, what: str, fmt: str, nullable: bool, node: Node) -> int:
-        """Read a length; -1 for null in both forms."""
+        """Return a length; -1 for null in both forms."""
         start = self.at
         if self.flexible:
             stored = self.varint(f"the length of {what}", node)
@@ -361,7 +361,7 @@ class Walker:
 
 
 def kind_name(kind: Kind) -> str:
-    """The name of a kind, as people write it."""
+    """Return the name of a kind, as shown to users."""
     if isinstance(kind, ArrayOf):
         return f"array of {kind_name(kind.element)}"
     return kind.name if isinstance(kind, Primitive) else kind.cls.__name__

@@ -31,31 +31,31 @@ class Api:
 
     @cached_property
     def request(self) -> type[Request[Response]]:
-        """The class of the request."""
+        """Return the class of the request."""
         cls: type[Request[Response]] = self._load("Request")
         return cls
 
     @cached_property
     def response(self) -> type[Response]:
-        """The class of the response."""
+        """Return the class of the response."""
         cls: type[Response] = self._load("Response")
         return cls
 
     @cached_property
     def versions(self) -> VersionRange:
-        """Every version that is declared, old and unstable ones too."""
+        """All declared versions, old and unstable ones included."""
         return header_of(self.request).versions
 
     @cached_property
     def supported(self) -> VersionRange:
-        """The versions that a broker of Kafka 4.3 offers, and so does ours."""
+        """The versions that a broker of Kafka 4.3 offers, and the embedded broker, too."""
         header = header_of(self.request)
         low = max(self.versions.min, header.removed.max + 1)
         high = header.unstable.min - 1 if header.unstable.max >= header.unstable.min else self.versions.max
         return VersionRange(low, high)
 
     def is_flexible(self, version: int) -> bool:
-        """Whether that version has compact lengths and tagged fields (KIP-482)."""
+        """Return whether that version has compact lengths and tagged fields (KIP-482)."""
         return header_of(self.request).flexible.includes(version)
 
     def _load(self, suffix: str) -> Any:  # noqa: ANN401 - the class of that name
@@ -162,10 +162,10 @@ API_BY_NAME: Final[dict[str, Api]] = {api.name: api for api in API_TABLE}
 
 
 def api_of(message: object) -> Api:
-    """The API of a request or response, given the message or its class.
+    """Return the API of a request or response, given the message or its class.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: it is neither a request nor a response.
     """
     cls = message if isinstance(message, type) else type(message)
     api = API_BY_KEY.get(header_of(cls).api_key)

@@ -1,8 +1,8 @@
 """Turn (message class, version) into flat encode and decode functions.
 
 The source is generated on first use by `decoder_source` and `encoder_source`, and compiled; `source_of` prints it.
-Generated code is optimistic: it keeps no field path and lets Python's own errors out. The callers in `frames` turn
-those into a `ProtocolError` by walking the message once more with `annotate` or `explain`.
+Generated code is optimistic: it keeps no field path and does not catch Python's own errors. The callers in `frames`
+turn those into a `ProtocolError` by walking the message once more with `annotate` or `explain`.
 This module must not read sockets, frames or headers. Start at `compile_decoder` and `compile_encoder`.
 """
 
@@ -74,5 +74,5 @@ def compile_step_encoder(cls: type[object], version: int) -> StepEncoder:
 
 
 def source_of(cls: type[object], version: int) -> str:
-    """The generated source of both functions of one version, for people to read."""
+    """Return the generated source of both functions of one version, for people to read."""
     return DecoderWriter(cls, version).source() + "\n\n" + EncoderWriter(cls, version).source()

@@ -1,4 +1,4 @@
-"""The numbers that configurations have on the wire: resources, types, where a value comes from, how it is changed.
+"""The numbers of configurations on the wire: resources, types, sources of values, operations.
 
 Only names and numbers, shared by client and broker.
 Source: org.apache.kafka.common.config.ConfigResource, org.apache.kafka.clients.admin.{ConfigEntry, AlterConfigOp},
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class ConfigResourceType(IntEnum):
-    """What is configured."""
+    """The type of a configured resource."""
 
     TOPIC = 2
     BROKER = 4
@@ -21,7 +21,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from. A number that is not among these reads as UNKNOWN."""
+    """The source of a value. Unknown numbers are read as UNKNOWN."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -39,7 +39,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """The type of a value; it is text on the wire all the same. A number that is not among these reads as UNKNOWN."""
+    """The type of a value, which is always text on the wire. Unknown numbers are read as UNKNOWN."""
 
     UNKNOWN = 0
     BOOLEAN = 1

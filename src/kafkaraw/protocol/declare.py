@@ -43,7 +43,7 @@ class VersionRange(NamedTuple):
         """Read Kafka's notation: `3`, `2-7`, `5+`, `none`.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the text has none of these forms.
         """
         if text == "none":
             return NO_VERSIONS
@@ -68,7 +68,7 @@ NO_VERSIONS = VersionRange(0, -1)
 
 
 class Direction(StrEnum):
-    """What a message is; a `DATA` structure travels inside a bytes field or a record."""
+    """The kind of a message; a `DATA` structure is the content of a bytes field or a record."""
 
     REQUEST = "request"
     RESPONSE = "response"
@@ -78,7 +78,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """An array whose elements are of one kind."""
+    """An array with elements of one kind."""
 
     element: Kind
 
@@ -98,10 +98,10 @@ class FieldSpec:
     """One field of a structure.
 
     Attributes:
-        versions: in which it exists.
-        nullable: in which its value may be null on the wire.
+        versions: versions that have the field.
+        nullable: versions in which its value may be null on the wire.
         tag, tagged: its tag, and the versions in which it is sent as a tagged field.
-        ignorable: may be left out silently when the chosen version does not have it.
+        ignorable: the encoder may leave the field out silently if the chosen version does not have it.
         default: value when it is absent; None for null. Lists and structures default to new empty ones.
     """
 
@@ -115,13 +115,13 @@ class FieldSpec:
     default: object
 
     def is_tagged(self, version: int) -> bool:
-        """Whether it is sent as a tagged field in `version`."""
+        """Return whether it is sent as a tagged field in `version`."""
         return self.tag is not None and self.tagged.includes(version)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a decorator was told about its class, before the annotations are read."""
+    """The arguments of a decorator, before the annotations are read."""
 
     direction: Direction
     versions: VersionRange
@@ -133,7 +133,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A declared class, read: what the compiler and every other reader of declarations work from."""
+    """The parsed declaration of a class, the input of the compiler and of all other readers of declarations."""
 
     cls: type[object]
     header: Header
@@ -146,7 +146,7 @@ class Spec:
 
 
 class Response:
-    """Base class of the responses. It has no fields: type checkers tell a response from any other object by it."""
+    """Base class of the responses. It has no fields: type checkers recognise a response by it."""
 
     __slots__ = ()
 
@@ -161,7 +161,7 @@ class Request(Generic[R_co]):
 
     @classmethod
     def exchange(cls) -> tuple[type[Self], type[R_co]]:
-        """The class of the request, and that of its response.
+        """Return the class of the request, and that of its response.
 
         Raises:
             TypeError: the declaration of the request does not name its response.
@@ -213,10 +213,10 @@ def field(
         versions: versions of the message that have the field.
         default: value when it is not given, and when a version does not have it.
         default_factory: the same for lists.
-        nullable: versions in which it may be null; by default all, when the annotation allows None.
+        nullable: versions in which it may be null; by default all, if the annotation allows None.
         tag: its tag number.
         tagged: versions in which it is a tagged field; by default all that have it.
-        ignorable: leaving it out where the version lacks it is no error.
+        ignorable: it is no error to leave it out if the version does not have it.
         secret: it is left out of the message's `repr`, and so of logs and errors.
     """
     options = _FieldOptions(versions, nullable, tag, tagged, ignorable)
@@ -284,7 +284,7 @@ def _declare(
 
 
 def header_of(cls: type[object]) -> Header:
-    """What the decorator of `cls` was told.
+    """Return the arguments of the decorator of `cls`.
 
     Raises:
         TypeError: `cls` is not declared as a message or structure.

@@ -1,7 +1,7 @@
-"""Writes the source of the function that decodes one version of a message, and holds what that source calls.
+"""Generates the source of the function that decodes one version of a message, and has the functions that it calls.
 
-The generated code reads runs of fixed-size fields with one `unpack_from`, and lets Python's own errors out; whoever
-calls it explains them (see `annotate`). Start at `DecoderWriter.body`.
+The generated code reads runs of fixed-size fields with one `unpack_from`, and does not catch Python's own errors; its
+caller explains them (see `annotate`). Start at `DecoderWriter.body`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kafkaraw.protocol.source_writer import SMALL_ARRAY, CodecError, SourceWrite
 from kafkaraw.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive, Uuid, decode_uvarint
 
 ELEMENTS_MAX: Final = 1 << 18
-"""Structures, strings and tagged fields of the arrays of one request, or of data inside records.
+"""Maximum number of structures, strings and tagged fields in the arrays of one request, or of data inside records.
 
-An element takes a byte of the wire at least, and up to 140 bytes and a microsecond when it is decoded. This many, 34 MB
-and a quarter of a second, are enough for 100,000 partitions of 100,000 topics. Four numbers count as one element.
+An element takes at least one byte on the wire, and up to 140 bytes and a microsecond when it is decoded. This limit,
+34 MB and a quarter of a second, is enough for 100,000 partitions of 100,000 topics. Four numbers count as one element.
 """
 RESPONSE_ELEMENTS_MAX: Final = 1 << 21
-"""The same of a response: it may describe all topics of a cluster, and a client has chosen the broker that sends it."""
+"""The same for a response: it may describe all topics of a cluster, and the client has chosen the broker."""
 
-_MAKERS: dict[type[object], Callable[[], object]] = {}  # each makes an object whose fields are not set yet
+_MAKERS: dict[type[object], Callable[[], object]] = {}  # each makes an object with unset fields
 
 
 def read_tag(buffer: bytes | memoryview, at: int, size: int) -> tuple[int, int, int]:
@@ -54,17 +54,17 @@ def read_numbers(buffer: bytes | memoryview, at: int, count: int, fmt: str) -> t
 
 
 def elements_max(spec: Spec) -> int:
-    """How many elements the arrays of a message may have in all."""
+    """Return the maximum number of elements in all arrays of a message."""
     return RESPONSE_ELEMENTS_MAX if spec.header.direction is Direction.RESPONSE else ELEMENTS_MAX
 
 
 def too_many(spec: Spec, version: int) -> str:
-    """What to say of a message that has more."""
+    """Return the error message for more elements than that."""
     return f"{spec.name} v{version} has more than {elements_max(spec)} elements in its arrays"
 
 
 def size_min(kind: Kind, version: int, flexible: bool) -> int:
-    """The fewest bytes that a non-null value of `kind` takes: the bound that a claimed array length is held to."""
+    """Return the smallest size of a non-null value of `kind`: the upper bound of an array's length follows from it."""
     if isinstance(kind, Primitive):
         return kind.size or (1 if flexible else 2 if kind is STRING else 4)
     if isinstance(kind, ArrayOf):
@@ -267,7 +267,7 @@ class DecoderWriter(SourceWriter):
         self.indent -= nullable
 
     def _charge(self, count: str) -> None:
-        """Emit the deduction of so many elements from those that the message may still have."""
+        """Emit the subtraction of this number of elements from those that the message may still have."""
         self.emit(f"left -= {count}")
         self.emit("if left < 0: raise TooManyElementsError")
 

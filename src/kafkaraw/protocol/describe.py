@@ -1,8 +1,8 @@
-"""Describe declared messages to people: rows of fields, versions in words, and the grammar that Kafka's docs print.
+"""Describe declared messages for users: rows of fields, versions in words, and the grammar of Kafka's documentation.
 
-The command line, the reference pages and the inspector take their words from here. The words themselves stand in the
-declarations: module and class docstrings, and their `Attributes` sections. This module must not print, and must not
-encode or decode. Start at `messages_named` and `field_rows`.
+The command line, the reference pages and the inspector use this module. The texts themselves are in the declarations:
+module and class docstrings, and their `Attributes` sections. This module must not print, and must not encode or
+decode. Start at `messages_named` and `field_rows`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _DOCS: dict[type[object], dict[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field as people read it.
+    """One field as shown to users.
 
     Attributes:
         depth: how deep it is nested; 0 for a field of the message itself.
-        type: wire type; with `compact` where a version was asked for and is flexible.
-        versions: in which it exists.
-        nullable: in which it may be null; empty for never.
-        tag: its tag number where it is sent as a tagged field, else None.
-        default: value when it is absent; empty when it is the type's zero or an empty structure.
-        meaning: what the declaration says of it.
+        type: wire type; with `compact` if the requested version is flexible.
+        versions: versions that have the field.
+        nullable: versions in which it may be null; empty for none.
+        tag: its tag number if it is sent as a tagged field, else None.
+        default: value when it is absent; empty if it is the type's zero or an empty structure.
+        meaning: its text in the declaration.
     """
 
     depth: int
@@ -67,7 +67,7 @@ class FieldRow:
 
 
 def field_docs(cls: type[object]) -> dict[str, str]:
-    """What a declaration says of its fields: the `Attributes` section of its docstring."""
+    """Return the texts of a declaration's fields: the `Attributes` section of its docstring."""
     docs = _DOCS.get(cls)
     if docs is None:
         docs = _DOCS[cls] = _read_docs(cls)
@@ -89,24 +89,24 @@ def _read_docs(cls: type[object]) -> dict[str, str]:
 
 
 def summary_of(cls: type[object]) -> str:
-    """The first line of a declaration's docstring."""
+    """Return the first line of a declaration's docstring."""
     return inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
 
 
 def prose_of(cls: type[object]) -> list[str]:
-    """The paragraphs of a declaration's docstring, without its `Attributes`."""
+    """Return the paragraphs of a declaration's docstring, without its `Attributes`."""
     text = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")[0]
     return [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
 
 
 def purpose_of(api: Api) -> str:
-    """What an API is for, in one line."""
+    """Return the purpose of an API, in one line."""
     module_doc = sys.modules[api.request.__module__].__doc__ or ""
     return module_doc.partition("\n")[0].partition(": ")[2].rstrip(".")
 
 
 def embedded_modules() -> dict[str, str]:
-    """The groups of structures that travel inside bytes fields and records: module name, and what they are."""
+    """Return the groups of structures inside bytes fields and records: module name, and its description."""
     names = sorted(module.name for module in pkgutil.iter_modules(embedded.__path__))
     return {name: (_embedded(name) or "").partition("\n")[0] for name in names}
 
@@ -116,7 +116,7 @@ def _embedded(name: str) -> str | None:
 
 
 def embedded_messages(module: str) -> list[type[object]]:
-    """The structures of one such group that have versions of their own, in the order of their declaration."""
+    """Return the structures of one such group that have their own versions, in the order of their declaration."""
     _embedded(module)
     return [
         cls
@@ -129,10 +129,10 @@ def messages_named(name: str) -> list[type[object]]:
     """Find messages by the name or key of an API, by their own name, or by the name of an embedded structure.
 
     Args:
-        name: upper or lower case; an API gives its request and its response.
+        name: upper or lower case; the name of an API selects its request and its response.
 
     Raises:
-        UsageError: there is none; suggests the nearest names.
+        UsageError: no message has that name; suggests the nearest names.
     """
     known = _messages_by_name()
     found = known.get(name.strip().lower().replace("_", "").replace("-", ""))
@@ -163,7 +163,7 @@ def _display_name(key: str) -> str:
 
 
 def latest_version(cls: type[object]) -> int:
-    """The newest version that brokers offer; of a message that none offers, the newest declared."""
+    """Return the newest version that brokers offer; if brokers offer none, the newest declared."""
     header = header_of(cls)
     api = API_BY_KEY.get(header.api_key)
     if header.direction is Direction.DATA or api is None:
@@ -187,7 +187,7 @@ def versions_in_words(cls: type[object]) -> str:
 
 
 def fields_at(spec: Spec, version: int | None) -> Iterator[FieldSpec]:
-    """The fields of a structure in the order of the wire, tagged ones last; all that ever were for None."""
+    """Return the fields of a structure in the order of the wire, tagged ones last; None for those of all versions."""
     if version is None:
         yield from spec.fields
         return
@@ -228,7 +228,7 @@ def _rows(spec: Spec, version: int | None, flexible: bool, depth: int, nested: b
 
 
 def structures_within(cls: type[object]) -> list[type[object]]:
-    """The structures nested in a message at any depth, each once, in the order in which they are met."""
+    """Return the structures nested in a message at any depth, each once, in the order of their first use."""
     found: dict[type[object], None] = {}
     for field in spec_of(cls).fields:
         inner = _structure_within(field.kind)
@@ -250,7 +250,7 @@ def type_name(kind: Kind, flexible: bool) -> str:
 
 
 def default_text(field: FieldSpec) -> str:
-    """A default where it says something: null, or another value than the type's zero."""
+    """Return a default that differs from the type's zero, or null; else an empty text."""
     if field.default is None:
         return "null"
     if not isinstance(field.kind, Primitive) or field.default == field.kind.zero:
@@ -263,7 +263,7 @@ def _range_or_nothing(versions: VersionRange) -> str:
 
 
 def grammar_of(cls: type[object], version: int) -> str:
-    """The grammar of one version in the notation of Kafka's protocol documentation since 4.3.
+    """Return the grammar of one version in the notation of Kafka's protocol documentation since 4.3.
 
     `[name]` is an array, `(name)` a compact one, `?` may be null, `name<tag: 0>` is a tagged field.
     Source: org.apache.kafka.common.protocol.Protocol.
@@ -287,7 +287,7 @@ def _grammar(spec: Spec, version: int, flexible: bool, indent: str) -> str:
         array = f"({field.name})" if flexible else f"[{field.name}]"
         heads.append(f"{null}{array}{tag}" if isinstance(kind, ArrayOf) else field.name + tag)
         if isinstance(kind, ArrayOf):
-            kind, null = kind.element, ""  # what may be null is the array, and that stands in the line above
+            kind, null = kind.element, ""  # the array may be null, which the line above says
         inner = GRAMMAR_INDENT + indent
         if isinstance(kind, StructOf):
             right = null + _grammar(spec_of(kind.cls), version, flexible, inner)

@@ -1,7 +1,7 @@
-"""Writes the source of the function that encodes one version of a message, and holds what that source calls.
+"""Generates the source of the function that encodes one version of a message, and has the functions that it calls.
 
-The generated code packs runs of fixed-size fields, and the one-byte length or the empty tag section behind them, with
-one `pack`; it lets Python's own errors out, and whoever calls it explains them (see `explain`). Start at
+The generated code packs runs of fixed-size fields, and the one-byte length or the empty tag section after them, with
+one `pack`. It does not catch Python's own errors; its caller explains them (see `explain`). Start at
 `EncoderWriter.body`.
 """
 
@@ -34,7 +34,7 @@ from kafkaraw.protocol.types import (
     encode_uvarint,
 )
 
-CONSTANTS = {"0": 0, "-1": -1}  # what the writer itself puts into a run
+CONSTANTS = {"0": 0, "-1": -1}  # constants that the writer itself puts into a run
 NULL_STRUCT = b"\xff"
 NULL_TAGGED_STRUCT = b"\0"
 SINGLE_BYTES = tuple(bytes([i]) for i in range(128))
@@ -85,7 +85,7 @@ class EncoderWriter(SourceWriter):
             self.emit(f"if {source}.{UNKNOWN_TAGGED_FIELDS}: raise CodecError('tags need a flexible version')")
 
     def _differs(self, field: FieldSpec, source: str) -> str:
-        """An expression that tells whether a field is not at its default."""
+        """Return an expression that is true if a field is not at its default."""
         value = f"{source}.{field.name}"
         if field.default is None:
             return f"{value} is not None"
@@ -100,7 +100,7 @@ class EncoderWriter(SourceWriter):
         return f"{value} != {field.default!r}"
 
     def _tags(self, source: str, tagged: list[FieldSpec], write: str) -> None:
-        """Emit the tag section: mostly nothing is in it, and then it is one byte, packed with what precedes it."""
+        """Emit the tag section: it is mostly empty, and then one byte, packed with the fields before it."""
         unknown = f"{source}.{UNKNOWN_TAGGED_FIELDS}"
         run = self._run
         self.emit(f"if {' or '.join([unknown, *[self._differs(field, source) for field in tagged]])}:")
@@ -112,7 +112,7 @@ class EncoderWriter(SourceWriter):
         self.emit(f"else: {write}({self._packed([*run, ('0', 'B')])})")
 
     def _tagged(self, source: str, tagged: list[FieldSpec]) -> str:
-        """Emit gathering the tags of a structure; returns the variable they are in."""
+        """Emit gathering the tags of a structure; return the variable that holds them."""
         tags, parts = self.fresh("tags"), self.fresh("parts")
         self.emit(f"{tags} = dict({source}.{UNKNOWN_TAGGED_FIELDS} or ())")
         for field in tagged:
@@ -245,5 +245,5 @@ class EncoderWriter(SourceWriter):
 
 
 def buffer_size(piece: RecordBytes) -> int:
-    """Bytes of something that can stand for records: a buffer, or a slice of a file."""
+    """Return the bytes of a value for a records field: a buffer, or a slice of a file."""
     return piece.size if isinstance(piece, FileSlice) else memoryview(piece).nbytes

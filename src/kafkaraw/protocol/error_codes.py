@@ -1,6 +1,6 @@
 """The error codes of the protocol: number, name, whether retrying may help, and what it means.
 
-Codes stay data: `error_for` builds the one exception that fits, and nobody writes a class per code. The names and the
+Codes stay data: `error_for` builds the exception for a code, so there is no class per code. The names and the
 retriable flags are those of Kafka 4.3.  Source: org.apache.kafka.common.protocol.Errors.
 """
 
@@ -166,7 +166,7 @@ class ErrorCode(IntEnum):
 
 
 class ErrorMeaning(NamedTuple):
-    """What is known about a code."""
+    """Name, retriability and meaning of a code."""
 
     retriable: bool
     meaning: str
@@ -365,12 +365,12 @@ ERROR_TABLE: Final[dict[int, ErrorMeaning]] = {
 
 
 def error_name(code: int) -> str:
-    """Kafka's name for a code, or `UNKNOWN_CODE` for one that this table lacks."""
+    """Return Kafka's name for a code, or `UNKNOWN_CODE` for one that this table lacks."""
     return ErrorCode(code).name if code in ERROR_TABLE else "UNKNOWN_CODE"
 
 
 def is_retriable(code: int) -> bool:
-    """Whether Kafka declares the error retriable; an unknown code is not."""
+    """Return whether Kafka declares the error retriable; an unknown code is not."""
     return code in ERROR_TABLE and ERROR_TABLE[code].retriable
 
 
@@ -387,10 +387,10 @@ def error_for(code: int, message: str = "", *, resource: str = "", operation: st
     """Build the exception for an error code.
 
     Args:
-        code: what the broker answered; not NONE.
-        message: the broker's own words or the values of this case; the meaning of the code is added to it.
-        resource: name of what it is about, for the case that an ACL forbids it; the cluster's need not be given.
-        operation: the right that this takes, such as "READ", for that case.
+        code: the code that the broker returned; not NONE.
+        message: the broker's own message or the values of this case; the meaning of the code is added to it.
+        resource: name of the resource, in case an ACL denies the operation; not needed for the cluster.
+        operation: the operation to be authorized, such as "READ", for that case.
     """
     name = error_name(code)
     meaning = ERROR_TABLE[code].meaning if code in ERROR_TABLE else "a code that this version does not know"

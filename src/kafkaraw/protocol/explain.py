@@ -1,8 +1,8 @@
-"""Find the field for which a message cannot be encoded.
+"""Find the field because of which a message cannot be encoded.
 
 The compiled encoders keep no path, so that they are fast. When one fails, the message is walked once more here, slowly,
-and the first wrong field becomes a `ProtocolError` with its path. Decoding has its twin in `annotate`. This module must
-not be used for anything but explanations. Start at `explain_encode`.
+and the first wrong field becomes a `ProtocolError` with its path. `annotate` does the same for decoding. This module
+must not be used for anything but explanations. Start at `explain_encode`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOWN_MAX = 40
 
 
 def explain_encode(message: object, version: int) -> ProtocolError:
-    """Walk a message that could not be encoded, and say which value is wrong."""
+    """Walk a message that could not be encoded, and raise an error that names the wrong value."""
     spec = spec_of(type(message))
     walker = _EncodeWalker(version, spec.header.flexible.includes(version), spec.name)
     try:

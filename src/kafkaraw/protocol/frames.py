@@ -1,6 +1,6 @@
 """Frames: the size prefix, request and response headers, and whole messages to and from bytes.
 
-A frame is given and returned without its four-byte size prefix; only `FrameReader` sees that. Nothing here does I/O.
+Frames are passed and returned without their four-byte size prefix; only `FrameReader` reads it. Nothing here does I/O.
 Start at `decode_request`, `decode_response`, `encode_request`, `encode_response`.
 
 Header versions follow from the message (KIP-482, KIP-511): a flexible request has header v2, others v1 (v0 for
@@ -33,7 +33,7 @@ API_VERSIONS_KEY: Final = 18
 CONTROLLED_SHUTDOWN_KEY: Final = 7
 REQUEST_HEADER_SIZE_MIN: Final = 8
 """Bytes of the shortest request header, version 0: API key, API version and correlation id."""
-# What compiled code may raise on hostile bytes or wrong values; anything else is a defect.
+# Errors that compiled code may raise on hostile bytes or wrong values; any other is a defect.
 DECODE_FAILURES: Final = (struct.error, IndexError, ValueError)
 ENCODE_FAILURES: Final = (struct.error, AttributeError, TypeError, ValueError)
 
@@ -46,10 +46,10 @@ _HEADER_TAGS_MAX: Final = 1000  # none is defined so far
 
 @dataclass(slots=True)
 class RequestHeader:
-    """What precedes every request.
+    """The header of a request.
 
     Attributes:
-        correlation_id: chosen by the client, comes back in the response header.
+        correlation_id: chosen by the client; the broker returns it in the response header.
         client_id: a name for logs and quotas; null is allowed.
         unknown_tagged_fields: tags of a flexible header; none are defined so far.
     """
@@ -63,15 +63,15 @@ class RequestHeader:
 
 @dataclass(slots=True)
 class ResponseHeader:
-    """What precedes every response."""
+    """The header of a response."""
 
     correlation_id: int
     unknown_tagged_fields: dict[int, bytes] | None = None
 
 
-@lru_cache(maxsize=1024)  # peers choose what is asked for
+@lru_cache(maxsize=1024)  # bounded, because peers choose the arguments
 def request_header_version(api_key: int, api_version: int) -> int:
-    """The version of the request header: 0, 1 or 2. For an API that is not declared: 1."""
+    """Return the version of the request header: 0, 1 or 2. For an API that is not declared: 1."""
     if api_key == CONTROLLED_SHUTDOWN_KEY and api_version == 0:
         return 0
     api = API_BY_KEY.get(api_key)
@@ -80,7 +80,7 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 @lru_cache(maxsize=1024)
 def response_header_version(api_key: int, api_version: int) -> int:
-    """The version of the response header: 0 or 1."""
+    """Return the version of the response header: 0 or 1."""
     return 1 if api_key != API_VERSIONS_KEY and _known(api_key).is_flexible(api_version) else 0
 
 
@@ -113,7 +113,7 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Response]]:
 
     Raises:
         UnsupportedVersionError: its API or version is not declared.
-        ProtocolError: bytes that make no sense, or bytes left over; names the field path and byte offset.
+        ProtocolError: invalid bytes, or bytes left over; names the field path and byte offset.
     """
     header, at = decode_request_header(frame)
     message = decode_message(_known(header.api_key).request, header.api_version, frame, at)
@@ -127,13 +127,13 @@ def decode_response(
 
     Args:
         frame: the response, header included.
-        api_key: of the request.
-        api_version: of the request.
+        api_key: API key of the request.
+        api_version: version of the request.
         allow_trailing_bytes: ignore bytes after the message, as Kafka's Java clients do.
 
     Raises:
         UnsupportedVersionError: the API or version is not declared.
-        ProtocolError: bytes that make no sense, or bytes left over; names the field path and byte offset.
+        ProtocolError: invalid bytes, or bytes left over; names the field path and byte offset.
     """
     view = memoryview(frame)
     if len(view) < _CORRELATION_ID.size:
@@ -152,14 +152,14 @@ def decode_message(cls: type[T], version: int, buffer: Buffer, at: int = 0, *, a
     Args:
         cls: the class of the message.
         version: its version.
-        buffer: the frame, or what holds the body.
+        buffer: the frame, or other bytes that hold the body.
         at: where the body starts.
         allow_trailing_bytes: ignore bytes after the message, as Kafka's brokers do: librdkafka (seen in 2.16) sends
             three too many when it asks for all topics with a flexible version of Metadata.
 
     Raises:
         UnsupportedVersionError: the class does not declare that version.
-        ProtocolError: bytes that make no sense, or bytes left over; names the field path and byte offset.
+        ProtocolError: invalid bytes, or bytes left over; names the field path and byte offset.
     """
     decoder = compile_decoder(cls, version)
     try:
@@ -181,7 +181,7 @@ def decode_in_steps(cls: type[T], version: int, buffer: Buffer, at: int = 0) -> 
 
     Raises:
         UnsupportedVersionError: the class does not declare that version.
-        ProtocolError: bytes that make no sense; names the field path and byte offset.
+        ProtocolError: invalid bytes; names the field path and byte offset.
     """
     steps = compile_step_decoder(cls, version)(buffer, at)
     message: T
@@ -283,7 +283,7 @@ def encode_response_in_steps(
 
 
 def segments_size(segments: Sequence[Segment]) -> int:
-    """The number of bytes that the segments stand for."""
+    """Return the number of bytes in the segments."""
     size = 0
     for segment in segments:
         if type(segment) is bytes:  # nearly all are
@@ -304,7 +304,7 @@ def join_segments(segments: Sequence[Segment]) -> bytes:
     try:
         return b"".join(segments)  # type: ignore[arg-type]
     except TypeError:
-        # Looking through the segments beforehand would cost half as much as encoding them did.
+        # To check the segments beforehand would cost half as much as encoding them did.
         if any(isinstance(segment, FileSlice) for segment in segments):
             raise ProtocolError("a file slice has no bytes in memory: send the segments, do not join them") from None
         raise
@@ -322,7 +322,7 @@ def _encode_body(message: object, version: int, parts: list[Segment]) -> list[Se
 
 
 def _joined(parts: list[Segment]) -> list[Segment]:
-    """Join what lies between large pieces: an encoder gives one for each field, and every reader looks at each."""
+    """Join the pieces between large ones: an encoder makes one for each field, and every reader looks at each."""
     apart = [index for index, part in enumerate(parts) if type(part) is not bytes or len(part) > _JOINED_SIZE_MAX]
     segments: list[Segment] = []
     at = 0
@@ -359,7 +359,7 @@ def _decode_client_id(view: memoryview) -> tuple[str | None, int]:
 
 
 def _decode_tags(view: memoryview, at: int) -> tuple[dict[int, bytes] | None, int]:
-    if at < len(view) and not view[at]:  # as it always is so far
+    if at < len(view) and not view[at]:  # always true so far
         return None, at + 1
     start = at
     tags: dict[int, bytes] = {}

@@ -1,8 +1,7 @@
 """The interface of a request that writes its own bytes, instead of being encoded by its declaration.
 
-It is for the few requests that are sent so often that the steps of the general encoder count. The engine takes both
-kinds; a receiver cannot tell them apart. A test must compare a class of this kind with its declaration. Nothing here
-does I/O.
+It is for the few requests that are sent so often that the cost of the general encoder matters. The engine sends both
+kinds; they are equal on the wire. A test must compare a class of this kind with its declaration. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class HandWritten(Request[R_co]):
-    """A request that writes its own bytes, and reads its answer.
+    """A request that writes its own bytes, and reads its response.
 
     Attributes:
-        api: which request it is.
+        api: the API of the request.
     """
 
     __slots__ = ()
     api: Api
 
     def segments(self, version: int, correlation_id: int, client_id: str | None) -> list[Segment]:
-        """The whole frame, as `encode_request_segments` gives it; raises what that raises."""
+        """Return the whole frame, as `encode_request_segments` does; raises the same errors."""
         raise NotImplementedError
 
     def read(self, frame: memoryview, version: int) -> R_co:
-        """The answer in that version; raises what `decode_response` raises. Bytes behind it are ignored."""
+        """Read the response in that version; raises the errors of `decode_response`. Bytes after it are ignored."""
         raise NotImplementedError

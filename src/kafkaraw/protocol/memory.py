@@ -1,7 +1,7 @@
-"""Large memory from the system, and whether anybody still looks at it: for who gives memory out more than once.
+"""Large memory from the system, and a check for views of it, for callers that reuse memory.
 
-Touching a page of fresh memory for the first time costs several times what it costs to copy something into it, so
-large memory is made of huge pages, where the system has them. No I/O here. Start at `fresh_memory`.
+To touch a page of new memory for the first time costs several times as much as to copy data into it, so large memory
+uses huge pages, if the system has them. No I/O here. Start at `fresh_memory`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import mmap
 from typing import Final, TypeAlias
 
 HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
-"""With pages of 4 KiB; for other machines it is just a size."""
+"""The size with pages of 4 KiB; on other machines it is just a size."""
 
 Memory: TypeAlias = bytearray | mmap.mmap
 
 
 def fresh_memory(capacity: int) -> Memory:
-    """Memory from the system, zeroed, which is taken as it is touched: when it is large, in steps of two megabytes.
+    """Return zeroed memory of the system. It is allocated when it is touched: if it is large, two megabytes at a time.
 
     Args:
-        capacity: in bytes; from `HUGE_PAGE_BYTES` on it is made of huge pages, as far as they fill it.
+        capacity: in bytes; from `HUGE_PAGE_BYTES` on it uses huge pages, as far as it fills them.
     """
     if capacity < HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return bytearray(capacity)
@@ -31,7 +31,7 @@ def fresh_memory(capacity: int) -> Memory:
 
 
 def is_free(memory: Memory) -> bool:
-    """Whether no view of it is left: with one, it refuses to change its size. What it is asked for changes nothing."""
+    """Return whether no view of it is left: with a view, it refuses to change its size. Its size stays the same."""
     try:
         if isinstance(memory, bytearray):
             memory.append(memory.pop())

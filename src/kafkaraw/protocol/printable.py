@@ -1,4 +1,4 @@
-"""Text from the other end of the wire, for logs: a line stays a line, and a terminal is given no commands.
+"""Text from the other end of the wire, for logs: it stays on one line, and sends no commands to a terminal.
 
 For messages that quote such text, as those of errors do; a value by itself is logged with `%r`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def printable(text: object) -> str:
-    """The text with line breaks, escapes and whatever else cannot be printed written as Python writes them."""
+    """Return the text with line breaks, escapes and other unprintable characters written as Python writes them."""
     shown = str(text)
     if shown.isprintable():
         return shown

@@ -1,9 +1,9 @@
-"""Produce by hand: the request that a producer sends all the time, and the answer that says that all is well.
+"""Produce without the general codec: the request that a producer sends all the time, and the response without errors.
 
-`Produce` writes what `ProduceRequest` encodes to, field by field as in `messages/produce.py`, and takes a tenth of the
-steps: everything between two batches is one piece of bytes. Its answer is read the same way as long as nothing in it
-needs a closer look; any other goes to the general decoder. So do versions before 9, which no supported broker needs.
-Start at `Produce.segments` and `Produce.read`.
+`Produce` writes what `ProduceRequest` encodes to, field by field as in `messages/produce.py`, with a tenth of the
+steps: everything between two batches is one piece of bytes. The response is read in the same way if it holds no error
+and nothing unusual; otherwise the general decoder reads it. So it is with versions before 9, which no supported broker
+needs. Start at `Produce.segments` and `Produce.read`.
 
 Source: ProduceRequest.json and ProduceResponse.json of Kafka 4.3, versions 9 to 13.
 """
@@ -31,7 +31,7 @@ _FLEXIBLE_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 13
 
 TopicRecords: TypeAlias = tuple[str, Uuid, Sequence[tuple[int, memoryview]]]
-"""A topic's name and id, and its batches: for each partition its number and one batch."""
+"""A topic's name and id, and its batches: for each partition its index and one batch."""
 
 _HEAD: Final = struct.Struct(">hhi")
 _INDEX: Final = struct.Struct(">i")
@@ -44,7 +44,7 @@ _ONE_BYTE_MAX: Final = 127
 
 @dataclass(slots=True)
 class Written(Response):
-    """An answer without errors and without news: each batch is written.
+    """A response without errors and without changes: each batch is written.
 
     Attributes:
         throttle_time_ms: as in `ProduceResponse`.
@@ -62,7 +62,7 @@ class Produce(HandWritten["Written | ProduceResponse"]):
         transactional_id: as in `ProduceRequest`.
         acks: as there.
         timeout_ms: as there.
-        topics: what is sent.
+        topics: the topics with their batches.
     """
 
     __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
@@ -98,7 +98,7 @@ class Produce(HandWritten["Written | ProduceResponse"]):
         return segments
 
     def declared(self) -> ProduceRequest:
-        """The same as a message."""
+        """Return the same request as a message."""
         return ProduceRequest(
             transactional_id=self.transactional_id,
             acks=self.acks,
@@ -123,7 +123,7 @@ class Produce(HandWritten["Written | ProduceResponse"]):
         return response
 
     def _read_written(self, frame: memoryview, version: int) -> Written | None:
-        """The answer when it names the topics of the request in their order and holds no error and nothing unusual."""
+        """Return the response if it names the request's topics in order and has no error and nothing unusual."""
         topics, at, end = self.topics, _CORRELATION_ID_AND_NO_TAGS + 1, len(frame)
         if end <= at or frame[at - 2] or frame[at - 1] != len(topics) + 1 or len(topics) >= _ONE_BYTE_MAX:
             return None
@@ -151,7 +151,7 @@ class Produce(HandWritten["Written | ProduceResponse"]):
 
 @lru_cache(maxsize=64)
 def _preamble(client_id: str | None, transactional_id: str | None, acks: int, timeout_ms: int) -> bytes:
-    """What stands between the correlation id and the topics; the same for all requests of a producer."""
+    """Return the bytes between the correlation id and the topics, which are equal for all requests of a producer."""
     empty = Produce(transactional_id, acks, timeout_ms, ())
     header = RequestHeader(PRODUCE_KEY, _FLEXIBLE_SINCE, 0, client_id)
     (whole,) = encode_request_segments(header, empty.declared())

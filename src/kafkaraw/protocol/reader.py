@@ -1,9 +1,9 @@
 """Cut a stream of bytes into frames, into buffers that the network may write to directly.
 
-Shaped for `asyncio.BufferedProtocol`: `get_buffer` gives the place for the next bytes, `buffer_updated` says how many
-came, `next_frame` gives the frames that are whole now. Between frames that place is a small one which takes prefixes
-and short frames, several with one read; the rest of a long frame goes straight into the frame's own buffer. Each frame
-has a buffer of its own, because records stay views into it; a large one is used again when no view is left. This module
+Shaped for `asyncio.BufferedProtocol`: `get_buffer` returns the buffer for the next bytes, `buffer_updated` sets how
+many were received, `next_frame` returns the frames that are whole. Between frames the buffer is a small one for
+prefixes and short frames, several with one read; the rest of a long frame is read into the frame's own buffer. Each
+frame has its own buffer, because records stay views into it; a large one is reused when no view is left. This module
 must not do I/O. Start at `FrameReader`.
 """
 
@@ -20,12 +20,12 @@ SIZE_PREFIX = struct.Struct(">i")
 # before it has had. So only the first large frame of a connection is copied as it grows, and a peer that claims much
 # and sends nothing, on very many connections, costs little.
 FIRST_BUFFER_SIZE = 1 << 16
-# What can be read at once between frames. Each connection keeps this much: no larger than requests mostly are.
+# Bytes that can be read at once between frames. Each connection keeps this much: about as much as most requests need.
 ENTRANCE_SIZE = 1 << 13
-# And this much from the first frame on that is longer, but of which several fit: two reads for each cost more than a
-# copy. Larger frames are better read into their own buffers.
+# And this much after the first longer frame, if several of that size fit: two reads for each cost more than a copy.
+# Larger frames are better read into their own buffers.
 LARGER_ENTRANCE_SIZE = 1 << 16
-# First bytes of other protocols, read as a size: what people really see when they dial a wrong port.
+# First bytes of other protocols, read as a size: the usual result of a connection to a wrong port.
 STRANGERS: dict[bytes, str] = {
     b"HTTP": "the other side speaks HTTP, not Kafka",
     b"GET ": "the other side sent an HTTP request, not a Kafka frame",
@@ -46,34 +46,34 @@ class FrameReader:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._entrance = memoryview(bytearray(ENTRANCE_SIZE))
-        self._start = self._end = 0  # what is in the entrance and not yet cut into frames
+        self._start = self._end = 0  # the bytes in the entrance that are not yet cut into frames
         self._frame: Memory | None = None
         self._size = 0
         self._filled = 0
-        self._size_max = FIRST_BUFFER_SIZE  # of a frame that has come, if that is larger
+        self._size_max = FIRST_BUFFER_SIZE  # size of the largest frame so far, if that is larger
         self._spares = SpareBuffers()
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether no byte of an unfinished frame has been read: the only clean place for a stream to end."""
+        """Whether no byte of an unfinished frame has been read: only then a stream may end without an error."""
         return self._frame is None and self._start == self._end
 
     @property
     def progress(self) -> str:
-        """How far the unfinished frame has come, for error messages."""
+        """How much of the unfinished frame was received, for error messages."""
         if self._frame is None:
             return f"{self._end - self._start} of {SIZE_PREFIX.size} bytes of a size prefix"
         return f"{self._filled} of {self._size} bytes of a frame"
 
     @property
     def missing(self) -> int:
-        """How many bytes of an unfinished frame are still to come, once its size is known; 0 between frames."""
+        """How many bytes of an unfinished frame are missing, once its size is known; 0 between frames."""
         return 0 if self._frame is None else self._size - self._filled
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """The place for the next bytes; a memoryview, as a bytearray breaks asyncio's TLS (cpython 156275).
+        """Return the buffer for the next bytes; a memoryview, as a bytearray breaks asyncio's TLS (cpython 156275).
 
-        To be asked for when `next_frame` has given None.
+        Call it when `next_frame` has returned None.
         """
         if self._frame is not None:
             if self._filled == len(self._frame):
@@ -86,14 +86,14 @@ class FrameReader:
         return self._entrance[self._end :]
 
     def buffer_updated(self, count: int) -> None:
-        """Take note of `count` new bytes in the buffer that `get_buffer` gave."""
+        """Register `count` new bytes in the buffer that `get_buffer` returned."""
         if self._frame is None:
             self._end += count
         else:
             self._filled += count
 
     def next_frame(self) -> memoryview | None:
-        """Return the next whole frame, without its size prefix; None when more bytes are needed.
+        """Return the next whole frame, without its size prefix; None if more bytes are needed.
 
         Raises:
             ProtocolError: the size is negative, above the limit, or the start of another protocol.
@@ -120,10 +120,10 @@ class FrameReader:
         return None
 
     def feed(self, data: bytes | memoryview) -> list[memoryview]:
-        """Take bytes from elsewhere than the buffer; gives every frame that is whole now.
+        """Take bytes from another buffer; return every frame that is whole now.
 
         Raises:
-            ProtocolError: as `next_frame`.
+            ProtocolError: as for `next_frame`.
         """
         frames = []
         view = memoryview(data)

@@ -1,6 +1,6 @@
 """Lines of generated source with their indentation, and the constants that they refer to.
 
-What `decoder_source` and `encoder_source` have in common: each writes one function for one version of a message. The
+The common part of `decoder_source` and `encoder_source`: each writes one function for one version of a message. The
 source is kept in `linecache`, so a traceback or a debugger shows it. Start at `SourceWriter.source`.
 """
 
@@ -22,14 +22,14 @@ class CodecError(ValueError):
 
 
 class TooManyElementsError(CodecError):
-    """Raised by generated code: the arrays of a message have more elements than are taken apart at once."""
+    """Raised by generated code: the arrays of a message have more elements than the limit."""
 
 
 def check_versions(spec: Spec, version: int) -> None:
     """Refuse a version that is not declared.
 
     Raises:
-        UnsupportedVersionError: it is not.
+        UnsupportedVersionError: the version is not declared.
     """
     declared = spec.header.versions
     if not declared.includes(version):
@@ -59,17 +59,17 @@ class SourceWriter:
         self.lines.append("    " * self.indent + line)
 
     def step(self) -> None:
-        """Add the place where a generator stops."""
+        """Add a point at which a generator stops."""
         if self.in_steps:
             self.emit("yield")
 
     def fresh(self, stem: str) -> str:
-        """A name that no variable has yet."""
+        """Return a name that no variable has yet."""
         self.counter += 1
         return f"{stem}{self.counter}"
 
     def constant(self, stem: str, value: object) -> str:
-        """The name by which the source refers to a value."""
+        """Return the name by which the source refers to a value."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -78,14 +78,14 @@ class SourceWriter:
         return name
 
     def struct_method(self, formats: str, method: str) -> str:
-        """The name by which the source refers to a method of a Struct."""
+        """Return the name by which the source refers to a method of a Struct."""
         name = f"{method}_{formats.replace('?', 'o')}"
         if name not in self.names:
             self.names[name] = getattr(struct.Struct(">" + formats), method)
         return name
 
     def fields(self, spec: Spec) -> tuple[list[FieldSpec], list[FieldSpec], list[FieldSpec]]:
-        """The fields that are plain, tagged and absent in this version."""
+        """Return the fields that are plain, tagged and absent in this version."""
         plain: list[FieldSpec] = []
         tagged: list[FieldSpec] = []
         absent: list[FieldSpec] = []
@@ -103,7 +103,7 @@ class SourceWriter:
         raise NotImplementedError
 
     def source(self) -> str:
-        """The whole function."""
+        """Return the source of the whole function."""
         if not self.lines:
             self.step()
             self.body()

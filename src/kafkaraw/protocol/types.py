@@ -30,7 +30,7 @@ class FileSlice(NamedTuple):
 
 
 class Uuid(bytes):
-    """16 raw bytes whose text form is URL-safe base64 without padding.  Source: org.apache.kafka.common.Uuid."""
+    """16 raw bytes. The text form is URL-safe base64 without padding.  Source: org.apache.kafka.common.Uuid."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Uuid(bytes):
         """Read the text form.
 
         Raises:
-            ValueError: it does not stand for 16 bytes.
+            ValueError: it is not the text form of 16 bytes.
         """
         try:
             raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
@@ -68,7 +68,7 @@ class Primitive:
         name: Kafka's name for it.
         format: `struct` format of a fixed-size type, empty for one with a length prefix.
         size: bytes of a fixed-size type, 0 for one with a length prefix.
-        zero: the value that a field has when nothing else is said.
+        zero: the default value of a field without another default.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """Bytes <-> records: the batches that topics are made of. Pure: no socket, no thread, no clock.
 
-Reading: `Batch` for what a Fetch brought, `fill` for columns, `iter_headers` for who looks only at headers. Writing:
-`OpenBatches` for producers, `encode_batch` for one batch at a go. The parts that run once per record exist twice,
-compiled and in plain Python (`IMPLEMENTATION` says which runs). Nothing here decides when something is sent or fetched.
+Reading: `Batch` for the records of a Fetch, `fill` for columns, `iter_headers` for callers that need only headers.
+Writing: `OpenBatches` for producers, `encode_batch` for one batch in one call. The parts that run once per record exist
+twice, compiled and in plain Python (`IMPLEMENTATION` names the one in use). Nothing here decides when something is sent
+or fetched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Record batches, magic 2, for everybody who does not run per record: encode one at a go, read what a Fetch brought.
+"""Record batches, magic 2, for callers outside the hot path: encode one in one call, read the records of a Fetch.
 
-`encode_batch` is the simple encoder (transaction markers, tests, tools); producers use `OpenBatches`. `Batch` is what
-a consumer gets for one partition. Start there. Sockets, positions and transactions are decided elsewhere.
+`encode_batch` is the simple encoder (transaction markers, tests, tools); producers use `OpenBatches`. A consumer gets a
+`Batch` for each partition. Start there. Sockets, positions and transactions belong to other packages.
 
 Source: KIP-98; Kafka's DefaultRecordBatch and CompletedFetch.
 """
@@ -41,7 +41,7 @@ ARROW_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_
 """Columns of `Batch.to_arrow`, in order."""
 
 ARROW_DATA_BYTES: Final = 16 << 20
-"""How many decompressed bytes become one Arrow batch, unless a single wire batch has more."""
+"""Decompressed bytes in one Arrow batch, unless a single wire batch has more."""
 
 PlainRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None]
 """Timestamp in milliseconds, key, value, headers."""
@@ -69,11 +69,11 @@ def encode_batch(  # noqa: PLR0913  # the fields of a header
         codec: name of the compression.
         level: its level; None for the codec's default.
         base_offset: offset of the first record; the others follow without gaps.
-        producer_id: of an idempotent producer; -1 for none.
+        producer_id: id of an idempotent producer; -1 for none.
         producer_epoch: its epoch.
         base_sequence: sequence number of the first record.
-        transactional: part of a transaction.
-        control: a transaction marker.
+        transactional: whether the batch is part of a transaction.
+        control: whether the batch is a transaction marker.
         partition_leader_epoch: epoch of the leader that appended it; -1 before that.
 
     Raises:
@@ -93,33 +93,33 @@ def encode_batch(  # noqa: PLR0913  # the fields of a header
 
 
 class Batch:
-    """The records of one partition, as one Fetch brought them. Decoding waits until somebody looks.
+    """The records of one partition from one Fetch. They are decoded on use.
 
-    Iterating, `values` and `to_arrow` decode anew each time and may be used in any number and order. Control batches
-    are skipped, records before `start_offset` too. A damaged batch raises when it is reached, not before.
+    Iteration, `values` and `to_arrow` decode again each time and may be used in any number and order. Control batches
+    are skipped, and so are records before `start_offset`. A damaged batch raises when it is reached, not before.
 
     Args:
-        topic: where the records come from.
-        partition: where the records come from.
+        topic: the topic of the records.
+        partition: the partition of the records.
         data: wire batches one after the other, or messages of older formats; one cut short at the end is ignored. Or
-            wire batches with their headers, for who has looked at these.
-        start_offset: the position that was asked for; brokers send the whole batch that contains it.
-        end_offset: records from here on are not given, for readers that want so many and no more; None is no limit.
+            wire batches with their parsed headers.
+        start_offset: the position that was fetched; brokers send the whole batch that contains it.
+        end_offset: leave out records from this offset on, for readers that need a limited number; None is no limit.
         size_max_bytes: limit on the decompressed size of one wire batch.
         check_crcs: whether to verify checksums before decoding.
-        convert: what iterating does to each record before it is given, as deserializers do; columns stay bytes.
+        convert: applied to each record by iteration, as deserializers are; columns stay bytes.
 
     Raises:
-        CorruptBatchError: a header makes no sense.
+        CorruptBatchError: a header is invalid.
 
     Attributes:
         topic: as given.
         partition: as given.
         start_offset: as given.
         end_offset: as given.
-        next_offset: the position to go on from: behind the last wire batch, or `end_offset` when that comes first;
-            `start_offset` when there is no wire batch.
-        records_count: how many records there are at most, from the headers.
+        next_offset: the position after this batch: after the last wire batch, or `end_offset` if that comes first;
+            `start_offset` if there is no wire batch.
+        records_count: upper bound on the number of records, from the headers.
         size_bytes: size of the whole wire batches.
     """
 
@@ -171,21 +171,21 @@ class Batch:
 
     @property
     def headers(self) -> list[BatchHeader]:
-        """The headers of the wire batches, control batches included."""
+        """Return the headers of the wire batches, control batches included."""
         return [header for header, _ in self._batches]
 
     def starting_at(self, offset: int) -> Batch:
-        """Give the same records from a later offset on, sharing the data."""
+        """Return the same records from a later offset on, sharing the data."""
         rest = self._copy()
         rest.start_offset = offset
         rest.next_offset = max(self.next_offset, offset)
-        rest._count()  # noqa: SLF001 - of the same class
+        rest._count()  # noqa: SLF001 - same class
         return rest
 
     def behind_damage(self) -> Batch:
-        """Give the records behind the wire batch that holds the first ones, sharing the data.
+        """Return the records after the wire batch that holds the first ones, sharing the data.
 
-        For a reader that found the first wire batch damaged: it skips that one and nothing else.
+        For a reader that found the first wire batch damaged: it skips only that one.
         """
         for header, _ in self._batches:
             if not header.is_control and header.records_count and header.next_offset > self.start_offset:
@@ -193,18 +193,18 @@ class Batch:
         return self.starting_at(self.next_offset)
 
     def first(self, limit: int) -> Batch:
-        """Give the first records, sharing the data; headers tell how many there are, so little is decoded for it.
+        """Return the first records, sharing the data. The headers hold the record counts, so little is decoded for it.
 
-        A compressed message of an old format that is divided stays decompressed, here and in parts that are made later:
-        who takes it in small parts does not decompress it for each of them.
+        A compressed message of an old format that is divided stays decompressed, here and in parts that are made later,
+        so that a caller that takes small parts does not decompress it for each of them.
 
         Args:
-            limit: most records.
+            limit: maximum number of records.
         """
         count = 0
         for at, (header, wire) in enumerate(self._batches):
             is_wrapped = header.magic != MAGIC
-            if is_wrapped:  # its header does not tell how many there are
+            if is_wrapped:  # its header does not hold the number of messages
                 ((header, wire),) = unwrapped(wire)
             given = self._count_in(header)
             if given and count + given > limit:
@@ -226,12 +226,12 @@ class Batch:
         self.records_count = sum(self._count_in(header) for header, _ in self._batches)
 
     def _count_in(self, header: BatchHeader) -> int:
-        """How many records of a wire batch are meant, at most."""
+        """Return the maximum number of records of a wire batch within the offsets."""
         if header.attributes & CONTROL_BIT:
             return 0
         end = header.next_offset
         if header.base_offset >= self.start_offset and (self.end_offset is None or end <= self.end_offset):
-            return header.records_count  # all of it, as nearly always
+            return header.records_count  # all of it, the usual case
         end = end if self.end_offset is None else min(end, self.end_offset)
         return max(0, min(header.records_count, end - max(header.base_offset, self.start_offset)))
 
@@ -243,13 +243,13 @@ class Batch:
         return copy
 
     def _readable(self) -> Iterator[Wire]:
-        """Give the wire batches that hold records for the user, checked."""
+        """Yield the wire batches that hold records for the user, with verified checksums."""
         for header, wire in self._meant():
             self._check(header, wire)
             yield header, wire
 
     def _meant(self) -> Iterator[Wire]:
-        """Give the wire batches that hold records for the user; compressed messages of old formats one at a time."""
+        """Yield the wire batches that hold records for the user; compressed messages of old formats one at a time."""
         for header, wire in self._batches:
             if header.attributes & CONTROL_BIT or not header.records_count or header.next_offset <= self.start_offset:
                 continue
@@ -267,7 +267,7 @@ class Batch:
             self._checked.add(header.base_offset)
 
     def __iter__(self) -> Iterator[Record]:
-        """Give the records, decoded one wire batch at a time.
+        """Yield the records, decoded one wire batch at a time.
 
         Raises:
             CorruptBatchError: damaged data.
@@ -284,7 +284,7 @@ class Batch:
         return records if self._convert is None else map(self._convert, records)
 
     def values(self) -> list[bytes | None]:
-        """Give the values alone; cheaper than records, unless they are converted.
+        """Yield the values alone; cheaper than records, unless they are converted.
 
         Raises:
             CorruptBatchError: damaged data.
@@ -318,15 +318,15 @@ class Batch:
         """Append the records to columns, from row `at` on.
 
         Args:
-            columns: what to append to.
-            at: how many rows it has.
+            columns: the columns to append to.
+            at: the number of rows that they have.
             unit: unit of the timestamps.
-            end_offset: records from here on are left out; the batch's own when None.
-            data_max_bytes: append no further wire batch once the decompressed ones have so many bytes; None is no
+            end_offset: leave out records from this offset on; None for the batch's own limit.
+            data_max_bytes: append no further wire batch once the decompressed ones have this many bytes; None is no
                 limit.
 
         Returns:
-            the new number of rows, and what is left; None when nothing is.
+            the new number of rows, and the remaining records; None if there are none.
 
         Raises:
             CorruptBatchError: damaged data.
@@ -362,21 +362,21 @@ class Batch:
         return rows, rest if rest is not None and rest.records_count else None
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> ArrowBatch:
-        """Give the records as a `pyarrow.RecordBatch`; `arrow_batches` gives them in several.
+        """Return the records as a `pyarrow.RecordBatch`; `arrow_batches` returns them in several.
 
         Args:
-            columns: which of `ARROW_COLUMNS`, in the order wanted; all when None.
+            columns: names from `ARROW_COLUMNS`, in the order wanted; None for all.
 
         Returns:
             topic dictionary<int32, string>, partition int32, offset int64, timestamp timestamp[ms, UTC],
-            timestamp_type int8, key and value binary, headers list<struct<key: string, value: binary>> (null when a
+            timestamp_type int8, key and value binary, headers list<struct<key: string, value: binary>> (null if a
             record has none).
 
         Raises:
             UsageError: an unknown column.
             CorruptBatchError: damaged data.
-            BatchTooLargeError: more than `size_max_bytes` when decompressed, one wire batch or the columns of all of
-                them.
+            BatchTooLargeError: one wire batch, or the columns of all of them, have more than `size_max_bytes` when
+                decompressed.
         """
         names = _arrow_columns(columns)
         filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
@@ -393,9 +393,9 @@ class Batch:
         return self._arrow(names, filled, rows)
 
     def arrow_batches(self, columns: Iterable[str] | None = None) -> Iterator[ArrowBatch]:
-        """Give the records as one or more `pyarrow.RecordBatch`, cut after about `ARROW_DATA_BYTES` decompressed bytes.
+        """Yield the records as `pyarrow.RecordBatch` objects of about `ARROW_DATA_BYTES` decompressed bytes.
 
-        A wire batch is never divided, so one that is larger makes a larger `pyarrow.RecordBatch`.
+        A wire batch is never divided, so a larger one makes a larger `pyarrow.RecordBatch`.
 
         Args:
             columns: as for `to_arrow`.
@@ -413,7 +413,7 @@ class Batch:
             yield self._arrow(names, filled, rows)
 
     def _arrow(self, names: Sequence[str], filled: Columns, rows: int) -> ArrowBatch:
-        """Make Arrow's batch of columns with so many rows."""
+        """Make an Arrow batch of columns with this number of rows."""
         import pyarrow as pa
 
         arrays = filled.to_arrow_arrays()
@@ -440,7 +440,7 @@ def _arrow_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _offset_behind(header: BatchHeader, wire: memoryview, start: int, count: int) -> int:
-    """The offset after the `count`-th record at or behind `start`; looks at offsets only where compaction left gaps."""
+    """Return the offset after the `count`-th record from `start` on; read offsets only where compaction left gaps."""
     if header.records_count == header.last_offset_delta + 1 or not count:
         return start + count
     columns = Columns(frozenset({"offset"}), header.records_count)

@@ -1,9 +1,9 @@
-"""Which implementation of the hot path runs: the compiled modules, or plain Python.
+"""The choice of the hot path's implementation: the compiled modules, or plain Python.
 
-The choice is made once, at import, by looking for the compiled files. Never by trying to import them: the sources of
-the compiled modules import fine without a compiler and run several times slower, which nobody would notice. The
-environment variable KAFKARAW_IMPL=python|native overrules it.
-What was chosen is in `_implementation.py`. Start at `choose`.
+The choice is made once, at import, by looking for the compiled files, never by trying to import them: without a
+compiler, the sources of the compiled modules import without an error, but run several times slower. The environment
+variable KAFKARAW_IMPL=python|native overrides the choice.
+The result is in `_implementation.py`. Start at `choose`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def choose(setting: str, folder: str | os.PathLike[str]) -> str:
     """Decide between "native" and "python".
 
     Args:
-        setting: value of KAFKARAW_IMPL; empty lets the files decide.
-        folder: where the compiled modules would be.
+        setting: value of KAFKARAW_IMPL; if it is empty, the files decide.
+        folder: folder of the compiled modules.
 
     Raises:
         ConfigError: an unknown setting, or "native" without the compiled files.
@@ -45,4 +45,4 @@ def choose(setting: str, folder: str | os.PathLike[str]) -> str:
 
 
 IMPLEMENTATION: Final = choose(os.environ.get(_VARIABLE, ""), os.path.dirname(__file__))
-"""What runs: "native" or "python"."""
+"""The implementation in use: "native" or "python"."""

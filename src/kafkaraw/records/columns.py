@@ -1,8 +1,8 @@
-"""Columns that record batches are decoded into, laid out as Arrow lays them out.
+"""Columns that record batches are decoded into, in Arrow's memory layout.
 
-`fill` writes, `to_arrow_arrays` hands the buffers over to pyarrow without copying. Both implementations of `fill` write
-the same buffers, so nothing behind this line knows which one ran. Start at `Columns`. No wire format here; pyarrow is
-imported only when arrays are asked for.
+`fill` writes them, `to_arrow_arrays` passes the buffers to pyarrow without copying. Both implementations of `fill`
+write the same buffers, so their callers do not depend on the one in use. Start at `Columns`. No wire format here;
+pyarrow is imported only when arrays are requested.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BinaryColumn:
             self.ends.extend(repeat(self.ends[-1], rows_count))
             self.marks += _NULL_MARK * rows_count
             return
-        try:  # joining finds out whether there are nulls faster than looking for them
+        try:  # `join` detects nulls faster than a search for them
             data = b"".join(rows)  # type: ignore[arg-type]
             marks = _PRESENT_MARK * rows_count
         except TypeError:
@@ -77,7 +77,7 @@ class BinaryColumn:
         del self.data[self.ends[-1] :]
 
     def to_arrow(self, rows: int, kind: pyarrow.DataType) -> ArrowArray:
-        """Hand the buffers over as an array of `binary` or `string`; the column must not be used afterwards."""
+        """Return the buffers as an array of `binary` or `string`; the column must not be used afterwards."""
         import pyarrow as pa
 
         validity, nulls_count = _bitmap(self.marks)
@@ -86,7 +86,7 @@ class BinaryColumn:
 
 
 class HeadersColumn:
-    """A list of headers for each row, null when the record has none.
+    """A list of headers for each row, null if the record has none.
 
     Attributes:
         ends: 0, then for each row the number of headers up to and including it.
@@ -125,7 +125,7 @@ class HeadersColumn:
         self.values.truncate(self.ends[-1])
 
     def to_arrow(self, rows: int) -> ArrowArray:
-        """Hand the buffers over as `list<element: struct<key: string, value: binary>>`."""
+        """Return the buffers as `list<element: struct<key: string, value: binary>>`."""
         import pyarrow as pa
 
         flat_count = self.ends[-1]
@@ -143,13 +143,13 @@ class Columns:
     """Growable columns for the records of any number of batches.
 
     Args:
-        wanted: which of `COLUMN_NAMES` to keep; the others cost nothing.
-        capacity: how many rows to expect; a hint.
+        wanted: names from `COLUMN_NAMES` to keep; the others cost nothing.
+        capacity: expected number of rows; a hint.
 
     Attributes:
         rows: rows filled so far.
         unit: unit of the timestamps, "ms" or "us"; set by the first `fill`.
-        offset, timestamp, timestamp_type, key, value, headers: the buffers, None when not wanted.
+        offset, timestamp, timestamp_type, key, value, headers: the buffers, None for columns that are not wanted.
     """
 
     __slots__ = ("headers", "key", "offset", "rows", "timestamp", "timestamp_type", "unit", "value", "wanted")
@@ -174,12 +174,12 @@ class Columns:
 
     @property
     def data_size_bytes(self) -> int:
-        """Bytes of keys, values and headers so far; a column can hold 2 GiB."""
+        """The number of bytes of keys, values and headers so far; a column can hold 2 GiB."""
         headers = () if self.headers is None else (self.headers.keys, self.headers.values)
         return sum(len(column.data) for column in (self.key, self.value, *headers) if column is not None)
 
     def start_at(self, at: int, unit: str) -> None:
-        """Prepare for writing from row `at` on: rows behind it, of a fill that failed midway, are dropped.
+        """Prepare for writing from row `at` on: drop later rows, which a failed fill may have left.
 
         Raises:
             UsageError: `at` leaves a gap, or the unit changes.
@@ -202,10 +202,10 @@ class Columns:
         self.rows = rows
 
     def to_arrow_arrays(self, rows: int | None = None) -> dict[str, ArrowArray]:
-        """Hand the buffers over as Arrow arrays, without copying, and start again empty.
+        """Return the buffers as Arrow arrays, without copying, and start again empty.
 
         Args:
-            rows: how many rows to take; all when None. Rows behind them are dropped.
+            rows: number of rows to return; None for all. Later rows are dropped.
 
         Returns:
             an array for each wanted column: offset int64, timestamp[unit, UTC], timestamp_type int8, key and value
@@ -214,7 +214,7 @@ class Columns:
         import pyarrow as pa
 
         rows = self.rows if rows is None else rows
-        self.truncate(rows)  # also of a fill that failed midway
+        self.truncate(rows)  # a failed fill may have left more
         kinds = {
             "offset": (self.offset, pa.int64()),
             "timestamp": (self.timestamp, pa.timestamp(self.unit or "ms", "UTC")),
@@ -235,9 +235,9 @@ class Columns:
 
 
 def _bitmap(marks: bytearray) -> tuple[pyarrow.Buffer | None, int]:
-    """Turn marks into Arrow's validity bitmap (lowest bit first), None when every row is present.
+    """Convert marks into Arrow's validity bitmap (lowest bit first), None if every row is present.
 
-    Reading the marks as one binary number does it in C, without numpy.
+    Parsing the marks as one binary number does it in C, without numpy.
     """
     import pyarrow as pa
 

@@ -1,7 +1,7 @@
 """The codecs of record batches: one table, one compress and one decompress function each.
 
-Every decompressor takes a limit and stops as soon as the output passes it, whatever the input claims about itself, so
-that a few hostile bytes cannot fill the memory. Start at `CODECS`. Record layout is no business of this module.
+Every decompressor takes a limit and stops as soon as the output exceeds it, regardless of the size that the input
+claims, so that a few hostile bytes cannot fill the memory. Start at `CODECS`. This module does not know record layout.
 
 The libraries are imported by the codec that uses them: a program uses one or two codecs, and all take 10 ms.
 
@@ -32,7 +32,7 @@ class Codec:
 
     Attributes:
         id: number in the attributes of a batch.
-        name: what `compression_type` calls it.
+        name: its `compression_type`.
         compress: (data, level or None for the codec's default) -> compressed.
         decompress: (data, limit in bytes) -> decompressed; raises CorruptBatchError or BatchTooLargeError.
     """
@@ -44,12 +44,12 @@ class Codec:
 
 
 def too_large(size_max_bytes: int) -> BatchTooLargeError:
-    """The error of a batch that passes the limit on its decompressed size."""
+    """Return the error of a batch that exceeds the limit on its decompressed size."""
     return BatchTooLargeError(f"a batch has more than the {size_max_bytes} bytes allowed when decompressed")
 
 
 def batch_too_large(header: BatchHeader, size_max_bytes: int) -> BatchTooLargeError:
-    """The same error for readers, who are told which batch it is and how to go on without it."""
+    """Return the same error for readers, with the batch and how to continue without it."""
     return BatchTooLargeError(
         f"the batch at offset {header.base_offset} has more than the {size_max_bytes} bytes allowed when decompressed; "
         f"to go on without it, seek to offset {header.next_offset}"
@@ -57,7 +57,7 @@ def batch_too_large(header: BatchHeader, size_max_bytes: int) -> BatchTooLargeEr
 
 
 def of_partition(error: BatchTooLargeError, topic: str, partition: int) -> BatchTooLargeError:
-    """The error with the partition in front."""
+    """Return the error with the partition in front."""
     return BatchTooLargeError(f"{topic}-{partition}: {error.message}")
 
 
@@ -66,7 +66,7 @@ def _corrupt(codec: str, reason: object) -> CorruptBatchError:
 
 
 def _next_chunk(size: int, size_max_bytes: int, room: int) -> int:
-    """How much output to ask for: geometric growth, and never more than one byte beyond the limit."""
+    """Return the output size to request: geometric growth, and never more than one byte beyond the limit."""
     return min(max(size, _CHUNK_MIN), _CHUNK_MAX, max(room, _CHUNK_MIN), size_max_bytes + 1)
 
 
@@ -96,9 +96,9 @@ def _compress_gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_gzip(data: Buffer, size_max_bytes: int) -> bytes:
-    """Members follow one another; what follows the last one is ignored, as Java's GZIPInputStream does.
+    """Decompress the members one after the other; ignore bytes after the last one, as Java's GZIPInputStream does.
 
-    Input goes in by small pieces: zlib copies what is left behind each member, and there may be very many members.
+    The input is passed in small pieces: zlib copies the rest after each member, and there may be very many members.
     """
     data = bytes(data)
     parts: list[bytes] = []
@@ -127,7 +127,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _SNAPPY_RATIO_MAX: Final = 32
-"""A three-byte copy makes at most 64 bytes: a claim of more than this many times the input is a lie."""
+"""A three-byte copy makes at most 64 bytes: a claimed size of more than this many times the input is false."""
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
@@ -248,9 +248,9 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _decompress_zstd(data: Buffer, size_max_bytes: int) -> bytes:
-    """Read all frames, chunk by chunk: a frame may lack its size, and a stated size may be a lie.
+    """Read all frames, chunk by chunk: a frame may lack its size, or state a wrong one.
 
-    Missing data at the end is found by the records count of the batch: a zstd stream does not tell it from an end.
+    Missing data at the end is found by the records count of the batch: it does not differ from the end of a stream.
     """
     import zstandard
 
@@ -288,7 +288,7 @@ def codec_by_name(name: str) -> Codec:
     """Find a codec by its `compression_type` name.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: no codec has that name.
     """
     codec = _BY_NAME.get(name)
     if codec is None:
@@ -300,7 +300,7 @@ def codec_by_id(codec_id: int) -> Codec:
     """Find a codec by the number in a batch's attributes.
 
     Raises:
-        CorruptBatchError: there is none of that number.
+        CorruptBatchError: no codec has that number.
     """
     if not 0 <= codec_id < len(CODECS):
         raise CorruptBatchError(f"codec {codec_id} is unknown")

@@ -31,7 +31,7 @@ class ControlType(IntEnum):
 
 
 def control_type(record_key: bytes | None) -> ControlType:
-    """Tell what the record of a control batch says; UNKNOWN is not an error, newer brokers have more kinds."""
+    """Return the type of the record of a control batch; UNKNOWN is not an error, newer brokers have more types."""
     if record_key is None or len(record_key) < _KEY.size:
         return ControlType.UNKNOWN
     version, kind = _KEY.unpack_from(record_key)
@@ -41,11 +41,11 @@ def control_type(record_key: bytes | None) -> ControlType:
 
 
 class Marker(NamedTuple):
-    """What a control batch says.
+    """The content of a control batch.
 
     Attributes:
         kind: how the transaction ended.
-        coordinator_epoch: of the coordinator that decided; -1 when the batch says nothing that is understood.
+        coordinator_epoch: epoch of the coordinator that ended it; -1 if the batch is of an unknown kind.
     """
 
     kind: ControlType
@@ -72,7 +72,7 @@ def marker_of(batch: memoryview) -> Marker:
 
 
 def control_type_of(batch: memoryview) -> ControlType:
-    """Tell how a transaction ended; arguments and errors as for `marker_of`."""
+    """Return how a transaction ended; arguments and errors as for `marker_of`."""
     return marker_of(batch).kind
 
 
@@ -90,12 +90,12 @@ def encode_control_batch(
 
     Args:
         kind: ABORT or COMMIT.
-        producer_id: the producer whose transaction ends.
+        producer_id: id of the producer of the transaction.
         producer_epoch: its epoch.
-        coordinator_epoch: epoch of the transaction coordinator that decided.
-        timestamp_ms: when it decided.
+        coordinator_epoch: epoch of the transaction coordinator that ended it.
+        timestamp_ms: when it ended.
         base_offset: the marker's offset.
-        partition_leader_epoch: epoch of the partition's leader; -1 when it is filled in later.
+        partition_leader_epoch: epoch of the partition's leader; -1 if it is filled in later.
     """
     record = (timestamp_ms, _KEY.pack(_VERSION, kind), _VALUE.pack(_VERSION, coordinator_epoch), ())
     return encode_batch(

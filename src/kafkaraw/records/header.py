@@ -5,7 +5,7 @@
     producer_id int64, producer_epoch int16, base_sequence int32, records_count int32
 
 The checksum (CRC-32C) covers everything from `attributes` on, which is why a broker may set offset and leader epoch
-without computing it anew. Start at `iter_headers`. Nothing here looks at the records behind the header.
+without computing it again. Start at `iter_headers`. Nothing here reads the records after the header.
 
 Source: KIP-98; Kafka's DefaultRecordBatch.
 """
@@ -34,7 +34,7 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 TIMELESS_BIT: Final = 0x4000
-"""Ours: no record of the batch has a timestamp, for it was made of messages of magic 0. Kafka's batches leave it 0."""
+"""Our own bit: no record of the batch has a timestamp, because it was made of messages of magic 0. Kafka's is 0."""
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -102,22 +102,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` holds the time at which tombstones may go (KIP-534)."""
+        """Whether `base_timestamp` holds the time at which tombstones may be removed (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, also when compaction has removed that record."""
+        """The offset of the last record, also if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset to fetch after this batch; never take it from the last record, compaction leaves holes."""
+        """The offset to fetch after this batch; never take it from the last record, because compaction leaves gaps."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """The size of the whole batch in bytes, header included."""
         return self.batch_length + LENGTH_PREFIX_SIZE
 
 
@@ -126,14 +126,14 @@ Wire: TypeAlias = tuple[BatchHeader, memoryview]
 
 
 def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """Read the header that starts at `at`; the batch behind it may be cut short.
+    """Read the header that starts at `at`; the batch may be cut short after it.
 
     Args:
         buffer: bytes that hold at least `HEADER_SIZE` bytes from `at` on.
         at: where the batch starts.
 
     Raises:
-        CorruptBatchError: too few bytes, another magic, or a field that no batch can have.
+        CorruptBatchError: too few bytes, another magic, or an impossible value in a field.
     """
     if len(buffer) - at < HEADER_SIZE:
         _check_magic(buffer, at)
@@ -148,12 +148,12 @@ def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def unpack_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """Read the header that starts at `at` as it stands, whatever it says; there must be `HEADER_SIZE` bytes."""
+    """Read the header that starts at `at` without any check; there must be `HEADER_SIZE` bytes."""
     return BatchHeader._make(LAYOUT.unpack_from(buffer, at))
 
 
 def _check_magic(buffer: Buffer, at: int) -> None:
-    """Complain about another message format before anything else: older ones have shorter headers."""
+    """Refuse another message format before any other check: older ones have shorter headers."""
     if len(buffer) - at <= _MAGIC_AT:
         return
     magic = buffer[at + _MAGIC_AT]
@@ -176,9 +176,9 @@ def _problem(header: BatchHeader) -> str:
 
 
 def iter_headers(records: memoryview) -> Iterator[Wire]:
-    """Walk over the whole batches of a Fetch or Produce `records` field.
+    """Iterate over the whole batches of a Fetch or Produce `records` field.
 
-    A batch that is cut short at the end is not an error: brokers cut at a byte count. It is left out.
+    A batch that is cut short at the end is not an error, because brokers cut at a byte count. It is left out.
 
     Args:
         records: zero or more batches, one after the other.
@@ -187,7 +187,7 @@ def iter_headers(records: memoryview) -> Iterator[Wire]:
         the header, and the batch it belongs to (header included) as a view into `records`.
 
     Raises:
-        CorruptBatchError: a length that cannot be, or another message format.
+        CorruptBatchError: an impossible length, or another message format.
     """
     at = 0
     size = len(records)
@@ -202,7 +202,7 @@ def iter_headers(records: memoryview) -> Iterator[Wire]:
 
 
 def whole_batches(records: memoryview) -> list[Wire]:
-    """The same at one go, for readers: nothing is given of a field that is damaged somewhere."""
+    """Return the same as a list, for readers: if a part of the field is damaged, raise and return nothing."""
     wires: list[Wire] = []
     at, size = 0, len(records)
     unpack, make = LAYOUT.unpack_from, BatchHeader._make
@@ -222,14 +222,14 @@ def whole_batches(records: memoryview) -> list[Wire]:
 
 
 def verify_crc(batch: Buffer) -> None:
-    """Compare the checksum of one whole batch with its content; do so before decompressing.
+    """Compare the checksum of one whole batch with its content; call it before decompressing.
 
     Raises:
         CorruptBatchError: they differ, or there is no whole header.
     """
     if len(batch) < HEADER_SIZE:
         raise CorruptBatchError(f"a batch header has {HEADER_SIZE} bytes, {len(batch)} are left")
-    from crc32c import crc32c  # at the first batch: it takes 25 ms, for it looks up its own version
+    from crc32c import crc32c  # at the first batch: the import takes 25 ms, because it looks up its own version
 
     (stored,) = _UINT32.unpack_from(batch, _CRC_AT)
     computed = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
@@ -244,14 +244,14 @@ def stamp_crc(batch: bytearray | memoryview) -> None:
     """Compute the checksum of a whole batch and write it into its header."""
     from crc32c import crc32c  # at the first batch, as in `verify_crc`
 
-    # A batch takes some ten microseconds, and getting the GIL back from a busy thread up to five thousand: keep it.
+    # A batch takes about 10 microseconds, and to get the GIL back from a busy thread up to 5,000: keep it.
     _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:], gil_release_mode=0))
 
 
 def fill_header(
     batch: bytearray | memoryview, codec_id: int, records_count: int, base_timestamp: int, max_timestamp: int
 ) -> None:
-    """Write the header of a whole batch that was just made; the producer's fields and the checksum come later."""
+    """Write the header of a new whole batch; the producer's fields and the checksum are written later."""
     last_offset_delta = max(records_count - 1, 0)
     length = len(batch) - LENGTH_PREFIX_SIZE
     producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
@@ -260,7 +260,7 @@ def fill_header(
 
 
 def set_attribute(batch: bytearray | memoryview, bit: int) -> None:
-    """Set one attribute bit of a whole batch; the checksum is the caller's business."""
+    """Set one attribute bit of a whole batch; the caller updates the checksum."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_AT)
     _INT16.pack_into(batch, ATTRIBUTES_AT, attributes | bit)
 
@@ -277,9 +277,9 @@ def stamp_producer(
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """A batch without records that takes up the same offsets as the one with this header.
+    """Return a batch without records that has the same offsets as the one with this header.
 
-    Compaction leaves such batches behind; so readers pass over them and their positions move on.
+    Compaction leaves such batches, so that readers skip them and their positions advance.
     """
     kept = header.attributes & ~CODEC_MASK
     batch = bytearray(LAYOUT.pack(*header._replace(batch_length=_BATCH_LENGTH_MIN, attributes=kept, records_count=0)))
@@ -294,14 +294,14 @@ def patch_header(
     partition_leader_epoch: int | None = None,
     max_timestamp: int | None = None,
 ) -> None:
-    """Set what a broker decides about a batch, in place.
+    """Set the fields that a broker assigns to a batch, in place.
 
     Args:
         batch: one whole batch, writable.
         base_offset: offset of its first record.
         partition_leader_epoch: epoch of the leader that appends it.
-        max_timestamp: append time in milliseconds: turns the batch into one of LogAppendTime. Only this one changes
-            bytes under the checksum, which is then computed anew.
+        max_timestamp: append time in milliseconds: sets the batch to LogAppendTime. Only this one changes bytes under
+            the checksum, which is then computed again.
     """
     if base_offset is not None:
         _INT64.pack_into(batch, 0, base_offset)
@@ -314,7 +314,7 @@ def patch_header(
 
 
 def stamp_create_time(batch: bytearray | memoryview, max_timestamp: int) -> None:
-    """Make a batch one of CreateTime with this highest timestamp, as its records have it; in place."""
+    """Set a batch to CreateTime with this highest timestamp, that of its records; in place."""
     header = unpack_header(batch)
     if header.max_timestamp == max_timestamp and header.timestamp_type == TIMESTAMP_CREATE_TIME:
         return

@@ -1,6 +1,6 @@
-"""What the two implementations of the hot path have in common: plain Python (`_fallback`) and compiled.
+"""The interface of the two implementations of the hot path: plain Python (`_fallback`) and compiled.
 
-Callers are written against these protocols, tests run on both. Only types and status codes live here, no behaviour.
+Callers use these protocols, tests run on both. Only types and status codes are here, no behaviour.
 Start at `OpenBatches` for writing and `ReadRecords` and `Fill` for reading.
 """
 
@@ -25,44 +25,44 @@ TimestampUnit: TypeAlias = Literal["ms", "us"]
 
 
 KEY_SIZE_SAFE: Final = 1024
-"""Keys of at most so many bytes need no check of the record's size when the value is small, too."""
+"""Keys of at most this many bytes need no check of the record's size if the value is small, too."""
 
 
 class AppendStatus(IntEnum):
-    """What `OpenBatches.append` did. Everything but OK is a slow path of the client."""
+    """The result of `OpenBatches.append`. All but OK are slow paths of the client."""
 
     OK = 0
     """Appended to an open batch: nothing to do."""
     SEALED = 1
-    """Appended, and a batch is sealed: wake the loop, which sends it. One may have been opened, too."""
+    """Appended, and a batch is sealed: wake the sender loop. A batch may have been opened, too."""
     FULL = 2
-    """Not appended: `buffer_memory` is in use. All open batches were sealed; wait for a release, then try again."""
+    """Not appended: `buffer_memory` is in use. All open batches were sealed; wait for a release, then retry."""
     OPENED = 4
-    """Appended to a batch that was opened for it, and none is sealed: see that it does not stay for ever."""
+    """Appended to a new batch, and none is sealed: make sure that the batch is sealed after its linger time."""
     UNKNOWN_TOPIC = 3
-    """Not appended: the topic, or the partition asked for, is not known (yet)."""
+    """Not appended: the topic, or the requested partition, is not known (yet)."""
 
 
 class Lock(Protocol):
     """A mutual exclusion lock; the client passes `threading.Lock()`."""
 
     def acquire(self) -> bool:
-        """Take the lock."""
+        """Acquire the lock."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
 
     def __enter__(self) -> object:
-        """Take the lock."""
+        """Acquire the lock."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> object:
-        """Give it back."""
+        """Release the lock."""
 
 
 class BatchBuilder(Protocol):
-    """Records of one batch, encoded as they come."""
+    """Records of one batch, encoded as they are added."""
 
     @property
     def records_count(self) -> int:
@@ -73,14 +73,14 @@ class BatchBuilder(Protocol):
         """Uncompressed size so far, header included."""
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
-        """Add one record; gives its index in the batch, or -1 when it does not fit (the first always does)."""
+        """Add one record; return its index in the batch, or -1 if it does not fit (the first always does)."""
 
     def finish(self, codec: Codec, level: int | None) -> memoryview:
-        """Close the batch; gives it whole, header filled but for the producer's fields and the checksum. Once only."""
+        """Close the batch and return it, without the producer's fields and the checksum in its header. Once only."""
 
 
 class Ticket(Protocol):
-    """A claim on the outcome of one record."""
+    """A handle of the result of one record."""
 
     @property
     def batch_promise(self) -> BatchPromise:
@@ -92,41 +92,41 @@ class Ticket(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the result is known."""
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait for the outcome, in seconds."""
+        """Wait for the result; the timeout is in seconds."""
 
     def exception(self) -> BaseException | None:
-        """The error of a record that failed; None when it is acknowledged or still under way."""
+        """Return the error of a failed record; None if it is acknowledged or still pending."""
 
     def add_done_callback(self, callback: Callable[[Ticket], None]) -> None:
-        """Call `callback(ticket)` when the outcome is known."""
+        """Call `callback(ticket)` when the result is known."""
 
     def __await__(self) -> Generator[object, object, RecordMetadata]:
-        """Wait for the outcome on the running loop."""
+        """Wait for the result on the running loop."""
 
 
 class OpenBatches(Protocol):
-    """The batches that still take records, one per partition at most."""
+    """The open batches, one per partition at most."""
 
     @property
     def used_bytes(self) -> int:
         """Memory in use by open, sealed and unreleased batches."""
 
     def set_partitions(self, topic: str, count: int) -> None:
-        """Say how many partitions a topic has."""
+        """Set the number of partitions of a topic."""
 
     def limit_batches(self, topic: str, size: int) -> None:
         """Seal the next batches of a topic at a smaller size than `batch_size`."""
 
     def forget_topic(self, topic: str) -> None:
-        """Refuse the topic from now on; its open batches are sealed."""
+        """Refuse records of the topic from now on; seal its open batches."""
 
     def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
-        """Call `refusal`, which raises, instead of taking records; None to take them again.
+        """Call `refusal`, which raises, instead of adding records; None to add them again.
 
-        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` hands over.
+        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` returns.
         """
 
     def take(
@@ -141,7 +141,7 @@ class OpenBatches(Protocol):
         """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
 
     def spread(self, topic: str, order: Sequence[int]) -> None:
-        """Say which partitions take the records that go by no key."""
+        """Set which partitions get the records without a key."""
 
     def append(
         self,
@@ -155,19 +155,19 @@ class OpenBatches(Protocol):
         """Choose a partition and add the record to its batch."""
 
     def take_sealed(self) -> list[SealedBatch]:
-        """Hand over the batches sealed so far."""
+        """Return the batches sealed so far."""
 
     def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
-        """Seal batches that have waited long enough, and hand over all sealed ones."""
+        """Seal batches whose linger time is over, and return all sealed ones."""
 
     def seal_all(self) -> list[SealedBatch]:
-        """Seal every batch, and hand over all sealed ones."""
+        """Seal every batch, and return all sealed ones."""
 
     def next_due_ms(self, linger_ms: int) -> int | None:
-        """When `seal_due` has something to do; None without open batches."""
+        """Return when the next batch is due; None without open batches."""
 
     def release(self, sealed: SealedBatch) -> None:
-        """Give back the memory of a batch that is done."""
+        """Release the memory of a batch that is done."""
 
 
 class Rows(Protocol):
@@ -181,7 +181,7 @@ class Rows(Protocol):
         """Find the first row that cannot be sent."""
 
     def append_to(self, open_batches: OpenBatches, start: int) -> tuple[AppendStatus, int, list[SentPart]]:
-        """Add rows from `start` on to open batches, in their order, as far as that goes."""
+        """Add rows from `start` on to open batches, in their order, until one does not fit."""
 
     def checksum(self) -> int:
         """Sum up the checksums of all rows, modulo 2**64; their order does not matter."""
@@ -201,7 +201,7 @@ class ReadRecords(Protocol):
         end_offset: int | None = None,
         size_max_bytes: int = ...,
     ) -> Iterator[Record]:
-        """Give the records with `start_offset <= offset < end_offset`."""
+        """Yield the records with `start_offset <= offset < end_offset`."""
 
 
 class ReadBatches(Protocol):
@@ -217,7 +217,7 @@ class ReadBatches(Protocol):
         end_offset: int | None = None,
         size_max_bytes: int = ...,
     ) -> Iterator[Record]:
-        """Give the records with `start_offset <= offset < end_offset`."""
+        """Yield the records with `start_offset <= offset < end_offset`."""
 
 
 class ReadValues(Protocol):
@@ -232,11 +232,11 @@ class ReadValues(Protocol):
         end_offset: int | None = None,
         size_max_bytes: int = ...,
     ) -> list[bytes | None]:
-        """Give the values of the records with `start_offset <= offset < end_offset`."""
+        """Return the values of the records with `start_offset <= offset < end_offset`."""
 
 
 class FillBatches(Protocol):
-    """Appends the records of many wire batches to columns; all of them, or none when one is damaged."""
+    """Appends the records of many wire batches to columns; all of them, or none if one is damaged."""
 
     def __call__(  # noqa: PLR0913 - what, where to, and the limits
         self,
@@ -251,13 +251,13 @@ class FillBatches(Protocol):
         size_max_bytes: int = ...,
         data_max_bytes: int | None = ...,
     ) -> int:
-        """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count.
+        """Append the records with `start_offset <= offset < end_offset` from row `at` on; return the new row count.
 
-        The wire batch that brings what was decompressed to `data_max_bytes` is the last one that is taken from `wires`.
-        Control batches and those without records are passed over.
+        The last wire batch that is taken from `wires` is the one with which the decompressed bytes reach
+        `data_max_bytes`. Control batches and those without records are skipped.
 
-        Each wire batch is given to `check` before its records are read, which may be just before: then its bytes are
-        in the processor's cache.
+        Each wire batch is passed to `check` just before its records are read: then its bytes are in the processor's
+        cache.
         """
 
 
@@ -275,4 +275,4 @@ class Fill(Protocol):
         end_offset: int | None = None,
         size_max_bytes: int = ...,
     ) -> int:
-        """Append the records with `start_offset <= offset < end_offset` from row `at` on; gives the new row count."""
+        """Append the records with `start_offset <= offset < end_offset` from row `at` on; return the new row count."""

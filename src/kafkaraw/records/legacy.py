@@ -1,19 +1,19 @@
-"""Message sets of magic 0 and 1, from before Kafka 0.11, as batches of magic 2, for whoever reads.
+"""Message sets of magic 0 and 1, from before Kafka 0.11, as batches of magic 2, for readers.
 
-Topics that old producers wrote are still served as they are. `modern` turns a `records` field that holds them into
-batches of today, offsets and timestamps kept. `batches_of` does the same, but leaves compressed messages as they are:
-a few bytes may become 128 MiB, so a reader decompresses one at a time, with `unwrapped`, when it gets there. Until then
-a header of the old magic stands for the message. Nothing writes the old formats.
+Brokers still serve topics of old producers in the old formats. `modern` converts a `records` field that holds them
+into batches of magic 2, with equal offsets and timestamps. `batches_of` does the same, but leaves compressed messages
+as they are: a few bytes may become 128 MiB, so a reader decompresses one at a time, with `unwrapped`, when it reaches
+it. Until then a header of the old magic represents the message. Nothing writes the old formats.
 
     offset int64, size int32, crc uint32, magic int8, attributes int8, [magic 1: timestamp int64],
     key_size int32, key, value_size int32, value
 
 The checksum (CRC-32) covers everything from `magic` on. A compressed message is a wrapper: its value is a message set,
-its offset that of the last message in it. In magic 1 the offsets inside count from 0, and a wrapper of LogAppendTime
-gives its timestamp to all. Messages of magic 0 have no timestamp.
+its offset that of the last message in it. In magic 1 the offsets inside count from 0, and the timestamp of a wrapper of
+LogAppendTime applies to all messages. Messages of magic 0 have no timestamp.
 
-What is damaged stays damaged: it becomes a batch with a wrong checksum or content, so that it raises when it is reached
-and what comes before it can be read.
+Damaged messages stay damaged: they become a batch with a wrong checksum or content, so that it raises when it is
+reached and the records before it can be read.
 
 Source: KIP-31, KIP-32; Kafka's LegacyRecord and AbstractLegacyRecordBatch.
 """
@@ -54,7 +54,7 @@ from kafkaraw.records.xxh32 import xxh32
 
 _PREFIX: Final = struct.Struct(">qi")
 _MAGIC_AT: Final = 16
-_BODY_AT: Final = 16  # of what the checksum covers, within a message
+_BODY_AT: Final = 16  # start of the bytes under the checksum, within a message
 _SIZES_MIN: Final = (14, 22)  # of a message by magic, without key and value
 _KEY_AT: Final = (18, 26)
 _INT32: Final = struct.Struct(">i")
@@ -64,7 +64,7 @@ _TIMESTAMP_AT: Final = 18
 _LZ4: Final = 3
 _ZSTD: Final = 4
 _TOGETHER_MAX: Final = 1000
-"""Most messages without a wrapper that become one batch."""
+"""Maximum number of messages without a wrapper in one batch."""
 _DELTA_MAX: Final = 2**31 - 1
 _WRONG: Final = 0xFFFFFFFF
 
@@ -85,21 +85,21 @@ class _Message(NamedTuple):
 
     @property
     def time_flags(self) -> int:
-        """The attributes of a batch of magic 2 that say the same of timestamps."""
+        """The attributes of a batch of magic 2 with the same timestamp type."""
         return TIMELESS_BIT if self.magic == 0 else self.attributes & TIMESTAMP_TYPE_BIT
 
 
 def modern(records: memoryview) -> memoryview:
-    """A `records` field without messages of magic 0 and 1.
+    """Return a `records` field without messages of magic 0 and 1.
 
     Args:
         records: batches and messages, one after the other, in the order of their offsets; the last may be cut short.
 
     Returns:
-        The same field when there are none, else batches that hold the same records.
+        The same field if there are none, else batches that hold the same records.
 
     Raises:
-        CorruptBatchError: a length that cannot be, or a format that is not known.
+        CorruptBatchError: an impossible length, or an unknown format.
     """
     pieces: list[bytearray | memoryview] = []
     at = 0
@@ -114,7 +114,7 @@ def modern(records: memoryview) -> memoryview:
 
 
 def _first_old(records: memoryview, at: int) -> int | None:
-    """Where the first message of magic 0 or 1 is, from `at` on, where a batch or a message starts."""
+    """Return the position of the first message of magic 0 or 1 from `at` on; a batch or a message starts at `at`."""
     try:
         for header, _ in iter_headers(records[at:]):
             at += header.size
@@ -124,13 +124,13 @@ def _first_old(records: memoryview, at: int) -> int | None:
 
 
 def batches_of(records: memoryview) -> list[Wire]:
-    """The whole batches of a `records` field, with those that messages of magic 0 and 1 turn into.
+    """Return the whole batches of a `records` field, with messages of magic 0 and 1 converted.
 
-    A compressed message of these stays as it is, for `unwrapped`. Its header has its magic; base offset and number of
-    records are as low and as high as they can be, because only the last offset is known.
+    A compressed message of these stays as it is, for `unwrapped`. Its header has its magic, the lowest possible base
+    offset and the highest possible number of records, because only the last offset is known.
 
     Raises:
-        CorruptBatchError: a length that cannot be, or a format that is not known.
+        CorruptBatchError: an impossible length, or an unknown format.
     """
     try:
         return whole_batches(records)
@@ -156,19 +156,19 @@ def _mixed_batches(records: memoryview) -> list[Wire]:
 
 
 def unwrapped(wire: memoryview) -> list[Wire]:
-    """The batch that a compressed message of magic 0 or 1 turns into; what is damaged raises when it is read."""
+    """Convert a compressed message of magic 0 or 1 into a batch; damaged content raises when it is read."""
     return whole_batches(memoryview(_unwrapped(wire)))
 
 
 def old_header(buffer: Buffer, base_offset: int) -> BatchHeader:
-    """The header that stands for one message, for who keeps logs and does not look into them.
+    """Return the header that represents one message, for brokers, which store logs without reading their messages.
 
     Args:
         buffer: the first bytes of the message, at least those before its key.
-        base_offset: the first offset that it may have; a wrapper tells the last one only.
+        base_offset: the first offset that it may have; a wrapper holds only its last one.
 
     Raises:
-        CorruptBatchError: too few bytes, or a length that cannot be.
+        CorruptBatchError: too few bytes, or an impossible length.
     """
     magic = buffer[_MAGIC_AT] if len(buffer) > _MAGIC_AT else 0
     if magic >= MAGIC or len(buffer) < _KEY_AT[magic]:
@@ -187,7 +187,7 @@ def old_header(buffer: Buffer, base_offset: int) -> BatchHeader:
 
 
 def verify_message(wire: memoryview) -> None:
-    """Check one whole message; of a wrapper, not what is in it.
+    """Check one whole message, but not the content of a wrapper.
 
     Raises:
         CorruptBatchError: its checksum or its lengths are wrong.
@@ -198,7 +198,7 @@ def verify_message(wire: memoryview) -> None:
 
 
 def _run(records: memoryview) -> tuple[list[bytearray | memoryview], int]:
-    """The batches that a run of old messages turns into, and how many bytes the run has; 0 when none is whole.
+    """Convert a run of old messages into batches; return them and the bytes of the run, 0 if no message is whole.
 
     Compressed messages stay as they are, as a `memoryview`.
     """
@@ -227,13 +227,13 @@ def _run(records: memoryview) -> tuple[list[bytearray | memoryview], int]:
 
 
 def _is_wrapper(wire: memoryview) -> bool:
-    """Whether this is a compressed message, by its attributes; an impossible offset makes it damaged whatever it is."""
+    """Return whether the attributes name a codec; a message with an impossible offset is damaged, compressed or not."""
     offset, _ = _PREFIX.unpack_from(wire)
     return bool(wire[_MAGIC_AT + 1] & CODEC_MASK) and offset >= 0
 
 
 def _end_of(records: memoryview, at: int) -> int:
-    """Where the message that starts at `at` ends; 0 when it is not whole."""
+    """Return where the message that starts at `at` ends; 0 if it is not whole."""
     if len(records) - at <= _MAGIC_AT:
         return 0
     _, size = _PREFIX.unpack_from(records, at)
@@ -246,7 +246,7 @@ def _end_of(records: memoryview, at: int) -> int:
 
 
 def _message(wire: memoryview, *, verify: bool = True) -> _Message | None:
-    """One message; None when its checksum or its lengths are wrong."""
+    """Read one message; None if its checksum or its lengths are wrong."""
     (crc,) = _UINT32.unpack_from(wire, LENGTH_PREFIX_SIZE)
     if verify and crc != zlib.crc32(wire[_BODY_AT:]):
         return None
@@ -270,7 +270,7 @@ def _message(wire: memoryview, *, verify: bool = True) -> _Message | None:
 
 
 def _goes_with(message: _Message, together: Sequence[_Message]) -> bool:
-    """Whether a message may be in one batch with those before it: a batch has one kind of timestamps."""
+    """Return whether a message fits into one batch with those before it: a batch has one timestamp type."""
     if not together:
         return True
     first, last = together[0], together[-1]
@@ -288,7 +288,7 @@ def _plain(messages: Sequence[_Message]) -> list[bytearray | memoryview]:
 
 
 def _batch(messages: Iterable[_Message], time_flags: int) -> bytearray:
-    """One batch of magic 2 with these records; there is one at least. What is large is copied once."""
+    """Return one batch of magic 2 with these records, at least one. Large keys and values are copied once."""
     batch = bytearray(HEADER_SIZE)
     first = last = None
     newest = count = 0
@@ -323,7 +323,7 @@ def _field_size(data: bytes | None) -> bytes:
 def _with_header(
     batch: bytearray, attributes: int, base_offset: int, last_offset_delta: int, times: tuple[int, int], count: int
 ) -> bytearray:
-    """A batch with room for its header, which is written into it."""
+    """Write the header into a batch that has room for it, and return the batch."""
     producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
     length = len(batch) - LENGTH_PREFIX_SIZE
     fields = (base_offset, length, -1, MAGIC, 0, attributes, last_offset_delta, *times, *producer, count)
@@ -333,7 +333,7 @@ def _with_header(
 
 
 def _unwrapped(wire: memoryview) -> bytearray:
-    """The batch that a compressed message turns into."""
+    """Convert a compressed message into a batch."""
     wrapper = _message(wire)
     if wrapper is None:
         return _damaged(wire)
@@ -341,7 +341,7 @@ def _unwrapped(wire: memoryview) -> bytearray:
         data = memoryview(_decompressed(wrapper))
         shift = _shift(data, wrapper)
     except (CorruptBatchError, BatchTooLargeError):
-        # Its content, under its codec: whoever reaches it is told what is wrong, and no earlier.
+        # Its content, under its codec: a reader that reaches it gets the error, and no earlier.
         times = (wrapper.timestamp_ms, wrapper.timestamp_ms)
         content = bytearray(HEADER_SIZE) + (wrapper.value or b"")
         return _with_header(content, wrapper.codec_id | wrapper.time_flags, wrapper.offset, 0, times, 1)
@@ -360,12 +360,12 @@ def _decompressed(wrapper: _Message) -> bytes:
 
 
 def _shift(data: memoryview, wrapper: _Message) -> int | None:
-    """How far the offsets in a wrapper are from those that the messages have; None when one of these is damaged.
+    """Return the distance of the offsets in a wrapper from those of the messages; None if a message is damaged.
 
     The messages are checked one by one, and read again for their content: there may be millions of them.
 
     Raises:
-        CorruptBatchError: a length that cannot be.
+        CorruptBatchError: an impossible length.
     """
     last_offset = -1
     at = 0
@@ -377,13 +377,13 @@ def _shift(data: memoryview, wrapper: _Message) -> int | None:
         at = end
     if last_offset < 0:
         return None
-    # A wrapper at 0 is what some producers sent, and what nobody gave offsets to.
+    # Some producers sent wrappers with offset 0, to which no broker has assigned an offset.
     shift = wrapper.offset - last_offset if wrapper.magic and wrapper.offset else 0
     return None if shift < 0 else shift
 
 
 def _inner_messages(data: memoryview, wrapper: _Message, shift: int) -> Iterator[_Message]:
-    """The messages in a wrapper, which `_shift` has checked, with the offsets and timestamps that they have."""
+    """Yield the messages in a wrapper, which `_shift` has checked, with their own offsets and timestamps."""
     stamped = wrapper.magic and wrapper.attributes & TIMESTAMP_TYPE_BIT
     at = 0
     while end := _end_of(data, at):
@@ -395,7 +395,7 @@ def _inner_messages(data: memoryview, wrapper: _Message, shift: int) -> Iterator
 
 
 def _damaged(wire: memoryview) -> bytearray:
-    """A batch that takes up the message's offset and raises when it is read."""
+    """Return a batch that has the message's offset and raises when it is read."""
     offset, _ = _PREFIX.unpack_from(wire)
     batch = _with_header(bytearray(HEADER_SIZE) + wire, 0, max(offset, 0), 0, (NO_TIMESTAMP, NO_TIMESTAMP), 1)
     _UINT32.pack_into(batch, _MAGIC_AT + 1, parse_header(batch).crc ^ _WRONG)
@@ -408,9 +408,9 @@ _LZ4_HAS_DICTIONARY: Final = 0x01
 
 
 def with_right_lz4_checksum(data: bytes) -> bytes:
-    """An LZ4 frame of magic 0 with the checksum of its header as it should be.
+    """Return an LZ4 frame of magic 0 with a correct checksum of its header.
 
-    Producers of that time computed it over other bytes than the format says (KAFKA-3160), and readers ignored it.
+    Producers of that time computed it over other bytes than the format defines (KAFKA-3160), and readers ignored it.
     """
     flags = data[_LZ4_FLAGS_AT] if len(data) > _LZ4_FLAGS_AT else 0
     end = _LZ4_FLAGS_AT + 2 + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)

@@ -1,4 +1,4 @@
-"""Advice to the C library and the system about memory that is freed and taken again."""
+"""Advice to the C library and the system about memory that is freed and allocated again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import cache
 from typing import Final
 
 _KEPT_BYTES: Final = 30 << 20
-"""Columns of a call and what they outgrow; glibc takes no more than 32 MB as its limit."""
+"""The columns of a call and the smaller buffers before them; glibc accepts at most 32 MB as its limit."""
 _HUGE_BYTES: Final = _KEPT_BYTES - (1 << 16)
-"""Less than the limit that is left behind, so that it is memory of the heap."""
+"""Less than the limit that results, so that it is memory of the heap."""
 
 
 @cache  # once is enough; and a block of memory that was used before would be cleared, and so touched
 def keep_freed_memory() -> None:
-    """Have memory of up to 30 megabytes that is freed used again, instead of given back to the system each time.
+    """Reuse freed memory blocks of up to 30 megabytes, instead of returning them to the system each time.
 
-    Decompressing and making columns takes and frees blocks of about a megabyte all the time. glibc gives such a block
-    back to the system, so that the next one is new memory, and touching that costs more than filling it: until a larger
-    block was freed, whose size then becomes the limit. This frees one, untouched. Other C libraries take no notice.
+    Decompressing and making columns allocates and frees blocks of about a megabyte all the time. glibc returns such a
+    block to the system, so that the next one is new memory, and touching that costs more than filling it. Once a larger
+    block was freed, its size becomes the limit. This function frees one, untouched. Other C libraries ignore it.
     Source: glibc's mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which are dynamic.
     """
     bytes(_KEPT_BYTES)
@@ -28,11 +28,11 @@ def keep_freed_memory() -> None:
 
 @cache
 def make_columns_in_huge_pages() -> None:
-    """Have such memory made of huge pages: columns then take a few page faults instead of thousands.
+    """Use huge pages for such memory: columns then take a few page faults instead of thousands.
 
-    After `keep_freed_memory` the next block comes from the end of the heap, and stays there when it is freed. The
-    system is told to make that part of huge pages when it is touched. To be called when columns are made for the first
-    time: what it imports takes some milliseconds.
+    After `keep_freed_memory` the next block comes from the end of the heap, and stays there when it is freed. This
+    function advises the system to use huge pages for that part when it is touched. Call it when columns are made for
+    the first time: its imports take some milliseconds.
     """
     keep_freed_memory()
     if sys.platform == "linux" and hasattr(mmap, "MADV_HUGEPAGE"):

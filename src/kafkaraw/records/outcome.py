@@ -1,7 +1,7 @@
-"""`Outcome`: what every ticket of a batch asks of its promise, and the promise's base. The compiled one is as chosen.
+"""`Outcome`: the attributes of a promise that every ticket reads, as its base class, compiled or in plain Python.
 
-Whoever keeps tickets looks at each: an attribute of a compiled class is there at once, where one of a Python class
-is looked up. Nothing is decided here.
+Producers that keep tickets look at each of them: an attribute of a compiled class is read at once, one of a Python
+class is looked up. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class PlainOutcome:
     """The base in plain Python.
 
     Attributes:
-        error: why the batch failed; None when it did not.
-        parts: the promises of what it was split into, each with the index of its first record; None when it was not.
+        error: why the batch failed; None if it did not.
+        parts: after a batch split, the promise of each part with the index of its first record; else None.
     """
 
     __slots__ = ("error", "parts")

@@ -1,7 +1,7 @@
-"""Which partition a key belongs to, as the other clients of a topic decide it, and what becomes of records without.
+"""The choice of a partition for a record, by its key as other clients choose it, or without a key.
 
-`PARTITIONERS` has the names that users know: Java's and librdkafka's. A `Partitioner` is only a description: records
-are spread by `OpenBatches`, which has the hashes once more, compiled. Start at `partition_for_key` and `Partitioner`.
+`PARTITIONERS` has the names of Java and librdkafka. A `Partitioner` is only a description: `OpenBatches` assigns the
+records, and has a compiled copy of the hashes. Start at `partition_for_key` and `Partitioner`.
 
 Source: Kafka's Utils.murmur2 and BuiltInPartitioner; librdkafka's rd_kafka_msg_partitioner_* and its hashes.
 """
@@ -29,19 +29,19 @@ _FNV_START: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 
 STICKY_SIZE_MAX: Final = 16 * 1024
-"""After so many bytes in sealed batches (half a batch, if that is less) another partition takes the records that go by
-no key: Java's `batch.size`. Counted in bytes, not batches, so that small batches move nobody's share (KIP-794)."""
+"""After this many bytes in sealed batches (half a batch, if that is less) the sticky partitioner turns to another
+partition: Java's `batch.size`. Counted in bytes, not batches, so that small batches do not change shares (KIP-794)."""
 
 PartitionFunction: TypeAlias = Callable[[str, bytes | None, bytes | None, int], int | None]
-"""A user's own choice: topic, key, value and the number of partitions give a partition, or None for the usual one."""
+"""A user's own function: topic, key, value and number of partitions -> a partition, or None for the default choice."""
 
 
 @lru_cache(_CACHED_KEYS_MAX)
 def murmur2(key: bytes) -> int:
     """Hash a key with MurmurHash2, Kafka's seed.
 
-    The last few thousand keys are remembered: key sets are mostly small, and the hash costs more than the whole
-    record in plain Python.
+    The last few thousand keys are cached: key sets are mostly small, and in plain Python the hash costs more than the
+    rest of the record.
 
     Returns:
         0 to 2**32 - 1; Java shows the same bits as a signed number.
@@ -71,15 +71,15 @@ def fnv1a(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Choose the partition of a key among all partitions, available or not. An empty key is a key."""
+    """Return the partition of a key among all partitions, available or not. An empty key is a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class KeyHash(IntEnum):
-    """What makes a number of a key."""
+    """The hash function of keys."""
 
     NONE = 0
-    """Nothing: keys are as good as none."""
+    """None: keys are ignored."""
     MURMUR2 = 1
     """Java's, kafka-python's, aiokafka's."""
     CRC32 = 2
@@ -90,16 +90,16 @@ class KeyHash(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partitioner:
-    """Where records go that are not given a partition.
+    """How to choose a partition for records that name none.
 
-    Records that go by no key fill one batch after the other, of one partition after the other.
+    Records without a key, or whose key is ignored, fill one batch after the other, in one partition after the other.
 
     Attributes:
-        key_hash: what decides about a record with a key.
-        null_is_a_key: records without a key go where an empty key goes, all of them.
-        empty_is_a_key: an empty key decides, too.
-        every_record: records that go by no key change the partition one by one.
-        function: is asked first.
+        key_hash: the hash function for records with a key.
+        null_is_a_key: all records without a key go to the partition of an empty key.
+        empty_is_a_key: an empty key selects a partition, too.
+        every_record: records whose partition no key selects change the partition with every record.
+        function: a user's own function, which is called first.
     """
 
     key_hash: KeyHash = KeyHash.MURMUR2
@@ -109,7 +109,7 @@ class Partitioner:
     function: PartitionFunction | None = None
 
     def hash_of(self, key: bytes | None) -> int:
-        """The number of a key, not negative; -1 for a record that goes by no key."""
+        """Return the hash of a key, not negative; -1 if no key selects the record's partition."""
         if key is None:
             if not self.null_is_a_key:
                 return -1
@@ -128,10 +128,10 @@ HASHES: Final[dict[KeyHash, Callable[[bytes], int]]] = {
 
 
 def whole_number(partition: SupportsIndex) -> int:
-    """Take what a user gave as a partition's number.
+    """Check a user's value for a partition's number.
 
     Raises:
-        UsageError: it is no whole number.
+        UsageError: it is not an integer.
     """
     if not isinstance(partition, bool):
         with suppress(TypeError):
@@ -147,7 +147,7 @@ def chosen(
     """Let a user's function choose the partition of a record.
 
     Raises:
-        UsageError: it raised, or there is no such partition.
+        UsageError: it raised, or the partition does not exist.
     """
     try:
         choice = function(topic, key, value, partition_count)
@@ -160,10 +160,10 @@ def chosen(
 
 
 def in_range(choice: object, topic: str, partition_count: int) -> int | None:
-    """What a user's function chose, if there is such a partition.
+    """Return the partition that a user's function returned, if it exists.
 
     Raises:
-        UsageError: there is not.
+        UsageError: it does not exist.
     """
     if choice is None or (type(choice) is int and 0 <= choice < partition_count):
         return choice
@@ -184,5 +184,5 @@ PARTITIONERS: Final = {
     "fnv1a": Partitioner(KeyHash.FNV1A, null_is_a_key=True),
     "fnv1a_random": Partitioner(KeyHash.FNV1A),
 }
-"""By the name of the setting: "default", "round_robin" and "sticky" (keys do not matter) are Java's, the others
+"""By the name of the setting: "default", "round_robin" and "sticky" (keys are ignored) are Java's, the others
 librdkafka's."""

@@ -1,7 +1,7 @@
-"""The one promise that a batch makes to all of its records.
+"""The promise of a batch: one result for all of its records.
 
 A record's `Ticket` is only (promise, index): a future per record would cost more than sending the record. The promise
-is pure: it knows no thread and no event loop. Whoever wants to wait asks the `Waiter` that the client passed in, which
+is pure: it uses no thread and no event loop. To wait, a caller uses the `Waiter` that the client passed in, which
 builds on `add_callback`. Start at `BatchPromise`.
 """
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("kafkaraw.records")
 
 
 class PromiseState(Enum):
-    """What became of a batch so far. The only transition is PENDING -> DONE."""
+    """The state of a batch. The only transition is PENDING -> DONE."""
 
     PENDING = "pending"
     DONE = "done"
@@ -31,13 +31,13 @@ _DONE: Final = PromiseState.DONE
 
 
 class Waiter(Protocol):
-    """How to wait for a promise: supplied by the client, which owns threads and loops."""
+    """How to wait for a promise: implemented by the client, which owns threads and loops."""
 
     def wait(self, promise: BatchPromise, timeout: float | None) -> None:
         """Block until the promise is done.
 
         Args:
-            promise: what to wait for.
+            promise: the promise to wait for.
             timeout: seconds; None waits without limit.
 
         Raises:
@@ -45,23 +45,23 @@ class Waiter(Protocol):
         """
 
     def awaitable(self, promise: BatchPromise) -> Awaitable[None]:
-        """Give something that the running loop can await until the promise is done."""
+        """Return an awaitable for the running loop that is done when the promise is."""
 
 
 class BatchPromise(Outcome):
-    """The outcome of one batch: a base offset, or an error; set once, from any thread.
+    """The result of one batch: a base offset, or an error; set once, from any thread.
 
-    A batch that was split is done when its parts are. Each part has a promise of its own, and what holds for a record
-    stands in the one that `part_of` gives.
+    After a batch split, the promise is done when its parts are. Each part has its own promise; `part_of` returns the
+    one with the result of a record.
 
     Attributes:
         topic: the batch's topic.
         partition: the batch's partition.
         waiter: how to wait for it.
-        base_offset: offset of the first record; -1 when unknown.
-        log_append_time_ms: the broker's timestamp for the whole batch; -1 when the producer's counts.
-        error: why the batch failed; None when it did not.
-        parts: the promises of what it was split into, each with the index of its first record; None when it was not.
+        base_offset: offset of the first record; -1 if it is not known.
+        log_append_time_ms: the broker's timestamp for the whole batch; -1 if the producer's timestamps are used.
+        error: why the batch failed; None if it did not.
+        parts: after a batch split, the promise of each part with the index of its first record; else None.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class BatchPromise(Outcome):
         self.parts = None
         self.whole: BatchPromise | None = None
         self._state = _PENDING
-        # append and popleft are atomic, so a callback added while the promise is being kept runs exactly once.
+        # append and popleft are atomic, so a callback added while the promise is being set runs exactly once.
         self._callbacks: deque[Callable[[BatchPromise], None]] = deque()
 
     @property
@@ -97,18 +97,18 @@ class BatchPromise(Outcome):
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the result is known."""
         return self._state is _DONE
 
     def resolve(self, base_offset: int, log_append_time_ms: int = -1) -> bool:
-        """Say that the broker has the batch.
+        """Set the result: the broker has acknowledged the batch.
 
         Args:
-            base_offset: offset of the first record; -1 when the broker did not say.
+            base_offset: offset of the first record; -1 if the broker did not return it.
             log_append_time_ms: the broker's timestamp; -1 under CreateTime.
 
         Returns:
-            False when the outcome was known already (an answer after the delivery timeout): the first one counts.
+            False if the result was known already (a response after the delivery timeout): the first one is kept.
         """
         if self.done:
             return False
@@ -118,7 +118,7 @@ class BatchPromise(Outcome):
         return True
 
     def fail(self, error: BaseException) -> bool:
-        """Say that the batch was given up; False when the outcome was known already."""
+        """Set the error of the batch; False if the result was known already."""
         if self.done:
             return False
         if self.parts is not None:
@@ -130,9 +130,9 @@ class BatchPromise(Outcome):
         return True
 
     def split(self, records_counts: Sequence[int]) -> list[BatchPromise]:
-        """Leave the outcome to several promises, the first for the first so many records, and so on; before it is done.
+        """Replace the result by those of several promises, each for its number of records in order; before it is done.
 
-        Once all of them are done this one is: with the error of the first that failed, if any did.
+        Once all of them are done this one is: with the first error, if any of them failed.
         """
         parts = [BatchPromise(self.topic, self.partition, self.waiter) for _ in records_counts]
         self.parts = [(sum(records_counts[:number]), part) for number, part in enumerate(parts)]
@@ -142,7 +142,7 @@ class BatchPromise(Outcome):
         return parts
 
     def part_of(self, index: int) -> tuple[BatchPromise, int]:
-        """The promise that holds for one record, and the index that the record has there."""
+        """Return the promise with the result of one record, and the record's index in it."""
         promise = self
         while promise.parts is not None:
             first, promise = next(entry for entry in reversed(promise.parts) if entry[0] <= index)
@@ -150,7 +150,7 @@ class BatchPromise(Outcome):
         return promise, index
 
     def pieces_of(self, index: int, count: int) -> Iterator[tuple[BatchPromise, int, int]]:
-        """The promises that hold for so many records from one on, each with the index there and how many it holds."""
+        """Return the promises of a range of records, each with its first index and number of records."""
         if self.parts is None:
             yield self, index, count
             return
@@ -161,13 +161,13 @@ class BatchPromise(Outcome):
                 yield from part.pieces_of(begin - first, here - begin)
 
     def note_seen(self, indexes: Iterable[int]) -> None:
-        """The sender has looked at the error of these records, or was told; for a batch that has failed."""
+        """Mark the error of these records as reported to the sender; for a batch that has failed."""
         if self._seen is _NOTHING_SEEN:
             self._seen = set()
         self._seen.update(indexes)
 
     def is_seen(self, records_count: int) -> bool:
-        """Whether the sender knows the error of each of the batch's records; `flush` reports the others."""
+        """Return whether the error was reported for each of the batch's records; `flush` reports the others."""
         return len(self._seen) >= records_count
 
     def _part_done(self, _: BatchPromise) -> None:
@@ -179,17 +179,17 @@ class BatchPromise(Outcome):
             self._finish()
 
     def add_callback(self, callback: Callable[[BatchPromise], None]) -> None:
-        """Call `callback(promise)` once the outcome is known, at once when it is; in the thread that settles it."""
+        """Call `callback(promise)` once the result is known, immediately if it is; in the thread that sets it."""
         self._callbacks.append(callback)
         if self.done:
             self._run_callbacks()
 
     def remove_callback(self, callback: Callable[[BatchPromise], None]) -> None:
-        """Take a callback back that was added, if it has not been called yet; on any thread."""
+        """Remove a callback, if it has not been called yet; on any thread."""
         while True:
             try:
                 self._callbacks.remove(callback)
-            except ValueError:  # it is not there any more
+            except ValueError:  # it was removed or called already
                 return
             except IndexError:  # another thread changed the queue meanwhile
                 continue
@@ -197,7 +197,7 @@ class BatchPromise(Outcome):
 
     @property
     def has_callbacks(self) -> bool:
-        """Whether anybody is still to be called."""
+        """Return whether a callback is still to be called."""
         return bool(self._callbacks)
 
     def _finish(self) -> None:
@@ -213,9 +213,9 @@ class BatchPromise(Outcome):
                 break
             try:
                 callback(self)
-            except Exception:  # noqa: BLE001  # the user's code: it must hurt neither other callbacks nor the loop
+            except Exception:  # noqa: BLE001  # a user's error must not stop other callbacks or the loop
                 _LOG.exception("a callback of a batch for %s-%d failed", self.topic, self.partition)
-            except BaseException as error:  # noqa: BLE001  # sys.exit(), or Ctrl-C: the others are told first
+            except BaseException as error:  # noqa: BLE001  # sys.exit(), or Ctrl-C: run the other callbacks first
                 leaving = error
         if leaving is not None:
             raise leaving

@@ -1,7 +1,7 @@
 """The plain values that go in and out of record batches: records, positions, acknowledgements.
 
-Only data lives here, so that every module of the layer, and every layer above, can import it without cost. Start at
-`Record`. Nothing here knows the wire format.
+This module holds only data, so that every other module can import it without cost. Start at `Record`. Nothing here
+depends on the wire format.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Record(NamedTuple):
         topic: the topic it was read from.
         partition: the partition it was read from.
         offset: its position in the partition.
-        timestamp_ms: milliseconds since 1970 UTC; -1 when it has none.
-        timestamp_type: who set the timestamp: `TIMESTAMP_CREATE_TIME`, `TIMESTAMP_LOG_APPEND_TIME` or `TIMESTAMP_NONE`.
+        timestamp_ms: milliseconds since 1970 UTC; -1 if it has none.
+        timestamp_type: origin of the timestamp: `TIMESTAMP_CREATE_TIME`, `TIMESTAMP_LOG_APPEND_TIME` or
+            `TIMESTAMP_NONE`.
         key: the key; None is null, and differs from an empty key.
         value: the value; None is null (a tombstone in a compacted topic).
         headers: names and values, in the producer's order; names may repeat.
@@ -55,13 +56,13 @@ class Record(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a sent record ended up.
+    """Topic, partition, offset and timestamp of a record that was sent.
 
     Attributes:
         topic: the topic.
         partition: the partition.
-        offset: its offset; -1 when the broker was not asked (`acks=0`) or no longer knows (a repeated batch).
-        timestamp_ms: the producer's timestamp, or the broker's when the topic uses LogAppendTime.
+        offset: its offset; -1 with `acks=0`, or if the broker no longer knows it (a repeated batch).
+        timestamp_ms: the producer's timestamp, or the broker's if the topic uses LogAppendTime.
     """
 
     topic: str

@@ -1,6 +1,6 @@
-"""Rows to send, as columns: Arrow's buffers as they lie in memory, without Arrow.
+"""Rows to send, as columns in Arrow's memory layout, without a dependency on Arrow.
 
-Whoever has Arrow data hands its buffers over in these classes; `Rows` writes them into batches, and exists twice,
+A caller with Arrow data passes its buffers in these classes; `Rows` writes them into batches, and exists twice,
 compiled (`_rows.py`) and in plain Python (`_fallback/rows.py`). Nothing is copied or decided here. Start at
 `RowColumns`.
 """
@@ -20,9 +20,9 @@ class BytesColumn:
 
     Attributes:
         first: position of the first row in the buffers.
-        validity: a bit for each row, lowest first, 1 when there is a value; None when all have one.
-        ends: where each row begins, and the last one ends, in `data`; int32, or int64 when `wide`.
-        wide: which of the two.
+        validity: a bit for each row, lowest first, 1 if there is a value; None if all rows have one.
+        ends: where each row begins, and the last one ends, in `data`; int32, or int64 if `wide`.
+        wide: whether `ends` is int64.
         data: the bytes.
     """
 
@@ -56,14 +56,14 @@ class HeadersColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """All columns of some rows; None stands for a column of nulls.
+    """All columns of some rows; None for a column of nulls.
 
     Attributes:
         count: number of rows.
-        topics: the topics that there are.
-        topic: for each row its number in `topics`; None when there is one topic only.
+        topics: the names of the topics.
+        topic: for each row its index in `topics`; None if there is one topic only.
         timestamp: milliseconds; null is the time of sending.
-        partition: null leaves the choice to the partitioner.
+        partition: null lets the partitioner choose.
     """
 
     count: int
@@ -77,18 +77,18 @@ class RowColumns:
 
 
 class Fault(IntEnum):
-    """What is wrong with a row."""
+    """Why a row cannot be sent."""
 
     LAYOUT = 1
     """The buffers contradict each other."""
     SIZE = 2
     """The record is larger than allowed."""
     TIMESTAMP = 3
-    """It is no time since 1970."""
+    """The timestamp is before 1970, or too large."""
     PARTITION = 4
     """The topic has no such partition."""
     TOPIC = 5
-    """There is no topic of that number."""
+    """The index names no topic."""
 
 
 class BadRow(NamedTuple):
@@ -100,13 +100,13 @@ class BadRow(NamedTuple):
 
 
 class SentPart(NamedTuple):
-    """Rows that went into one batch, in their order.
+    """Rows that were added to one batch, in their order.
 
     Attributes:
-        promise: of the batch.
+        promise: the promise of the batch.
         first_index: index of the first of them in the batch.
-        rows_count: how many they are.
-        first_row: the row of the first of them.
+        rows_count: number of rows.
+        first_row: the first of the rows.
     """
 
     promise: BatchPromise

@@ -1,7 +1,7 @@
-"""A batch that takes no more records and is on its way to a broker.
+"""A sealed batch: it takes no more records and waits to be sent.
 
-It owns its bytes until the client releases it. Start at `SealedBatch.encode`. When to send it, and with which sequence,
-is decided above; how records get into it, in `OpenBatches`.
+It owns its bytes until the client releases it. Start at `SealedBatch.encode`. The sender decides when to send it, and
+with which sequence; `OpenBatches` adds the records.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class SealedBatch:
     """One batch to produce, closed for appending.
 
     Attributes:
-        topic: where it goes.
-        partition: where it goes.
+        topic: its topic.
+        partition: its partition.
         records_count: number of records, at least 1.
         codec: the compression.
         level: its level; None for the codec's default.
-        created_ms: when its first record came, by the clock given to `OpenBatches`.
-        size_bytes: uncompressed size, header included: what it counts against `buffer_memory`. Parts of a batch that
-            was split have its size between them.
-        promise: settled when the broker has answered.
+        created_ms: when its first record was added, by the clock given to `OpenBatches`.
+        size_bytes: uncompressed size, header included, which counts against `buffer_memory`. After a batch split, the
+            parts share its size.
+        promise: set when the broker has responded.
     """
 
     __slots__ = (
@@ -65,14 +65,14 @@ class SealedBatch:
     def encode(
         self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False
     ) -> memoryview:
-        """Give the batch as it goes on the wire; compresses on the first call, later ones are cheap.
+        """Return the batch in wire format; the first call compresses it, later ones are cheap.
 
-        A retry with the same arguments gives the same bytes. Another sequence gives new ones and leaves those handed
-        out before as they were: they may still wait in a socket's buffer.
+        A retry with the same arguments returns the same bytes. Another sequence makes new bytes and does not change
+        those returned before: they may still be in a socket's buffer.
 
         Args:
             producer_id: from InitProducerId; -1 without idempotence.
-            producer_epoch: comes with it.
+            producer_epoch: the producer's epoch.
             base_sequence: sequence number of the first record.
             transactional: whether the batch belongs to a transaction.
         """
@@ -82,7 +82,7 @@ class SealedBatch:
         if self._builder is not None:
             batch = self._builder.finish(self.codec, self.level)
             self._builder = None
-            if stamp == _NO_PRODUCER:  # which is what `finish` writes
+            if stamp == _NO_PRODUCER:  # the values that `finish` writes
                 stamp_crc(batch)
             else:
                 stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
@@ -95,7 +95,7 @@ class SealedBatch:
 
     @property
     def encoded(self) -> memoryview:
-        """The batch as `encode` gave it last; empty before that."""
+        """The batch as `encode` returned it last; empty before that."""
         return self._encoded
 
     def __repr__(self) -> str:

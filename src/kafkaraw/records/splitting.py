@@ -1,7 +1,7 @@
-"""Making several batches of one that a broker found too large.
+"""Batch split: make several batches of one that a broker refused as too large.
 
-Slow path: the records are decoded and encoded anew. Which numbers the parts get and when they are sent is decided
-above. Start at `split_batch`.  Source: KIP-126; Kafka's ProducerBatch.split.
+Slow path: the records are decoded and encoded again. The sender chooses sequence numbers and order of the parts.
+Start at `split_batch`.  Source: KIP-126; Kafka's ProducerBatch.split.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from kafkaraw.records.sealed import SealedBatch
 
 _NO_LIMIT: Final = 2**31 - 1
 _OVERHEAD_BYTES: Final = 10
-"""Of one record: lengths, timestamp, offset."""
+"""Overhead of one record: lengths, timestamp, offset."""
 
 
 def split_batch(batch: SealedBatch) -> list[SealedBatch]:
-    """Give the same records as two batches of about half its size.
+    """Return the same records as two batches of about half its size.
 
-    Tickets stay valid: the batch's promise is kept when those of the parts are. The parts have the batch's memory, as
-    far as `buffer_memory` is concerned, so only they are released.
+    Tickets stay valid: the batch's promise is done when those of the parts are. The parts own the batch's share of
+    `buffer_memory`, so only they are released.
 
     Args:
-        batch: has been encoded, holds two records at least, and is in nobody's hands any more.
+        batch: an encoded batch of at least two records, which no other code uses any more.
     """
     wire = batch.encoded
     records = list(read_records(wire, parse_header(wire), batch.topic, batch.partition, size_max_bytes=_NO_LIMIT))
@@ -45,13 +45,13 @@ def split_batch(batch: SealedBatch) -> list[SealedBatch]:
 
 
 def _middle(sizes: list[int]) -> int:
-    """The index that comes nearest to halving the bytes, with something on both sides of it."""
+    """Return the index that comes nearest to halving the bytes, with at least one record on both sides."""
     before = list(accumulate(sizes[:-1]))
     return 1 + bisect_left(before[:-1], sum(sizes) / 2)
 
 
 def _size_of(record: Record) -> int:
-    """About how many bytes it takes."""
+    """Return about how many bytes a record takes."""
     headers = sum(2 + len(name) + len(content or b"") for name, content in record.headers)
     return _OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 

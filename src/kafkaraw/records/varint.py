@@ -1,7 +1,7 @@
 """Zigzag varints, the integers inside records: small numbers of either sign take few bytes.
 
-The loops that matter have the short cases inlined and come here for the rest. Start at `encode_varint`. The unsigned
-varints of flexible message versions are another family and live in `protocol`.
+The hot loops decode short varints inline and call this module for longer ones. Start at `encode_varint`. The unsigned
+varints of flexible message versions are a different encoding; they are in `protocol`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARINTS: Final[list[bytes]] = _table()
 
 
 def as_int64(number: int) -> int:
-    """Wrap around as Java's arithmetic does: the difference of two timestamps may pass 64 bits, and comes back."""
+    """Wrap around as Java's arithmetic does: the difference of two timestamps may exceed 64 bits, and is restored."""
     return (number + 2**63 & _INT64_MASK) - 2**63
 
 

@@ -6,11 +6,11 @@ r"""Spark: format "kafkaraw" for batch and streaming reads and writes, without a
     df = spark.readStream.format("kafkaraw").option("kafka.bootstrap.servers", "localhost:9092") \
         .option("subscribe", "flights").load()
 
-Options have the names of Spark's own Kafka connector. Where to start: `source.py` and `sink.py` are what Spark calls;
-behind them are `options/` (what a user may say), `reading/` and `writing/` (deciding, on the driver, and the work of
-tasks). `errors.py` and `worker.py` are for both; `versions.py` says what the running Spark offers. `launch/` starts
-Spark itself and knows nothing of Kafka; `lag.py` and `foreach_batch.py` are helpers of their own. Importing this
-package imports neither pyspark nor pyarrow.
+Options have the names of Spark's own Kafka connector. Start at `source.py` and `sink.py`, which Spark calls. They use
+`options/` (the options of a DataFrame), `reading/` and `writing/` (the driver's decisions and the work of tasks).
+`errors.py` and `worker.py` serve both; `versions.py` has the features of the running Spark. `launch/` starts Spark
+itself and does not depend on Kafka; `lag.py` and `foreach_batch.py` are independent helpers. Importing this package
+imports neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OF_LAG = frozenset({"KafkaLagListener", "QueryLag"})
 
 
 def __getattr__(name: str) -> object:
-    """What needs pyspark is imported when it is used."""
+    """Import the names that need pyspark when they are used."""
     if name not in _OF_LAG:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from kafkaraw.spark import lag

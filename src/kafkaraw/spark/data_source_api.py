@@ -1,7 +1,7 @@
-"""The classes of Spark's data source API that not every supported version has, or what stands in for them.
+"""The classes of Spark's data source API that not every supported version has, or their replacements.
 
-Which version has what is said in `versions.py`. A stand-in is never seen by the Spark that lacks the class: it lets the
-same code be defined, and be tested, with every version.
+`versions.py` says which version has which class. A Spark that lacks a class never sees its replacement, which only
+lets the same code be defined, and be tested, with every version.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ else:
     from dataclasses import dataclass
 
     class ReadLimit:
-        """How much a micro-batch may take."""
+        """The maximum size of a micro-batch."""
 
     @dataclass
     class ReadAllAvailable(ReadLimit):
-        """All there is."""
+        """No limit: everything that is available."""
 
     @dataclass
     class ReadMaxRows(ReadLimit):
-        """A number of rows."""
+        """A limit of rows."""
 
         max_rows: int
 
@@ -40,8 +40,8 @@ else:
     class DataSourceStreamArrowWriter(DataSourceArrowWriter, DataSourceStreamWriter):
         """A streaming writer that takes Arrow batches.
 
-        Spark 4.0 has no such class, but gives Arrow batches to every `DataSourceArrowWriter`, whether it writes a batch
-        or a stream (pyspark's `write_into_data_source`).
+        Spark 4.0 has no such class, but passes Arrow batches to every `DataSourceArrowWriter`, in batch and in
+        streaming writes (pyspark's `write_into_data_source`).
         """
 
 

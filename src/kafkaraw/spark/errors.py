@@ -1,4 +1,4 @@
-"""What can go wrong in a Spark query apart from what the client says, and how Spark tells it."""
+"""Errors of a Spark query beyond those of the client, and how Spark shows them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafkaraw.client.java_spelling import spelled
 from kafkaraw.errors import KafkaError
 
 CLIENT_PREFIX: Final = "kafka."
-"""Begins the options that are settings of the client."""
+"""Prefix of the options that are settings of the client."""
 
 _log = logging.getLogger(__name__)
 
-# Spark looks at the one when it tells an error, and sets one of the others for its Python processes.
+# Spark reads the first when it shows an error, and sets one of the others for its Python processes.
 _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 _OF_SPARK: Final = ("PYTHON_UNIX_DOMAIN_ENABLED", "PYTHON_WORKER_FACTORY_SECRET")
 
@@ -26,7 +26,7 @@ class DataLossError(KafkaError):
 
     @classmethod
     def explained(cls, what: str) -> DataLossError:
-        """The error with the way out."""
+        """Return the error, with a hint how to continue without the records."""
         return cls(
             f"records are missing: {what}. Set the option failOnDataLoss to false to go on with what is there, "
             "or start the query with a new checkpoint"
@@ -34,17 +34,17 @@ class DataLossError(KafkaError):
 
 
 def as_options(what: object) -> str:
-    """A message of the client, with its settings named as options: `kafka.sasl.mechanism` for `sasl_mechanism`."""
+    """Name settings in a client's message as options: `kafka.sasl.mechanism` for `sasl_mechanism`."""
     return spelled(str(what), prefix=CLIENT_PREFIX)
 
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """Let Spark tell an error of this package by its message, in the words of its options, without a traceback.
+    """Let Spark show an error of this package by its message, in the names of its options, without a traceback.
 
-    The message says what to do; of the calls, several dozen may lie in between. Spark's processes end with the first
-    error, so no other is told so. Errors that nobody raised on purpose keep their traceback; so do all in processes
-    that Spark has not started.
+    The message says what to do; the traceback may have several dozen frames. Spark's processes end with the first
+    error, so this affects no other one. Unexpected errors keep their traceback; so do all errors in processes that
+    Spark has not started.
     """
     try:
         yield

@@ -15,29 +15,30 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _QUERY_ID: Final = "sql.streaming.queryId"
-_RUN_ID: Final = "spark.jobGroup.id"  # what StreamExecution runs its jobs under
+_RUN_ID: Final = "spark.jobGroup.id"  # the job group that StreamExecution sets for its jobs
 
-# (run of a query, name) -> the micro-batch that was written last, and the writer that wrote it.
+# (run of a query, name) -> the micro-batch that was written last, and its writer.
 _writers: dict[tuple[str, str], tuple[int, object]] = {}
 _WRITERS_MAX: Final = 1_000
 
 
 def batch_writer(options: Mapping[str, str], *, name: str = "") -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that appends each micro-batch to Kafka, in any output mode.
+    """Return a function for `foreachBatch` that appends each micro-batch to Kafka, in any output mode.
 
         query = counts.writeStream.outputMode("update").foreachBatch(batch_writer({
             "kafka.bootstrap.servers": "localhost:9092", "topic": "counts"})).start()
 
-    At least once, like the sink itself: a micro-batch that failed is written again. With `exactlyOnce` each micro-batch
-    is written once, as by the sink; the function has to be called for every micro-batch then, an empty one, too.
+    Delivery is at least once, as in the sink: a micro-batch that failed is written again. With `exactlyOnce` each
+    micro-batch is written once, as by the sink; the function must then be called for every micro-batch, even an empty
+    one.
 
     Args:
         options: options of format "kafkaraw" for writing.
-        name: tells apart several writers within one query, of letters, digits and `._-`; it must stay the same when the
-            query is started again. Counts with `exactlyOnce` only.
+        name: distinguishes several writers within one query; letters, digits and `._-`. It must stay the same when the
+            query is restarted. Used with `exactlyOnce` only.
 
     Raises:
-        ConfigError: the name has other characters. The function raises `UsageError` when `exactlyOnce` is set and
+        ConfigError: the name has other characters. The function raises `UsageError` if `exactlyOnce` is set and
             it is not called by `foreachBatch`, or two writers of a micro-batch have the same name.
     """
     chosen = dict(options)
@@ -45,7 +46,7 @@ def batch_writer(options: Mapping[str, str], *, name: str = "") -> Callable[[Dat
         raise ConfigError(f"name={name!r}: must be at most 100 letters, digits, or characters of ._-")
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # As in a sink of streams, whatever the user says counts.
+        # As in a streaming sink, these settings override the user's.
         writer = batch.write.format("kafkaraw").option(*PATIENCE_OPTION).options(**chosen)
         if parse_options(chosen).exactly_once is not None:
             writer = writer.option(BATCH_OPTION, f"{_writer_id(batch, name, batch_id, write)}/{batch_id}")
@@ -55,9 +56,9 @@ def batch_writer(options: Mapping[str, str], *, name: str = "") -> Callable[[Dat
 
 
 def _writer_id(batch: DataFrame, name: str, batch_id: int, writer: object) -> str:
-    """What stands for the query in decisions: its id, and the writer's name.
+    """The query's name in decisions: its id, and the writer's name.
 
-    A function may make its writer anew for each micro-batch; in one micro-batch a name has one writer.
+    A function may create its writer again for each micro-batch; in one micro-batch a name has one writer.
     """
     query_id, run_id = _property_of(batch, _QUERY_ID), _property_of(batch, _RUN_ID)
     if query_id is None:
@@ -72,7 +73,7 @@ def _writer_id(batch: DataFrame, name: str, batch_id: int, writer: object) -> st
             f"exactlyOnce=true: two writers of query {query_id} have the name {name!r} in batch {batch_id}: give each "
             f'its own, batch_writer(options, name="..."); to write the batch again, call the same writer'
         )
-    _writers.pop(key, None)  # last in the order of use
+    _writers.pop(key, None)  # so that it becomes the last in the order of use
     _writers[key] = batch_id, writer
     while len(_writers) > _WRITERS_MAX:
         del _writers[next(iter(_writers))]
@@ -80,6 +81,6 @@ def _writer_id(batch: DataFrame, name: str, batch_id: int, writer: object) -> st
 
 
 def _property_of(batch: DataFrame, name: str) -> str | None:
-    """A local property of the thread that runs the micro-batch; None where there is none."""
+    """Return a local property of the thread that runs the micro-batch; None if it is not set."""
     context = getattr(batch.sparkSession, "sparkContext", None)
     return None if context is None else context.getLocalProperty(name)

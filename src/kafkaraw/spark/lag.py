@@ -1,6 +1,6 @@
-"""How far streaming queries lag behind: what Spark's own connector tells in its progress, and Python sources cannot.
+"""Consumer lag of streaming queries. Spark's own connector reports it in its progress; Python sources cannot.
 
-Every progress event says how far a query has read and where its topics end. `lag_of` compares the two; a
+Every progress event has the offsets that a query has read and the ends of its topics. `lag_of` compares the two;
 `KafkaLagListener` publishes the result as a log line, to a function, and as Prometheus gauges.
 """
 
@@ -33,14 +33,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QueryLag:
-    """How many offsets one source of a query was behind, at the end of a micro-batch.
+    """The number of offsets that one source of a query was behind, at the end of a micro-batch.
 
     Attributes:
         query_id: the query's id, which its checkpoint keeps.
-        query_name: its name; None when it has none.
+        query_name: the query's name; None if it has none.
         batch_id: the micro-batch.
         source: number of the source among those of the query, from 0.
-        offsets_behind: of each partition.
+        offsets_behind: the lag of each partition, in offsets.
     """
 
     query_id: str
@@ -51,7 +51,7 @@ class QueryLag:
 
     @property
     def statistics(self) -> dict[str, float]:
-        """`minOffsetsBehindLatest` and so on, as Spark's own connector has them in its metrics."""
+        """Return `minOffsetsBehindLatest` and so on, as Spark's own connector names them in its metrics."""
         behind = list(self.offsets_behind.values())
         return {
             "minOffsetsBehindLatest": min(behind, default=0),
@@ -69,7 +69,7 @@ class QueryLag:
 
 
 def lag_of(progress: StreamingQueryProgress) -> list[QueryLag]:
-    """The lag of each source that reads from Kafka, as a progress event tells it; other sources are passed over."""
+    """Return the lag of each Kafka source in a progress event; ignore other sources."""
     found = []
     for number, source in enumerate(progress.sources):
         end, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
@@ -80,7 +80,7 @@ def lag_of(progress: StreamingQueryProgress) -> list[QueryLag]:
 
 
 def _offsets(text: str | None) -> PartitionOffsets | None:
-    """Offsets of Kafka's form; None for those of another source."""
+    """Return offsets in Kafka's form; None for those of another source."""
     try:
         return from_json(json.loads(text or ""), what="progress") or None
     except (ConfigError, ValueError):
@@ -110,10 +110,10 @@ class KafkaLagListener(StreamingQueryListener):
         self._shown: dict[str, set[tuple[int, tuple[str, ...]]]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # Spark's name
-        """Nothing is known yet."""
+        """Do nothing: no lag is known yet."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # Spark's name
-        """Nothing is new."""
+        """Do nothing: the lag has not changed."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # Spark's name
         """Publish the lag at the end of a micro-batch."""
@@ -125,7 +125,7 @@ class KafkaLagListener(StreamingQueryListener):
                 self._publish(lag)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # Spark's name
-        """Take the query's gauges away."""
+        """Remove the query's gauges."""
         for index, labels in self._shown.pop(str(event.id), ()):
             assert self._gauges is not None
             self._gauges[index].remove(*labels)

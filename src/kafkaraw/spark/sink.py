@@ -1,8 +1,8 @@
 """The sink as Spark calls it, for batches and streams.
 
-By default at least once: records become visible as they are written, nothing is left to do when Spark commits, and
-nothing can be taken back when it aborts; a failed task or micro-batch is written again. With `exactlyOnce` tasks
-prepare transactions, and the driver ends them.
+By default the sink delivers at least once: records become visible as they are written, Spark's commit has nothing left
+to do, and its abort can undo nothing; Spark writes a failed task or micro-batch again. With `exactlyOnce`, tasks
+prepare transactions, and the driver commits or aborts them.
 
 Must not hold clients: writers are pickled to the workers. The work is in `writing/`.
 """
@@ -43,8 +43,8 @@ class KafkaCommitMessage(WriterCommitMessage):
     """What a task reports.
 
     Attributes:
-        records_count: records it wrote.
-        written: its transaction; None when it wrote at least once.
+        records_count: number of records that it wrote.
+        written: its transaction; None if it wrote at least once.
     """
 
     records_count: int
@@ -52,7 +52,7 @@ class KafkaCommitMessage(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers do."""
+    """The part that both writers share."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._settings: WriteSettings = write_settings(options, schema)
@@ -68,7 +68,7 @@ class _Writer:
         return KafkaCommitMessage(written.records_count, written)
 
     def _batch(self) -> tuple[str, int | None]:
-        """What is written: id of the query, and the micro-batch if there is one."""
+        """Return what is written: the id of the query, and the micro-batch if there is one."""
         raise NotImplementedError
 
     @told_plainly()
@@ -100,11 +100,11 @@ class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
         return (self._write_id, None) if once is None or once.batch is None else once.batch
 
     def commit(self, messages: _Messages) -> None:
-        """Commit what the tasks have prepared, if they have."""
+        """Commit the transactions that the tasks have prepared, if any."""
         self._commit(messages)
 
     def abort(self, messages: _Messages) -> None:
-        """Abort it, or say what stays written."""
+        """Abort the transactions, or log which records stay written."""
         self._abort(messages)
 
 
@@ -121,11 +121,11 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return query_id, int(batch_id)
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # Spark's name
-        """Commit what the tasks have prepared, if they have."""
+        """Commit the transactions that the tasks have prepared, if any."""
         self._commit(messages)
 
     def abort(self, messages: _Messages, batchId: int) -> None:  # Spark's name
-        """Abort it, or say what stays written."""
+        """Abort the transactions, or log which records stay written."""
         self._abort(messages)
 
 

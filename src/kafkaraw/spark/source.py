@@ -1,8 +1,8 @@
-"""Format "kafkaraw" as Spark calls it: the source, its batch and its streaming reader.
+"""Format "kafkaraw" as Spark calls it: the data source, its batch reader and its streaming reader.
 
-Thin on purpose: each method hands over to a module that does not know Spark. Options are checked when the DataFrame is
-made. What depends on the kind of read is checked when the reader is asked for something: were `streamReader()` itself
-to raise, Spark would hide the message behind an error of its own.
+The classes here are thin: each method calls a module that does not import Spark. The options are checked when the
+DataFrame is made. What depends on the kind of read is checked when Spark calls a method of the reader: if
+`streamReader()` itself raised, Spark would hide the message behind an error of its own.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Spark tells Trigger.Once apart only by its limit ReadAllAvailable, so the default limit must never be that one.
+# Spark marks Trigger.Once only by its limit ReadAllAvailable, so the default limit must never be that one.
 _NO_LIMIT = 2**63 - 1
 
-# Offsets of a micro-batch: reading so many takes about as long as starting a task.
+# Offsets of a micro-batch: reading this many takes about as long as starting a task.
 _LITTLE_WORK = 10_000
 
 
@@ -56,7 +56,7 @@ class KafkaPartition(InputPartition):
     """The work of one task.
 
     Args:
-        work: partitions and offsets; none for a batch read that has nothing to read.
+        work: the partitions and offsets to read; empty for a batch read that has nothing to read.
     """
 
     def __init__(self, work: tuple[OffsetRange, ...]) -> None:
@@ -64,10 +64,10 @@ class KafkaPartition(InputPartition):
 
 
 class KafkaDataSource(DataSource):
-    """Kafka topics as DataFrames, to read and to write, in batches and as streams.
+    """Kafka topics as DataFrames: batch and streaming reads and writes.
 
     Args:
-        options: options of the DataFrame, in any case.
+        options: options of the DataFrame; names in any case.
 
     Raises:
         ConfigError: an option is unknown or wrong.
@@ -77,17 +77,17 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._given = tables.given(options)
-        # Without brokers this may be a table, whose own options only the reader's schema brings.
+        # Without bootstrap servers this may be a table; only the reader's schema has the options of a table.
         self._checked = parse_options(self._given) if tables.names_brokers(self._given) else None
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format()`."""
+        """Return the name to pass to `format()`."""
         return "kafkaraw"
 
     @told_plainly()
     def schema(self) -> str | StructType:
-        """All columns; Spark asks for it when a DataFrame without a schema of its own, or a table, is made."""
+        """Return all columns. Spark calls this for a DataFrame without a user-defined schema, and for a table."""
         if tables.is_definition(self.options):
             return self._schema_of_table()
         options = self._parsed(self._given)
@@ -109,12 +109,12 @@ class KafkaDataSource(DataSource):
 
     @told_plainly()
     def reader(self, schema: StructType) -> KafkaBatchReader:
-        """A batch reader of these columns."""
+        """Return a batch reader of these columns."""
         return KafkaBatchReader(self._parsed(tables.completed(self._given, schema)), schema)
 
     @told_plainly()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
-        """A streaming reader of these columns."""
+        """Return a streaming reader of these columns."""
         try:
             options = self._parsed(tables.completed(self._given, schema))
         except ConfigError as error:
@@ -125,7 +125,7 @@ class KafkaDataSource(DataSource):
 
     @told_plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A batch writer of these columns."""
+        """Return a batch writer of these columns."""
         from kafkaraw.spark.sink import KafkaBatchWriter
 
         if overwrite:
@@ -134,14 +134,14 @@ class KafkaDataSource(DataSource):
 
     @told_plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """A streaming writer of these columns; complete mode appends all rows, as in Spark's own connector."""
+        """Return a streaming writer of these columns. Complete mode appends all rows, as in Spark's own connector."""
         from kafkaraw.spark.sink import KafkaStreamWriter
 
         return KafkaStreamWriter(self._to_write(), schema)
 
 
 class _TaskReader:
-    """What tasks of both readers do; pickled to the workers, so it holds settings only."""
+    """What the tasks of both readers do. Spark pickles it to the workers, so it holds settings only."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._options = options
@@ -155,13 +155,13 @@ class _TaskReader:
                 yield from read_range(work, arrow_schema(self._schema), self._read_settings())
 
     def _tasks(self, ranges: list[OffsetRange]) -> list[InputPartition]:
-        """One task per range, as far as the options do not say more or fewer."""
+        """Return one task per range, unless the options ask for more or fewer."""
         options = self._options
         parts = split(ranges, options.partitions_min, options.rows_per_partition_max)
         return [KafkaPartition(work) for work in bundle(parts, options.tasks_max or self._tasks_worth_while(parts))]
 
     def _tasks_worth_while(self, ranges: list[OffsetRange]) -> int | None:
-        """How many tasks to have when no option says so; None for one per range."""
+        """Return the number of tasks if no option sets it; None for one per range."""
         return None
 
     def _read_settings(self) -> ReadSettings:
@@ -178,9 +178,9 @@ class _TaskReader:
 class KafkaBatchReader(_TaskReader, DataSourceReader):
     """Reads from `startingOffsets` to `endingOffsets`.
 
-    Must not take filters (`pushFilters`): Spark, at least up to 4.3, stores the plan of a filtered scan on the relation
-    that all scans of a DataFrame share (`PythonDataSourceV2.setReadInfo`), so the filter of one scan would decide which
-    rows another scan reads.
+    Must not accept filters (`pushFilters`): Spark, at least up to 4.3, stores the plan of a filtered scan on the
+    relation that all scans of a DataFrame share (`PythonDataSourceV2.setReadInfo`), so the filter of one scan would
+    decide which rows another scan reads.
     """
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
@@ -188,7 +188,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
 
     @told_plainly()
     def partitions(self) -> list[InputPartition]:
-        """One task per partition with records, more or fewer if options ask for them."""
+        """Return one task per partition with records, or more or fewer if the options ask for that."""
         from kafkaraw.spark.reading.lookup import ClusterLookup
 
         starting, ending = check_batch_read(self._options)
@@ -203,16 +203,16 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
             ranges = ranges_between(start.offsets, end.offsets)
         finally:
             lookup.close()
-        # Spark takes an empty list for one task without a partition.
+        # Spark takes an empty list to mean one task without a partition.
         return self._tasks(ranges) or [KafkaPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task, as Arrow batches."""
+        """Return the records of one task, as Arrow batches."""
         return self._read(partition)
 
 
 class _RefusedStream(DataSourceStreamReader):
-    """Stands for a stream whose options are wrong, and raises their error where Spark shows it."""
+    """Replaces the reader of a stream whose options are wrong, and raises their error where Spark shows it."""
 
     def __init__(self, error: ConfigError) -> None:
         self._error = error
@@ -226,7 +226,7 @@ class _RefusedStream(DataSourceStreamReader):
 
 
 class _StreamReader(_TaskReader, DataSourceStreamReader):
-    """Plans micro-batches on the driver, where it lives as long as the query, and reads them in the workers."""
+    """Plans micro-batches on the driver, where it lives as long as the query; its tasks read them in the workers."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         super().__init__(patient(options), schema)
@@ -236,7 +236,7 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
 
     @told_plainly()
     def initialOffset(self) -> OffsetJson:
-        """Where a query without a checkpoint starts."""
+        """Return the offsets at which a query without a checkpoint starts."""
         return self._initial()
 
     def _initial(self) -> OffsetJson:
@@ -245,9 +245,9 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
         return plan.initial()
 
     def _latest_after(self, start: OffsetJson, rows_max: int | None) -> OffsetJson:
-        """How far the next micro-batch goes; `start` itself when nothing is new.
+        """Return the end of the next micro-batch; `start` itself if there are no new records.
 
-        What lies before `start` is done with: Spark's `commit` comes late, and after the last batch not at all.
+        Offsets before `start` are processed. Spark's `commit` comes later, and after the last batch not at all.
         """
         if start != self._committed:
             self._looked_up().commit(from_checkpoint(start))
@@ -256,18 +256,18 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
 
     @told_plainly()
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """One task per partition with new records; none when `end` is not behind `start`."""
+        """Return one task per partition with new records; none if `end` is not after `start`."""
         return self._tasks(self._planned().ranges(start, end))
 
     def _tasks_worth_while(self, ranges: list[OffsetRange]) -> int | None:
-        """As many as there are cores, for little work: where others wait for a core, a task only costs its start."""
+        """Return the number of cores for small micro-batches: a task that waits for a core only costs its start."""
         options = self._options
         given = options.partitions_min is not None or options.rows_per_partition_max is not None
         little = sum(each.size for each in ranges) <= _LITTLE_WORK
         return cores_of_this_machine() if little and not given else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task, as Arrow batches."""
+        """Return the records of one task, as Arrow batches."""
         return self._read(partition)
 
     def stop(self) -> None:
@@ -301,25 +301,25 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
 
 
 class KafkaStreamReader(_StreamReader, SupportsTriggerAvailableNow):
-    """The streaming reader for versions of Spark that tell it where a micro-batch starts, and its limit (4.2)."""
+    """The streaming reader for versions of Spark that pass the start of a micro-batch and its limit (4.2)."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Always a number of rows, so that Trigger.Once is recognised by its ReadAllAvailable."""
+        """Return a limit of rows, always, so that Trigger.Once is recognised by its ReadAllAvailable."""
         return ReadMaxRows(self._options.rows_per_trigger_max or _NO_LIMIT)
 
     @told_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is there now as the end of the query."""
+        """Fix the current end of the topics as the end of the query."""
         self._planned().fix_target()
 
     @told_plainly()
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
-        """How far the next micro-batch goes; `start` itself when nothing is new."""
+        """Return the end of the next micro-batch; `start` itself if there are no new records."""
         rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
         return self._latest_after(start, rows_max)
 
     def reportLatestOffset(self) -> OffsetJson | None:
-        """The ends of the partitions, for the query's progress."""
+        """Return the end offsets of the partitions, for the query's progress."""
         return self._planned().known_latest
 
     def _rows_max(self, limit: ReadLimit) -> int:
@@ -331,13 +331,13 @@ class KafkaUnlimitedStreamReader(_StreamReader):
 
     Spark asks for the latest offset and does not say where the micro-batch starts, so this reader keeps the position:
 
-    - The end that it told last is where the next micro-batch starts. Spark logs each end that is a new one.
-    - When a query goes on from a checkpoint, Spark first asks for the partitions between the newest offset of the
+    - The end that it returned last is where the next micro-batch starts. Spark logs each end that is new.
+    - When a query continues from a checkpoint, Spark first asks for the partitions between the newest offset of the
       checkpoint and itself (`PythonMicroBatchStream.setLatestSeenOffset`).
-    - When Spark asks for the latest offset before either, there is no checkpoint: the query starts at `initialOffset`.
+    - If Spark asks for the latest offset before either, there is no checkpoint: the query starts at `initialOffset`.
 
-    The limits of the options are kept here, too. Spark does not tell the trigger: Trigger.Once and, in these versions,
-    Trigger.AvailableNow ask once and run one micro-batch, which keeps the limit like any other.
+    This reader applies the limits of the options, too. Spark does not say which trigger the query has: Trigger.Once
+    and, in these versions, Trigger.AvailableNow ask once and run one micro-batch, to which the limit applies as to any.
     """
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
@@ -346,7 +346,7 @@ class KafkaUnlimitedStreamReader(_StreamReader):
 
     @told_plainly()
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # as Spark 4.0 and 4.1 call it
-        """How far the next micro-batch goes; the end of the last one when nothing is new."""
+        """Return the end of the next micro-batch; the end of the last one if there are no new records."""
         options = self._options
         if self._position is None:
             self._position = self._initial()
@@ -361,6 +361,6 @@ class KafkaUnlimitedStreamReader(_StreamReader):
         return self._position
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """One task per partition with new records; none when `end` is not behind `start`."""
+        """Return one task per partition with new records; none if `end` is not after `start`."""
         self._position = end
         return super().partitions(start, end)

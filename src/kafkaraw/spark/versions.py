@@ -1,9 +1,9 @@
-"""What each version of Spark offers to a data source in Python; the one place that knows.
+"""The features that each version of Spark has for Python data sources; no other module knows versions.
 
-The table is `_SINCE`. `running()` is the version that this process uses, `features()` what it offers. The classes of
-Spark that belong to it, or what stands in for them, are in `data_source_api.py`.
+The table is `_SINCE`. `running()` returns the version that this process uses, `features()` its features. The classes of
+Spark that belong to them, or their replacements, are in `data_source_api.py`.
 
-Must not import pyspark before it is asked for the running version.
+Must not import pyspark before `running()` is called.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 class SparkVersionError(ConfigError, ImportError):
     """The running version of Spark is too old.
 
-    An ImportError, too: `pyspark_kafkaraw`, which Spark imports to find data sources, passes over it.
+    It is an ImportError, too: `pyspark_kafkaraw`, which Spark imports to find data sources, ignores it.
     """
 
 
 @dataclass(frozen=True)
 class SparkFeatures:
-    """What a version of Spark offers.
+    """The features of a version of Spark.
 
     Attributes:
-        read_limits: Spark tells a streaming reader the start of the next micro-batch and a limit (`ReadLimit`), asks it
-            for the latest offsets, and lets it end at a target (`SupportsTriggerAvailableNow`); SPARK-55304.
+        read_limits: Spark passes a streaming reader the start of the next micro-batch and a limit (`ReadLimit`), asks
+            it for the latest offsets, and lets it end at a target (`SupportsTriggerAvailableNow`); SPARK-55304.
         stream_arrow_writer: Spark has `DataSourceStreamArrowWriter`.
-        schema_takes_timezone: `to_arrow_schema` takes the name of a timezone; before, UTC goes without saying.
+        schema_takes_timezone: `to_arrow_schema` takes the name of a timezone; older versions always use UTC.
         checkpoint_package: the Java package of the checkpoint file managers.
         pipelines: Spark Declarative Pipelines work with this package.
     """
@@ -59,10 +59,10 @@ _SINCE: Final = {
 
 
 def features(version: tuple[int, int] | None = None) -> SparkFeatures:
-    """What a version of Spark offers.
+    """Return the features of a version of Spark.
 
     Args:
-        version: major and minor version; the running one when None.
+        version: major and minor version; None for the running one.
 
     Raises:
         SparkVersionError: the version is too old.
@@ -76,7 +76,7 @@ def features(version: tuple[int, int] | None = None) -> SparkFeatures:
 
 @functools.cache
 def running() -> tuple[int, int]:
-    """Major and minor version of the pyspark that is installed; the newest known one where there is none.
+    """Return major and minor version of the installed pyspark; the newest known one if there is none.
 
     Raises:
         SparkVersionError: the version is too old.
@@ -92,13 +92,13 @@ def running() -> tuple[int, int]:
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """Major and minor version of a text such as "4.0.2-amzn-0"; the newest known one if the text has none."""
+    """Return major and minor version of a text such as "4.0.2-amzn-0"; the newest known one if the text has none."""
     found = _VERSION.match(text)
     return (int(found[1]), int(found[2])) if found else _NEWEST
 
 
 def too_old(text: str) -> SparkVersionError:
-    """The error for a version that is too old."""
+    """Return the error for a version that is too old."""
     least = ".".join(map(str, SPARK_MIN))
     return SparkVersionError(
         f"kafkaraw needs Spark {least} or newer, this is {text} (older versions have no data sources in Python): "

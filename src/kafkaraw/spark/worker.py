@@ -1,7 +1,7 @@
-"""What a Spark worker process keeps from task to task: clients with open connections.
+"""The pool of clients that a Spark worker process keeps open from task to task.
 
-Spark reuses its Python workers across micro-batches, so a connection made once serves many tasks. A worker is forked
-and any partition may land on any worker: clients are kept by settings, not by partition, and only in the process that
+Spark reuses its Python workers across micro-batches, so one connection serves many tasks. A worker is forked, and any
+partition may be read by any worker. So clients are kept by settings, not by partition, and only in the process that
 made them. Must not be used on the driver, which owns its clients itself.
 """
 
@@ -29,7 +29,7 @@ _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\d+)?\])?")
 
 
 def tell_cores(master: str) -> None:
-    """Let Spark's processes that are started from now on know how many tasks a Spark on this machine runs at once."""
+    """Pass the number of tasks that a Spark on this machine runs at once to the processes that Spark starts later."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         os.environ.pop(CORES_VARIABLE, None)
@@ -38,7 +38,7 @@ def tell_cores(master: str) -> None:
 
 
 def cores_of_this_machine() -> int | None:
-    """How many tasks run at once; None when that is not known, as in a cluster."""
+    """Return how many tasks run at once; None if that is not known, as in a cluster."""
     told = os.environ.get(CORES_VARIABLE)
     return int(told) if told else None
 
@@ -47,7 +47,7 @@ class Closeable(Protocol):
     """Anything with a `close()`."""
 
     def close(self) -> None:
-        """Give up what it holds."""
+        """Release all resources."""
 
 
 if TYPE_CHECKING:
@@ -60,30 +60,29 @@ SettingsKey = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Idle(Generic[C]):
-    """A client that nobody uses; equal to itself only."""
+    """An idle client. It equals itself only."""
 
     key: SettingsKey
     client: C
 
 
 class ClientPool(Generic[C]):
-    """Idle clients by settings. A client is with one user at a time, even if two reads are interleaved.
+    """Idle clients by settings. A client has one user at a time, even if two reads are interleaved.
 
-    A worker outlives the queries that it works for, so what is kept is bounded in all: those clients go first that
-    were not used for longest. The connections of those that stay close by themselves, after
-    `connections_max_idle_ms`.
+    A worker outlives the queries that it works for, so the total number of idle clients is bounded: the least recently
+    used ones are closed first. Connections of the remaining clients close after `connections_max_idle_ms`.
 
     Idle clients are closed when the process ends.
 
-    Any thread may borrow. There is no lock, which a fork could leave locked: the list of idle clients only changes by
-    single appends and removals, and a client belongs to the thread that has removed it.
+    Any thread may borrow a client. There is no lock, because a fork could leave it locked: the list of idle clients
+    only changes by single appends and removals, and a client belongs to the thread that has removed it.
 
     Args:
         make: makes a client from settings.
-        idle_max: how many idle clients to keep for the same settings.
-        total_max: how many idle clients to keep in all.
-        settle: called with a client whose user is done, before it is kept; what it raises is the user's error, so that
-            no later user is told of it.
+        idle_max: maximum number of idle clients with the same settings.
+        total_max: maximum number of idle clients in all.
+        settle: called with a client after its use, before it is kept. An error that it raises goes to the current user
+            of the client, so that no later user gets it.
     """
 
     def __init__(
@@ -104,12 +103,12 @@ class ClientPool(Generic[C]):
 
     @contextmanager
     def borrow(self, settings: Settings, *, keep: bool = True) -> Iterator[C]:
-        """A client for the settings.
+        """Borrow a client with these settings.
 
         Args:
             settings: of the client, as text.
-            keep: keep it for the next user, unless this one ends with an error. False for settings that nobody will
-                have again.
+            keep: keep the client for the next user, unless this use ends with an error. False for settings that will
+                not be used again.
         """
         key = tuple(sorted(settings.items()))
         client = self._taken(key) or self._make(settings)
@@ -118,7 +117,7 @@ class ClientPool(Generic[C]):
             if self._settle is not None:
                 self._settle(client)
         except BaseException as error:
-            # The user's own error counts. It may be the GeneratorExit of a read that the garbage collector ends.
+            # The user's own error is raised. It may be the GeneratorExit of a read that the garbage collector ends.
             _discard(client, error)
             raise
         if keep:
@@ -151,7 +150,7 @@ class ClientPool(Generic[C]):
                 _discard(each.client)
 
     def _remove(self, idle: _Idle[C]) -> bool:
-        """Take an idle client out; False when another thread has."""
+        """Remove an idle client from the list; False if another thread has removed it."""
         try:
             self._idle.remove(idle)
         except ValueError:
@@ -160,24 +159,24 @@ class ClientPool(Generic[C]):
 
     def _of_this_process(self) -> list[_Idle[C]]:
         if self._process != os.getpid():
-            # The parent's clients stay the parent's; the client layer closes their sockets in a forked child.
+            # The parent process keeps its clients; the client layer closes their sockets in a forked child.
             self._idle = []
             self._process = os.getpid()
         return self._idle
 
 
 def _discard(client: Closeable, because: BaseException | None = None) -> None:
-    """Close a client whose user has failed, or that nobody uses; what goes wrong there must not fail anything else.
+    """Close a client after an error, or an idle one. An error while closing must not fail anything else.
 
-    The garbage collector may end a read on any thread, at any moment. Closing blocks, which the clients' loop thread
-    must not, nor a thread in the middle of a change for which the loop waits.
+    The garbage collector may end a read on any thread, at any moment. Closing blocks, so it must not run on the
+    clients' loop thread, nor on a thread that is in the middle of a change for which the loop waits.
     """
     if client_loop_thread().is_current or holds_loop_lock():
         threading.Thread(target=_discard, args=[client], name="kafkaraw-close").start()
         return
     try:
         client.close()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is not the error of whoever is working now
+    except Exception as error:  # noqa: BLE001 - the task that runs now must not fail for an earlier task's client
         _log.warning("a %s of an earlier task could not be closed: %s", type(client).__name__, error, exc_info=error)
         if because is not None:
             because.add_note(f"closing the {type(client).__name__} failed, too: {type(error).__name__}: {error}")
@@ -185,6 +184,6 @@ def _discard(client: Closeable, because: BaseException | None = None) -> None:
 
 @functools.cache
 def freeze_modules_once() -> None:
-    """Keep the garbage collector from walking all loaded modules: Spark collects after every task, at 25 ms a time."""
+    """Keep the garbage collector from visiting all loaded modules: Spark collects after every task, at 25 ms each."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What tests use, ours and our users': time that jumps, networks in memory.
+"""Tools for tests, for this package's own and for its users': virtual time, networks in memory.
 
-Start at `virtual.run_virtual`, and as a user at the fixtures of `pytest_plugin`.
+Start at `virtual.run_virtual`; users start at the fixtures of `pytest_plugin`.
 """

@@ -1,8 +1,8 @@
-"""What must hold of a history of sends and reads: the invariants of Jepsen's Kafka checker, by their names.
+"""The auditor: checks a history of sends and reads for the invariants of Jepsen's Kafka checker, by their names.
 
-Fill a `History` with what clients saw, with a value of its own for each record, and give it to `audit`. The auditor
-knows only what clients saw: it must not look inside the broker. Transactions are judged in `audit_transactions`, what
-producers did with their batches in `audit_sending`, the answers on the wire in `audit_wire`.
+Fill a `History` with the results that clients returned, with a unique value for each record, and pass it to `audit`.
+The auditor must not look inside the broker. `audit_transactions` checks transactions, `audit_sending` the producers'
+batches, `audit_wire` the responses on the wire.
 Source: jepsen.tests.kafka.
 """
 
@@ -26,23 +26,23 @@ from kafkaraw.testing.invariants import Invariant as Invariant
 from kafkaraw.testing.invariants import Violation as Violation
 
 GRACE_S: Final = 0.1
-"""What a call may take over its deadline: a step of the network."""
+"""How far a call may exceed its deadline: one step of the network."""
 
 CLOSE_BOUND_S: Final = 0.1
-"""What `close(timeout)` may take beyond its timeout and `GRACE_S`: it covers all steps, the last bytes included."""
+"""How far `close(timeout)` may exceed its timeout and `GRACE_S`: it covers all steps, the last bytes included."""
 
 Check = Callable[[History], Iterator[Violation]]
 
 
 def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -> list[Violation]:
-    """All violations; empty when all is well.
+    """Return all violations; an empty list if there are none.
 
     Args:
-        history: what the clients saw.
-        idempotent: the producers were, apart from those that the history names, so that duplicates and disorder are
-            violations too.
-        unclean: leaders may have been elected that were not in sync: what was acknowledged and read may be lost, but
-            not doubled, and nobody may be left waiting.
+        history: what the clients observed.
+        idempotent: the producers were idempotent, apart from those that the history names, so that duplicates and
+            disorder are violations too.
+        unclean: unclean leader elections were possible: acknowledged and read records may be lost, but not duplicated,
+            and no call may wait without end.
     """
     checks = [
         _unsettled,
@@ -114,7 +114,7 @@ def _epochs_went_back(history: History) -> Iterator[Violation]:
 
 
 def _promised(history: History) -> Iterator[tuple[bytes, RecordMetadata]]:
-    """What was acknowledged for good, and where, apart from what has been deleted on purpose since."""
+    """Return acknowledged records and their offsets, without weak acknowledgements and deleted records."""
     weak = {value for producer in history.weak for value in history.sent[producer]}
     for value, metadata in history.acknowledged.items():
         tp = TopicPartition(metadata.topic, metadata.partition)
@@ -132,11 +132,11 @@ def _inconsistent_offsets(history: History) -> Iterator[Violation]:
 
 
 def _lost_writes(history: History) -> Iterator[Violation]:
-    """Lost, when somebody has read past it; unseen, when nobody got so far."""
+    """Acknowledged records that are missing: lost if a consumer has read past them, else unseen."""
     yield from _missing(history, "in the end", history.final, list(history.final))
     for stretch, partitions in history.read_to_end.items():
         if stretch in history.committed_only:
-            continue  # what is missing there may be of an aborted transaction
+            continue  # a missing record may belong to an aborted transaction
         read: dict[TopicPartition, list[tuple[int, bytes]]] = defaultdict(list)
         for part in history.chain(stretch):
             for tp, offset, value in history.reads[part]:
@@ -180,7 +180,7 @@ def _poll_skips(history: History) -> Iterator[Violation]:
 
 
 def _skips_on_resuming(history: History) -> Iterator[Violation]:
-    """Whoever goes on where it said that it stood must not have missed anything."""
+    """A consumer that resumes at its position must not have missed a record."""
     for stretch in history.resumed:
         view = history.view(stretch)
         reached: dict[TopicPartition, int] = {}

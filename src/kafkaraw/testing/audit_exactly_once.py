@@ -1,4 +1,4 @@
-"""What must hold of the exactly-once sink, after a kill plan or an interleaving of its steps.
+"""The auditor of the exactly-once sink, for use after a kill plan or an interleaving of its steps.
 
     logs = read_logs(servers, [target, decisions_topic])          # kafkaraw.testing.partition_logs
     history = SinkHistory.from_logs(logs, decisions_topic)        # kafkaraw.testing.sink_history
@@ -7,8 +7,8 @@
     history.wanted = {query_id: values}
     assert audit_exactly_once(history) == []
 
-It judges the logs as any reader finds them, so it holds for the embedded broker and for Apache Kafka. It must not ask
-the sink what it did. Start at `audit_exactly_once`.
+It reads the logs as any consumer does, so it works for the embedded broker and for Apache Kafka. It must not ask the
+sink for its state. Start at `audit_exactly_once`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkaraw.testing.sink_history import ProducerIdentity, SinkHistory, SinkSlo
 
 
 def audit_exactly_once(history: SinkHistory) -> list[Violation]:
-    """All violations; empty when all is well.
+    """Return all violations; an empty list if there are none.
 
     Args:
         history: what the sink did.
@@ -32,7 +32,7 @@ def audit_exactly_once(history: SinkHistory) -> list[Violation]:
 
 
 def _rows(history: SinkHistory) -> Iterator[Violation]:
-    """Rows of a query that are committed more often, or less often, than they were given to it."""
+    """Rows of a query that are committed more than once, or not at all."""
     committed: dict[str, Counter[bytes]] = defaultdict(Counter)
     for slot, transactions in history.committed().items():
         for transaction in transactions:
@@ -47,7 +47,7 @@ def _rows(history: SinkHistory) -> Iterator[Violation]:
 
 
 def _skipped_rows(history: SinkHistory) -> Iterator[Violation]:
-    """Tasks that wrote nothing, though other rows than theirs are committed in their slot, or none."""
+    """Tasks that wrote nothing, although other rows than theirs, or none, are committed in their slot."""
     committed = history.committed()
     for skipped in history.skipped:
         found = [value for transaction in committed.get(skipped.slot, ()) for value in transaction.values]
@@ -60,9 +60,9 @@ def _skipped_rows(history: SinkHistory) -> Iterator[Violation]:
 
 
 def _several_decisions(history: SinkHistory) -> Iterator[Violation]:
-    """Batches whose committed transactions do not stand in one decision, or in none.
+    """Batches whose committed transactions are not all in one decision, or are in none.
 
-    A later decision may name transactions that an earlier one named, too: that is how a repetition goes on.
+    A later decision may name transactions that an earlier one named, too: a repetition continues in this way.
     """
     committed: dict[tuple[str, int], set[ProducerIdentity]] = defaultdict(set)
     for slot, transactions in history.committed().items():
@@ -83,7 +83,7 @@ def _left_open(history: SinkHistory) -> Iterator[Violation]:
 
 
 def _torn(history: SinkHistory) -> Iterator[Violation]:
-    """Transactions that are committed in one partition, and not in another one."""
+    """Transactions that are committed in one partition, but not in another."""
     for transaction in history.transactions.values():
         if transaction.is_committed and set(transaction.outcomes.values()) != {Outcome.COMMITTED}:
             what = f"{transaction.producer} of {transaction.slot} ended as {transaction.outcomes}"

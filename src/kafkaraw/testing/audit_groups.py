@@ -1,8 +1,8 @@
-"""What must hold of a group: who owns what, what is processed, and which positions it keeps. See `audit`.
+"""The auditor of a group: ownership of partitions, processing of records, and committed offsets. See `audit`.
 
-Judged by what members saw between their callbacks (`group_history`), and by the bytes that they sent
-(`audit_silences`). A member that was fenced and does not know it yet owns its partitions still, but in an older
-generation: that is Kafka's normal behaviour, and so are records processed again after it.
+The input is what members observed between their callbacks (`group_history`), and the bytes that they sent
+(`audit_silences`). A fenced member that does not know it yet still owns its partitions, but in an older generation.
+That is Kafka's normal behaviour, and so are records that are processed again after it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PRESENCE_KEYS: Final = {11: "JoinGroup", 12: "Heartbeat", 14: "SyncGroup", 68: 
 
 
 def audit_group(history: History, group: GroupHistory) -> list[Violation]:
-    """All violations; empty when all is well.
+    """Return all violations; an empty list if there are none.
 
     Args:
-        history: what there was to be read.
-        group: what the members saw.
+        history: the records in the topics.
+        group: what the members observed.
     """
     checks = (_two_owners, _unowned, _strays, _processed_twice, _processed_again, _positions_that_went_back)
     found = [violation for check in checks for violation in check(group)]
@@ -55,7 +55,7 @@ def _two_owners(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _shared_generation(one: Tenure, other: Tenure) -> tuple[float, int] | None:
-    """When, and in which generation, two tenures lasted at the same time."""
+    """Return when, and in which generation, two tenures overlapped."""
     if one.ended_s is not None and one.ended_s <= other.began_s:
         return None
     for at_s in sorted({standing.at_s for standing in (*one.standings, *other.standings)}):
@@ -67,13 +67,13 @@ def _shared_generation(one: Tenure, other: Tenure) -> tuple[float, int] | None:
 
 
 def _generation_at(tenure: Tenure, at_s: float) -> tuple[int, int]:
-    """The generation in which its member believed itself to be, behind the life of the group."""
+    """Return the life of the group and the generation in which the tenure's member believed itself to be."""
     standings = (standing for standing in reversed(tenure.standings) if standing.at_s <= at_s)
     return next(((standing.life, standing.generation) for standing in standings), (0, -1))
 
 
 def _unowned(group: GroupHistory) -> Iterator[Violation]:
-    """Partitions that nobody has, or more than one, for longer than the bound after the last disturbance."""
+    """Partitions without a single owner for longer than the bound after the last disturbance."""
     if group.calm_since_s is None or group.calm_until_s is None:
         return
     for tp in group.partitions:
@@ -88,7 +88,7 @@ def _unowned(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _unprocessed(history: History, group: GroupHistory) -> Iterator[Violation]:
-    """Records that nobody has processed, of partitions that the group reads."""
+    """Records that no member has processed, of partitions that the group reads."""
     done = {(tenure.topic_partition, record.offset) for tenure in group.tenures for record in tenure.processed}
     for tp in group.partitions:
         missing = [offset for offset, _ in history.final.get(tp, ()) if (tp, offset) not in done]
@@ -108,7 +108,7 @@ def _strays(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _processed_twice(group: GroupHistory) -> Iterator[Violation]:
-    """Records that two have processed, though all have given back in order what they had, and nobody sought them."""
+    """Records that two members have processed, although all revocations were graceful and no member sought them."""
     if not group.exact:
         return
     by_whom: dict[tuple[TopicPartition, int], tuple[str, float]] = {}
@@ -123,7 +123,7 @@ def _processed_twice(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _processed_again(group: GroupHistory) -> Iterator[Violation]:
-    """Records below a position that was stored for good before their tenure began, and that nobody sought since."""
+    """Records below an offset that was committed before their tenure began, and that no member sought since."""
     stored: dict[TopicPartition, list[tuple[float, int, Commit]]] = defaultdict(list)
     for commit in group.commits:
         if commit.acknowledged and commit.ended_s is not None:
@@ -148,7 +148,7 @@ def _processed_again(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _positions_too_far(history: History, group: GroupHistory) -> Iterator[Violation]:
-    """Positions that somebody wanted stored behind a record which nobody had processed by then."""
+    """Commits of an offset above a record that no member had processed by then."""
     done_s: dict[tuple[TopicPartition, int], float] = {}
     for tenure in group.tenures:
         for record in tenure.processed:
@@ -167,8 +167,9 @@ def _positions_too_far(history: History, group: GroupHistory) -> Iterator[Violat
 
 
 def _positions_that_went_back(group: GroupHistory) -> Iterator[Violation]:
-    """Positions that were lower than one that had been stored, or seen, before, though nobody sought them since."""
-    known: dict[TopicPartition, list[tuple[float, int, float]]] = defaultdict(list)  # when, what, and wanted since when
+    """Committed offsets lower than one that was committed, or seen, before, although no member sought them since."""
+    # When an offset was known, the offset, and since when a member may have requested it.
+    known: dict[TopicPartition, list[tuple[float, int, float]]] = defaultdict(list)
     commits: dict[TopicPartition, list[Commit]] = defaultdict(list)
     for commit in group.commits:
         for tp, offset in commit.positions.items():
@@ -189,7 +190,7 @@ def _positions_that_went_back(group: GroupHistory) -> Iterator[Violation]:
 
 
 def _wanted_since(commits: list[Commit], tp: TopicPartition, seen: Sighting) -> float:
-    """Since when the position that was seen may have been wanted: by the last commit before that, or one under way."""
+    """Return since when the offset seen may have been requested: by the last commit before, or a pending one."""
     stored = [(c.ended_s, c.began_s) for c in commits if c.acknowledged and c.ended_s and c.ended_s <= seen.asked_s]
     last_s = max(stored)[1] if stored else 0.0
     candidates = [
@@ -202,7 +203,7 @@ def _wanted_since(commits: list[Commit], tp: TopicPartition, seen: Sighting) -> 
 
 
 def _seeks(history: History, group: GroupHistory) -> Iterator[Violation]:
-    """Whoever wants to go on somewhere is given the first record from there on."""
+    """A consumer that seeks to an offset receives the first record at or after it."""
     for seek in group.seeks:
         if seek.given is None:
             continue
@@ -219,8 +220,8 @@ def audit_silences(sent: Iterable[Sent], group: GroupHistory) -> list[Violation]
     """Heartbeats, and requests to join, of clients that had left.
 
     Args:
-        sent: what was sent, in order.
-        group: who had left, and when.
+        sent: the frames sent, in order.
+        group: which clients had left, and when.
     """
     silences: dict[bytes, list[tuple[float, float]]] = defaultdict(list)
     for client, from_s, until_s in group.silences:
@@ -239,6 +240,6 @@ def audit_silences(sent: Iterable[Sent], group: GroupHistory) -> list[Violation]
 
 
 def _says_goodbye(frame: bytes) -> bool:
-    """Whether this is a word of leaving, which may come late; in one of the protocols that is a heartbeat, too."""
+    """Return whether this is a leave request, which may be sent late; in the consumer protocol it is a heartbeat."""
     _, request = decode_request(frame)
     return isinstance(request, ConsumerGroupHeartbeatRequest) and request.member_epoch < 0

@@ -1,8 +1,8 @@
-"""What must hold of the tasks that read ranges of offsets for Spark: a task ends if its position advances.
+"""The auditor of the tasks that read ranges of offsets for Spark: a task ends if its position advances.
 
-A task waits for its leader, but not for ever: it gives up when its position stands still for as long as its patience.
-Stretches without records, of aborted transactions or emptied by compaction, are progress. Fill in `ReadTask` from what
-a consumer was asked, on any clock, and give it to `audit_tasks`.
+A task waits for its leader, but not without limit: it fails if its position does not change for `patience_s`. Ranges
+without records, of aborted transactions or emptied by compaction, are progress. Fill in `ReadTask` from what a consumer
+was asked, on any clock, and pass it to `audit_tasks`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class ReadTask:
     """One task, in seconds on one clock.
 
     Attributes:
-        name: which one.
-        patience_s: how long its position may stand still.
+        name: name of the task.
+        patience_s: the longest time without a change of its position.
         began_s: when it began.
         advanced_s: when its position advanced, in order.
-        gave_up_s: when it ended with a time-out; None when it did not.
-        ended_s: when it ended otherwise; None when it did not.
-        deadline_s: by when it must have ended, one way or the other.
+        gave_up_s: when it ended with a timeout; None if it did not.
+        ended_s: when it ended otherwise; None if it did not.
+        deadline_s: by when it must have ended, in either way.
     """
 
     name: str
@@ -37,10 +37,10 @@ class ReadTask:
 
 
 def audit_tasks(tasks: Iterable[ReadTask]) -> list[Violation]:
-    """All violations; empty when all is well.
+    """Return all violations; an empty list if there are none.
 
     Args:
-        tasks: those of one run.
+        tasks: the tasks of one run.
     """
     return [violation for task in tasks for violation in _violations(task)]
 

@@ -1,6 +1,6 @@
-"""What `flush`, `commit_transaction` and `close` promise: what returned without an error is in the log. See `audit`.
+"""The auditor of `flush`, `commit_transaction` and `close`: if they return without an error, records are in the log.
 
-One of these calls, or its own ticket, reports every record that is not in the log.
+One of these calls, or the record's own ticket, reports every record that is not in the log. See `audit`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkaraw.testing.invariants import Invariant, Violation
 
 
 def unreported(history: History) -> Iterator[Violation]:
-    """Records that are lost although a call returned without an error, or without anybody having been told."""
+    """Records that are lost although a call returned without an error, or although no error was reported."""
     reports = history.reports
     there = _values(history.final)
     for value, call in reports.vouched.items():
@@ -28,7 +28,7 @@ def unreported(history: History) -> Iterator[Violation]:
 
 
 def stored_too_far(history: History) -> Iterator[Violation]:
-    """Committed offsets behind records that were never given."""
+    """Committed offsets above the last record that was delivered."""
     reports = history.reports
     for (group, partition), offset in reports.stored.items():
         given = reports.given.get((group, partition), 0)

@@ -1,4 +1,4 @@
-"""What must hold of producers: nothing doubled, nothing out of order, nothing denied that is there. See `audit`."""
+"""The auditor of producers: no duplicates, no disorder, no record in the log that was reported failed. See `audit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaraw.testing.invariants import Invariant, Violation
 
 
 def duplicates(history: History) -> Iterator[Violation]:
-    """Values at two offsets, of producers that must not repeat any."""
+    """Values at two offsets, of producers that must not write duplicates."""
     places: dict[bytes, list[tuple[TopicPartition, int]]] = defaultdict(list)
     for tp, records in history.final.items():
         for offset, value in records:
@@ -23,7 +23,7 @@ def duplicates(history: History) -> Iterator[Violation]:
 
 
 def send_skips(history: History) -> Iterator[Violation]:
-    """Producers of which a partition shows another order than that of sending."""
+    """Producers whose records have another order in a partition than that of sending."""
     for producer, values in history.sent.items():
         if producer in history.unordered:
             continue
@@ -38,7 +38,7 @@ def send_skips(history: History) -> Iterator[Violation]:
 
 
 def denied_writes(history: History) -> Iterator[Violation]:
-    """Values that are there, or were, though their producer said that they were not written."""
+    """Values that are, or were, in the log, although their producer reported that they were not written."""
     seen = {value: f"{tp} {offset}" for tp, records in history.final.items() for offset, value in records}
     for reads in history.reads.values():
         seen.update((value, f"{tp} {offset}") for tp, offset, value in reads)
@@ -48,10 +48,10 @@ def denied_writes(history: History) -> Iterator[Violation]:
 
 
 def overtakings(history: History) -> Iterator[Violation]:
-    """Batches that were sent again after a newer one of the same partition had left for the first time.
+    """Batches that were sent again after a newer one of the same partition had been sent for the first time.
 
-    Those that were in flight together are no violation: whether the first of them succeeds is not known when the others
-    leave. But once a batch has come back, from the next moment on nothing new may leave before it.
+    Batches that were in flight together are no violation: whether the first of them succeeds is not known when the
+    others are sent. But once a batch has failed, nothing new may be sent before its retry.
     """
     for producer, events in history.shipments.items():
         left: set[int] = set()

@@ -1,6 +1,6 @@
-"""What must hold of transactions: aborted records are not seen, and committed ones all or not at all. See `audit`.
+"""The auditor of transactions: aborted records are not read, and committed ones all or not at all. See `audit`.
 
-Tolerated as Kafka's normal behaviour: writes of different transactions interleave (G0).
+Kafka's normal behaviour is no violation: writes of different transactions interleave (G0).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Read = tuple[TopicPartition, int, bytes]
 
 
 def aborted_reads(history: History) -> Iterator[Violation]:
-    """Records of aborted transactions that somebody has read who wanted committed ones only."""
+    """Records of aborted transactions that a `read_committed` consumer has read."""
     aborted = {
         value: name
         for name, transaction in history.transactions.items()
@@ -30,7 +30,7 @@ def aborted_reads(history: History) -> Iterator[Violation]:
 
 
 def torn_transactions(history: History) -> Iterator[Violation]:
-    """Transactions of which a part was read to the end of everything, and committed ones that were not read."""
+    """Transactions of which a part was read to the end of all partitions, and committed ones that were not read."""
     for who, reads in _committed_readers(history, complete=True):
         seen = {value for _, _, value in reads}
         for name, transaction in history.transactions.items():
@@ -43,7 +43,7 @@ def torn_transactions(history: History) -> Iterator[Violation]:
 
 
 def torn_positions(history: History) -> Iterator[Violation]:
-    """Groups that stand elsewhere than the transactions say that are seen in the end."""
+    """Groups whose committed offsets differ from those of the transactions that are visible in the end."""
     if history.final_positions is None or history.final_committed is None:
         return
     seen = {value for records in history.final_committed.values() for _, value in records}
@@ -59,7 +59,7 @@ def torn_positions(history: History) -> Iterator[Violation]:
 
 
 def zombies(history: History) -> Iterator[Violation]:
-    """Producers that could commit after they had been replaced."""
+    """Producers that could commit after they had been fenced."""
     for what in history.zombies:
         yield Violation(Invariant.ZOMBIE, what)
 
@@ -72,7 +72,7 @@ def _is_deleted(history: History, value: bytes) -> bool:
 
 
 def _committed_readers(history: History, *, complete: bool = False) -> Iterator[tuple[str, list[_Read]]]:
-    """Who reads committed records only, and what; those only who have read everything from the first to the last."""
+    """Return what each `read_committed` consumer has read; if `complete`, of those only that read everything."""
     if history.final_committed is not None:
         everything = history.final_committed.items()
         yield "the end", [(tp, offset, value) for tp, records in everything for offset, value in records]

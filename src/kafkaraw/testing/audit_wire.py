@@ -1,6 +1,6 @@
-"""What must hold of the bytes between clients and brokers, for the history of a `MemoryNetwork` without corruption.
+"""The auditor of the bytes between clients and brokers, for the history of a `MemoryNetwork` without corruption.
 
-Each request is answered once, and in its turn (`audit_wire`); what a producer sends again under the same sequence
+Each request gets one response, in order (`audit_wire`). A batch that a producer sends again under the same sequence
 numbers is the same to the byte (`audit_numbering`).
 """
 
@@ -22,10 +22,10 @@ _PRODUCE_KEY: Final = 0
 
 
 def audit_wire(history: Iterable[Sent]) -> list[Violation]:
-    """Answers that nobody waited for: second ones, and those that overtook an earlier one.
+    """Responses without a request: second ones, and those that overtook an earlier one.
 
     Args:
-        history: what was sent, in order.
+        history: the frames sent, in order.
     """
     found: list[Violation] = []
     waiting: dict[int, dict[int, int]] = defaultdict(dict)  # link -> correlation id -> api key
@@ -40,7 +40,7 @@ def audit_wire(history: Iterable[Sent]) -> list[Violation]:
             found.append(Violation(Invariant.ANSWERED_TWICE, f"{where}: nobody waits for it"))
             continue
         while (first := next(iter(unanswered))) != correlation_id:
-            if unanswered.pop(first) != _PRODUCE_KEY:  # with acks=0 it wants no answer
+            if unanswered.pop(first) != _PRODUCE_KEY:  # with acks=0 there is no response
                 found.append(Violation(Invariant.ANSWERED_TWICE, f"{where}: {first} was to be answered before"))
         del unanswered[correlation_id]
     return found
@@ -49,10 +49,10 @@ def audit_wire(history: Iterable[Sent]) -> list[Violation]:
 def audit_numbering(history: Iterable[Sent]) -> list[Violation]:
     """Batches with the same producer id, epoch and first sequence that are not the same.
 
-    Fewer records are no violation: what is too large for the broker is sent again in parts, under the same numbers.
+    Fewer records are no violation: after a batch split, the parts are sent under the same numbers.
 
     Args:
-        history: what was sent, in order.
+        history: the frames sent, in order.
     """
     found: list[Violation] = []
     known: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -67,7 +67,7 @@ def audit_numbering(history: Iterable[Sent]) -> list[Violation]:
 
 
 def _numbered_batches(sent: Sent) -> Iterator[tuple[tuple[str, bytes, int], BatchHeader]]:
-    """The batches of idempotent producers in a frame, each with topic, topic id and partition."""
+    """Return the batches of idempotent producers in a frame, each with topic, topic id and partition."""
     frame = sent.data[_SIZE_BYTES:]
     if sent.by != "client" or int.from_bytes(frame[:2], "big") != _PRODUCE_KEY:
         return

@@ -1,6 +1,6 @@
-"""`discard`: leave a producer as a process does that crashes, for tests and simulations.
+"""`discard`: end a producer as if its process had crashed, for tests and simulations.
 
-A producer that is only dropped is no crash: it delivers what it has taken (see `client/sending/unclosed.py`).
+A producer that is only garbage collected has not crashed: it delivers its records (see `client/sending/unclosed.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kafkaraw.net.loop_thread import client_loop_thread
 
 
 async def discard(producer: AsyncProducer) -> None:
-    """Drop a producer's connections and all that it has not sent; nothing is reported, no transaction is aborted."""
+    """Drop a producer's connections and all unsent records; report nothing, abort no transaction."""
     await core_of(producer).discard()
 
 

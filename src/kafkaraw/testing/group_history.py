@@ -1,13 +1,13 @@
-"""What the members of a group saw, written down for `audit_groups`.
+"""A record of what the members of a group observed, for `audit_groups`.
 
-    tenures      who had which partition, from when to when, and what was done with it
-    commits      positions that members asked to store, by hand or automatically
-    seeks        where a member wanted to go on
-    sightings    positions as the group showed them to an onlooker
+    tenures      which member owned which partition, from when to when, and what it processed
+    commits      offsets that members committed, by hand or automatically
+    seeks        offsets to which a member sought
+    sightings    committed offsets as the group returned them to an observer
     silences     when a client had left its group
 
-All times are in seconds on one clock. Nothing here judges; nothing here comes from inside a broker, but when a group
-without members went and another one began under its name, which members cannot know.
+All times are in seconds on one clock. This module does not judge, and takes nothing from inside a broker, with one
+exception: a group without members was deleted and another one began under its name, which members cannot know.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class End(StrEnum):
     """How a tenure ended."""
 
     REVOKED = "revoked"
-    """The member was asked to give the partition up."""
+    """`on_revoked`: the member was asked to release the partition."""
     LOST = "lost"
-    """It was told that others may have it."""
+    """`on_lost`: other members may own the partition already."""
     CRASHED = "crashed"
-    """It was gone from one moment to the next."""
+    """The member ended without a callback."""
 
 
 class Standing(NamedTuple):
     """The generation, or epoch, in which a member believed itself to be at some time; -1 for none.
 
-    A group that begins anew, as one that is empty does when its next member takes the other protocol, counts from the
-    start again: `life` says how often that had happened before.
+    If a group begins anew, as an empty one does when its next member uses the other protocol, its generations start
+    again: `life` is the number of times that this had happened before.
     """
 
     at_s: float
@@ -44,7 +44,7 @@ class Standing(NamedTuple):
 
 
 class Processed(NamedTuple):
-    """A record that a member is done with."""
+    """A record that a member has processed."""
 
     at_s: float
     offset: int
@@ -53,16 +53,16 @@ class Processed(NamedTuple):
 
 @dataclass(eq=False)
 class Tenure:
-    """The time between the callback that gives a partition and the one that takes it, or the end of the member.
+    """The time between `on_assigned` and `on_revoked` or `on_lost` of a partition, or the end of the member.
 
     Attributes:
-        member: who has it.
-        topic_partition: what it has.
-        began_s: when.
-        standings: what it believed meanwhile.
-        processed: what it did meanwhile.
-        ended_s: when; None while it lasts.
-        end: how; None while it lasts.
+        member: the member.
+        topic_partition: the partition that it owns.
+        began_s: when the tenure began.
+        standings: the generations in which the member believed itself to be.
+        processed: the records that it processed.
+        ended_s: when the tenure ended; None while it lasts.
+        end: how the tenure ended; None while it lasts.
     """
 
     member: str
@@ -74,20 +74,20 @@ class Tenure:
     end: End | None = None
 
     def lasts_at(self, at_s: float) -> bool:
-        """Whether it had begun before, and had not ended."""
+        """Return whether it had begun before, and had not ended."""
         return self.began_s <= at_s and (self.ended_s is None or at_s < self.ended_s)
 
 
 @dataclass(eq=False)
 class Commit:
-    """Positions that a member asked to store.
+    """Offsets that a member committed.
 
     Attributes:
-        member: who.
-        positions: what.
-        began_s: when.
-        ended_s: when it was told of the end; None when it never was.
-        acknowledged: whether they were stored.
+        member: the member.
+        positions: the offsets.
+        began_s: when the member called commit.
+        ended_s: when the commit completed or failed; None if it never did.
+        acknowledged: whether the offsets were committed.
     """
 
     member: str
@@ -99,14 +99,14 @@ class Commit:
 
 @dataclass(eq=False)
 class Seek:
-    """A member that wanted to go on somewhere else in a partition of its own.
+    """A seek of a member in a partition that it owns.
 
     Attributes:
-        member: who.
-        topic_partition: where.
-        at_s: when.
-        offset: of the record that it wanted next.
-        given: the offset that it was given next; None when it was given nothing before something else happened.
+        member: the member.
+        topic_partition: the partition.
+        at_s: when the member sought.
+        offset: the offset to which it sought.
+        given: the offset of the next record delivered; None if none was delivered before something else happened.
     """
 
     member: str
@@ -117,7 +117,7 @@ class Seek:
 
 
 class Sighting(NamedTuple):
-    """Positions that somebody asked the group for; -1 where it had none."""
+    """Committed offsets that an observer requested from the group; -1 where there was none."""
 
     asked_s: float
     answered_s: float
@@ -125,7 +125,7 @@ class Sighting(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """A client that was in no group between two times, and knew it."""
+    """A period in which a client was in no group, and knew it."""
 
     client: str
     from_s: float
@@ -134,21 +134,21 @@ class Silence(NamedTuple):
 
 @dataclass
 class GroupHistory:
-    """What the members of one group saw.
+    """What the members of one group observed.
 
     Attributes:
         tenures: in the order in which they began.
-        commits: in the order in which they were asked for.
-        seeks: in the order in which they were made.
-        sightings: in the order in which they were answered.
+        commits: in the order of the calls.
+        seeks: in the order of the calls.
+        sightings: in the order of the responses.
         silences: in any order.
-        strays: records that were handed out to members which had not got, or had given up or paused, their partition.
-        life: how often the group has gone and begun anew by now.
-        exact: nobody crashed or was thrown out, and all commit what they give up: nothing is processed twice.
-        partitions: what somebody should have in the end.
-        calm_since_s: nothing goes wrong any more, and nobody comes or goes; None when that was not reached.
-        calm_until_s: until then.
-        bound_s: how long it may take from then on until every partition is owned and every record processed.
+        strays: records delivered to members that did not own their partition, or had paused it.
+        life: how often the group has been deleted and begun anew so far.
+        exact: no member crashed or was fenced, and all commit before they revoke: nothing is processed twice.
+        partitions: the partitions that must have an owner in the end.
+        calm_since_s: from then on there are no faults, joins and leaves; None if that was not reached.
+        calm_until_s: the end of that period.
+        bound_s: the time from then on within which every partition is owned and every record processed.
     """
 
     tenures: list[Tenure] = field(default_factory=list)
@@ -165,11 +165,11 @@ class GroupHistory:
     bound_s: float = 30.0
 
     def of(self, topic_partition: TopicPartition) -> list[Tenure]:
-        """The tenures of one partition, in the order in which they began."""
+        """Return the tenures of one partition, in the order in which they began."""
         return [tenure for tenure in self.tenures if tenure.topic_partition == topic_partition]
 
     def was_sought(self, topic_partition: TopicPartition, offset: int, since_s: float, until_s: float) -> bool:
-        """Whether somebody wanted to go on at this offset, or before it, between two times."""
+        """Return whether a member sought this offset, or one before it, between two times."""
         return any(
             seek.topic_partition == topic_partition and seek.offset <= offset and since_s <= seek.at_s <= until_s
             for seek in self.seeks

@@ -1,13 +1,13 @@
-"""What the clients of one run saw, written down for `audit`.
+"""A record of what the clients of one run observed, for `audit`.
 
-    {sent, acknowledged, failed}     by producers, record by record; what they denied
-    shipments                        what became of each of their batches
+    {sent, acknowledged, failed}     by producers, record by record; failures that they reported
+    shipments                        when each of their batches was sent, and when it failed
     {reads, resumed, read_to_end}    by consumers, stretch by stretch
-    transactions                     what was in each, and how it ended
-    {calls, left_over}               of all of them: what was waited for, and what was never let go of
-    {final, final_committed}         what is there in the end
+    transactions                     the records of each, and how it ended
+    {calls, left_over}               of all clients: calls with a deadline, and resources that were never released
+    {final, final_committed}         the content of the topics in the end
 
-Every record has a value of its own, by which it is known. Nothing here judges; nothing here comes from inside a broker.
+Every record has a unique value, which identifies it. The module does not judge, and takes nothing from inside a broker.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kafkaraw.records import RecordMetadata, TopicPartition
 
 
 class Outcome(StrEnum):
-    """How a transaction ended, as its producer knows it."""
+    """The outcome of a transaction, as its producer knows it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Committing or aborting failed: either may have happened."""
+    """Commit or abort failed: the transaction may have ended in either way."""
 
 
 class Position(NamedTuple):
-    """Where a group stands in a partition."""
+    """The offset of a group in a partition."""
 
     group: str
     topic_partition: TopicPartition
@@ -42,9 +42,9 @@ class Transaction:
     """One transaction.
 
     Attributes:
-        values: what was sent in it.
+        values: the values sent in it.
         outcome: how it ended.
-        positions: what was to be committed with it.
+        positions: the offsets to be committed with it.
     """
 
     values: list[bytes] = field(default_factory=list)
@@ -53,23 +53,23 @@ class Transaction:
 
 
 class Step(StrEnum):
-    """What happened to a batch."""
+    """A step in the life of a batch."""
 
     LEFT = "left"
     """It was sent, for the first time or again."""
     RETURNED = "returned"
-    """It came back: refused, or lost on the way."""
+    """It failed: refused, or lost on the way."""
 
 
 @dataclass
 class Call:
-    """A call that had to end in time, in seconds on one clock.
+    """A call with a deadline, in seconds on one clock.
 
     Attributes:
-        name: what was called.
-        began_s: when.
-        timeout_s: what it was given.
-        ended_s: when it returned or raised; None when it never did.
+        name: name of the call.
+        began_s: when it began.
+        timeout_s: its timeout.
+        ended_s: when it returned or raised; None if it never did.
         is_close: it closes a client, which may take `CLOSE_BOUND_S` longer.
     """
 
@@ -82,15 +82,15 @@ class Call:
 
 @dataclass
 class Reports:
-    """What senders were told by calls that answer for many records, and what consumers committed.
+    """The results of calls that report on many records, and the offsets that consumers committed.
 
     Attributes:
-        taken: values of which `send` gave a ticket.
-        told: values of which a call, or their own ticket, has said that they failed.
-        vouched: values that a call answered for which returned without an error, with the name of the call.
+        taken: values for which `send` returned a ticket.
+        told: values that a call, or their own ticket, has reported as failed.
+        vouched: values covered by a call that returned without an error, with the name of the call.
         committed: the same for calls that committed a transaction.
         stored: committed offsets in the end, by group and partition.
-        given: the offset behind the last record that was given, by group and partition.
+        given: the offset after the last delivered record, by group and partition.
     """
 
     taken: set[bytes] = field(default_factory=set)
@@ -103,35 +103,35 @@ class Reports:
 
 @dataclass
 class History:
-    """What the clients of one run saw.
+    """What the clients of one run observed.
 
     Attributes:
         sent: values by producer, in the order of sending.
-        acknowledged: where each acknowledged value is.
+        acknowledged: partition and offset of each acknowledged value.
         failed: values whose tickets raised an error.
-        denied: values of which a producer said that they were not written.
-        shipments: for each producer, (seconds, partition, number of the batch, what happened to it) in order.
+        denied: values that a producer reported as not written.
+        shipments: for each producer, (seconds, partition, number of the batch, step) in order.
         weak: producers whose acknowledgement does not promise that the record stays (acks 0 or 1).
-        repeating: producers that may write a record twice: they try again, without idempotence.
-        unordered: producers whose records may stand in another order than that of sending.
-        in_turn: producers that send nothing before all before it is acknowledged: of their repeats, the first ones
-            stand in the order of sending.
+        repeating: producers that may write a record twice: they retry without idempotence.
+        unordered: producers whose records may be written in another order than that of sending.
+        in_turn: producers that send nothing before all earlier records are acknowledged: if a record is written more
+            than once, its first copies are in the order of sending.
         reads: for each stretch of reading, (partition, offset, value) in the order of reading; a consumer begins a new
-            stretch when it seeks, or starts anew.
-        resumed: the stretch that a stretch goes on from: it began where that one had said it stood.
+            stretch when it seeks or restarts.
+        resumed: for a stretch, the one that it continues: it began at the position which that one had reported.
         read_to_end: the partitions that a stretch, with those before it, has read from the first record to the last.
-        committed_only: stretches that read committed records only.
-        transactions: by name; those that commit positions of one group in the order in which they were begun.
-        zombies: producers that committed something after another one had taken over.
-        final_positions: where groups stand in the end, by group and partition; None where nobody has asked.
-        calls: what was waited for.
-        leader_epochs: for each client, (partition, topic id, leader epoch) as it came to believe in them.
-        stuck: what did not get through though nothing was wrong any more.
+        committed_only: stretches of `read_committed` consumers.
+        transactions: by name; those that commit offsets of one group in the order in which they were begun.
+        zombies: producers that committed after they had been fenced.
+        final_positions: committed offsets in the end, by group and partition; None where they were not looked up.
+        calls: the calls with a deadline.
+        leader_epochs: for each client, (partition, topic id, leader epoch) in the order in which it stored them.
+        stuck: operations that did not succeed although there were no more faults.
         left_over: what was still held, waiting or unresolved when all clients were closed.
-        reports: what calls that answer for many records have told.
+        reports: the results of calls that report on many records.
         deleted_before: by partition, the offset below which records were deleted on purpose.
-        final: everything that is in the topic in the end, by partition, as (offset, value).
-        final_committed: the same as a consumer of committed records sees it; None where there were no transactions.
+        final: all records in the topic in the end, by partition, as (offset, value).
+        final_committed: the same as a `read_committed` consumer sees it; None if there were no transactions.
     """
 
     sent: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -162,13 +162,13 @@ class History:
     final_committed: dict[TopicPartition, list[tuple[int, bytes]]] | None = None
 
     def chain(self, stretch: str) -> list[str]:
-        """A stretch with those that it goes on from, the first one first."""
+        """Return a stretch with those that it continues, the first one first."""
         chain = [stretch]
         while (before := self.resumed.get(chain[0])) is not None:
             chain.insert(0, before)
         return chain
 
     def view(self, stretch: str) -> dict[TopicPartition, list[tuple[int, bytes]]]:
-        """What there was to be read for a stretch."""
+        """Return the records that a stretch could read."""
         committed = self.final_committed is not None and stretch in self.committed_only
         return self.final_committed if committed and self.final_committed is not None else self.final

@@ -1,7 +1,7 @@
 """A network in memory: links with latency, order and faults, from a seed, and a record of every byte.
 
-It stands in for `net.AsyncioNetwork` on a `VirtualLoop`; neither client nor broker can tell. What it keeps from the
-real one: bytes arrive late, in order, and cut in odd places; addresses fail at the same stages with the same errors.
+It replaces `net.AsyncioNetwork` on a `VirtualLoop`; neither client nor broker can detect it. Like the real network, it
+delivers bytes late, in order, and cut in odd places; addresses fail at the same stages with the same errors.
 Start at `MemoryNetwork`.
 """
 
@@ -27,7 +27,7 @@ _FIRST_PORT = 40_000
 _CUT_PROBABILITY = 0.25
 _SIZE_BYTES = 4
 SOCKET_BUFFER_BYTES = 1 << 18
-"""How much that the other end has not read counts as taken by the operating system."""
+"""How many bytes that the other end has not read count as taken by the operating system."""
 
 Address = tuple[str, int]
 
@@ -37,9 +37,9 @@ class Sent:
     """One entry of a network's history: bytes that one end of a link sent.
 
     Attributes:
-        at_s: when, on the loop's clock, in seconds.
+        at_s: when they were sent, on the loop's clock, in seconds.
         link: the number of the link, from 0, in the order of dialling.
-        by: "client", who dialled, or "server".
+        by: "client", the end that dialled, or "server".
         data: the bytes of one frame, size prefix included.
     """
 
@@ -53,9 +53,9 @@ class MemoryNetwork:
     """Dials and listens within one process.
 
     Args:
-        loop: whose time the bytes take.
+        loop: the loop on whose time the bytes travel.
         rng: decides every latency and where bytes are cut; the same seed gives the same history.
-        latency_ms: least and largest time that bytes are under way, one way, in milliseconds.
+        latency_ms: minimum and maximum time that bytes travel, one way, in milliseconds.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class MemoryNetwork:
     # -- faults ----------------------------------------------------------------------------------------------------
 
     def cut(self, host: str, port: int) -> int:
-        """Break every link to an address; bytes under way are lost. Returns how many links were broken."""
+        """Break every link to an address; bytes in flight are lost. Return the number of broken links."""
         doomed = [link for link in self._links if link.address == _address(host, port) and link.by == "client"]
         for link in doomed:
             for end in (link, link.other):
@@ -142,7 +142,7 @@ class MemoryNetwork:
         return len(doomed)
 
     def silence(self, host: str, port: int, silent: bool = True) -> None:
-        """Make an address unreachable without telling anybody: bytes wait, dialling waits, until it is lifted."""
+        """Make an address unreachable without an error: bytes and new connections wait until this is lifted."""
         address = _address(host, port)
         if silent:
             self._silent.setdefault(address, asyncio.Event())
@@ -152,12 +152,12 @@ class MemoryNetwork:
                 link.deliver_soon()
 
     def half_open(self, host: str, port: int, by: str) -> int:
-        """Let one end of every link to an address speak into nothing from now on; nobody is told. Returns how many.
+        """Drop from now on the bytes that one end of every link to an address sends, without an error. Return how many.
 
         Args:
-            host: of the address.
-            port: of the address.
-            by: the end that is no longer heard: "client" or "server".
+            host: host of the address.
+            port: port of the address.
+            by: the end whose bytes are dropped: "client" or "server".
         """
         muted = [link for link in self._links if link.address == _address(host, port) and link.by == by]
         for link in muted:
@@ -165,14 +165,14 @@ class MemoryNetwork:
         return len(muted)
 
     def slow(self, host: str, port: int, latency_ms: tuple[float, float] | None) -> None:
-        """Have bytes to and from an address take so long, in milliseconds; None ends it."""
+        """Set the latency of bytes to and from an address, in milliseconds; None ends it."""
         if latency_ms is None:
             self._slow.pop(_address(host, port), None)
         else:
             self._slow[_address(host, port)] = latency_ms
 
     def hide(self, host: str, hidden: bool = True) -> None:
-        """Make a name that nobody can resolve of a host's name, until it is lifted."""
+        """Make a host's name unresolvable, until this is lifted."""
         name = _address(host, 0)[0]
         if hidden:
             self._nameless.add(name)
@@ -182,16 +182,16 @@ class MemoryNetwork:
     def repeat(
         self, host: str, port: int, after_s: tuple[float, float] | None, which: Callable[[bytes], bool] = bool
     ) -> None:
-        """Deliver what is sent to an address once more, on a connection that nobody listens to; None ends it.
+        """Deliver frames to an address once more, on a connection whose responses are ignored; None ends it.
 
-        So it is when a client has given a connection up, and asks again on another one, and what it had asked on the
-        first arrives all the same, late and unheard of.
+        This simulates a client that closed a connection and retried on another one, while its first request arrives
+        all the same, late.
 
         Args:
-            host: of the address.
-            port: of the address.
-            after_s: how much later, at least and at most, in seconds.
-            which: of a frame without its size prefix: whether it is delivered again.
+            host: host of the address.
+            port: port of the address.
+            after_s: minimum and maximum delay, in seconds.
+            which: called with a frame without its size prefix; returns whether it is delivered again.
         """
         if after_s is None:
             self._repeated.pop(_address(host, port), None)
@@ -202,11 +202,11 @@ class MemoryNetwork:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop whose time the bytes take."""
+        """The loop on whose time the bytes travel."""
         return self._loop
 
     def digest(self) -> str:
-        """Return a hash over the whole history: when, where, and every byte."""
+        """Return a hash over the whole history: times, links, and every byte."""
         total = hashlib.sha256()
         for sent in self.history:
             total.update(f"{sent.at_s!r} {sent.link} {sent.by} {len(sent.data)}\n".encode())
@@ -214,18 +214,18 @@ class MemoryNetwork:
         return total.hexdigest()
 
     def latency_s(self, address: Address) -> float:
-        """Return how long the next bytes to or from an address are under way, in seconds."""
+        """Return how long the next bytes to or from an address travel, in seconds."""
         return self._rng.uniform(*self._slow.get(address, self._latency_ms)) / 1000
 
     def cut_in_pieces(self, data: bytes) -> list[bytes]:
-        """Return the bytes as they will arrive: sometimes not all at once."""
+        """Return the bytes as they will arrive: sometimes in two pieces."""
         if len(data) < 2 or self._rng.random() >= _CUT_PROBABILITY:
             return [data]
         at = self._rng.randrange(1, len(data))
         return [data[:at], data[at:]]
 
     def repeat_later(self, address: Address, data: bytes) -> None:
-        """Take note of a frame that a client sends: it may arrive again."""
+        """Schedule another delivery of a client's frame, if `repeat` asks for it."""
         which, after_s = self._repeated.get(address, (None, (0.0, 0.0)))
         if which is not None and which(data[_SIZE_BYTES:]):
             self._loop.call_later(self._rng.uniform(*after_s), self._arrive_again, address, data)
@@ -236,11 +236,11 @@ class MemoryNetwork:
             self._join(listener, address, host_port(*address), _Nobody(), listener.frame_size_max).send_raw(data)
 
     def is_silent(self, address: Address) -> bool:
-        """Whether nothing gets through to and from that address now."""
+        """Return whether the address is unreachable now."""
         return address in self._silent
 
     def forget(self, link: MemoryLink) -> None:
-        """Take note that a link is over."""
+        """Remove a link that has ended."""
         if link in self._links:
             self._links.remove(link)
 
@@ -261,10 +261,10 @@ class MemoryListener:
 
 
 class MemoryLink:
-    """One end of a connection in memory; see `net.Link`. `inbox` holds what is under way to this end.
+    """One end of a connection in memory; see `net.Link`. `inbox` holds the bytes in flight to this end.
 
     Attributes:
-        heard: whether the other end gets what this one sends.
+        heard: whether the other end receives the bytes that this one sends.
     """
 
     other: MemoryLink
@@ -288,7 +288,7 @@ class MemoryLink:
         self._network = network
         self._reader = FrameReader(frame_size_max)
         self._inbox: deque[tuple[float, bytes | None]] = deque()  # (arrival, bytes or the end)
-        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, whom to tell)
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, callback)
         self._written_bytes = 0
         self._reading = True
         self._closed = False
@@ -320,7 +320,7 @@ class MemoryLink:
         self.send_raw(data)
 
     def when_sent(self, tell: Callable[[], None]) -> None:
-        """See `Link.when_sent`; the operating system takes as much as `SOCKET_BUFFER_BYTES` of what is unread."""
+        """See `Link.when_sent`; the operating system takes up to `SOCKET_BUFFER_BYTES` of unread bytes."""
         if not self._closed:
             self._marks.append((self._written_bytes, tell))
             self._tell_sent()
@@ -357,13 +357,13 @@ class MemoryLink:
 
     @property
     def unread_bytes(self) -> int:
-        """How many bytes are under way to this end."""
+        """The number of bytes in flight to this end."""
         return sum(len(data) for _, data in self._inbox if data)
 
     # -- between the two ends --------------------------------------------------------------------------------------
 
     def put(self, data: bytes | None) -> None:
-        """Put bytes, or the end, on their way to this end; they never overtake each other."""
+        """Send bytes, or the end, to this end; they never overtake each other."""
         if self._closed:
             return
         arrival = self._network.loop.time() + self._network.latency_s(self.address)
@@ -373,11 +373,11 @@ class MemoryLink:
         self._network.loop.call_at(arrival, self._deliver, arrival)
 
     def deliver_soon(self) -> None:
-        """Try again to deliver what could not be delivered when it arrived."""
+        """Retry to deliver bytes that could not be delivered when they arrived."""
         self._network.loop.call_soon(self._deliver, self._network.loop.time())
 
     def lose(self, error: KafkaError | None) -> None:
-        """End this end of the link; its handler is told from the loop."""
+        """End this end of the link; the loop then calls its handler."""
         if self._closed:
             return
         self._closed = True
@@ -387,7 +387,7 @@ class MemoryLink:
         self._network.loop.call_soon(self.handler.link_lost, error)
 
     def report_writing(self) -> None:
-        """Tell the handler when too many, or few enough again, of its bytes are under way."""
+        """Call the handler when the number of its bytes in flight passes the high or low mark."""
         paused = self.other.unread_bytes > (WRITE_LOW_BYTES if self.write_paused else WRITE_HIGH_BYTES)
         if paused is not self.write_paused and not self._closed:
             self.write_paused = paused
@@ -438,7 +438,7 @@ class MemoryLink:
 
 
 class _Nobody:
-    """Takes the place of a client that is gone: it closes the connection as soon as it is answered."""
+    """Replaces a client that is gone: it closes the connection after the first response."""
 
     def link_made(self, link: Link) -> None:
         self._link = link

@@ -1,6 +1,6 @@
-"""Read the logs of topics as they are, aborted records and markers included, and list open transactions.
+"""Read the logs of topics unfiltered, aborted records and markers included, and list open transactions.
 
-For auditors, of the embedded broker and of Apache Kafka: it goes over the wire as any client does. Blocks; must not be
+For auditors, of the embedded broker and of Apache Kafka: it uses the protocol as any client does. Blocks; must not be
 called on an event loop. Start at `read_logs` and `open_transactions`.
 """
 
@@ -36,11 +36,11 @@ _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpoch
 
 
 def read_logs(bootstrap_servers: str, topics: Iterable[str]) -> dict[TopicPartition, list[Wire]]:
-    """All batches of some topics, from the first one that is left up to the high watermark.
+    """Return all batches of some topics, from the log start offset up to the high watermark.
 
     Args:
-        bootstrap_servers: of the cluster.
-        topics: names.
+        bootstrap_servers: bootstrap servers of the cluster.
+        topics: names of the topics.
 
     Raises:
         KafkaError: a partition could not be read within 30 s.
@@ -59,7 +59,7 @@ def read_logs(bootstrap_servers: str, topics: Iterable[str]) -> dict[TopicPartit
 
 
 def open_transactions(bootstrap_servers: str, prefix: str) -> list[str]:
-    """The transactional ids with a prefix whose transactions are open, as their coordinators say (KIP-664).
+    """Return the transactional ids with a prefix that have open transactions, from their coordinators (KIP-664).
 
     Raises:
         KafkaError: a broker did not answer within 30 s.

@@ -1,6 +1,6 @@
 """The pytest plugin: brokers as fixtures. Found by pytest through the entry point `kafkaraw`.
 
-pytest imports this module at the start of every run, of users who never touch Kafka too: so nothing of kafkaraw is
+pytest imports this module at the start of every run, also for users who do not use Kafka. So nothing of kafkaraw is
 imported here until a fixture is used.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def kafka_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
-    """A function that starts a broker with the arguments of `EmbeddedBroker`; all end with the test.
+    """Return a function that starts a broker with the arguments of `EmbeddedBroker`; all end with the test.
 
     def test_four_partitions(kafka_broker_factory):
         broker = kafka_broker_factory(properties={"num.partitions": 4})
@@ -31,13 +31,13 @@ def kafka_broker_factory() -> Iterator[Callable[..., EmbeddedBroker]]:
 
 @pytest.fixture
 def kafka_broker(kafka_broker_factory: Callable[..., EmbeddedBroker]) -> EmbeddedBroker:
-    """A fresh broker of this test's own: in memory, in this process, on a free port."""
+    """A new broker for this test alone: in memory, in this process, on a free port."""
     return kafka_broker_factory()
 
 
 @pytest.fixture(scope="session")
 def kafka_broker_session() -> Iterator[EmbeddedBroker]:
-    """One broker for all tests of this process; each needs topics of its own. Set no faults on it."""
+    """One broker for all tests of this process; each test needs its own topics. Set no faults on it."""
     from kafkaraw.broker import EmbeddedBroker
 
     with EmbeddedBroker() as broker:
@@ -46,7 +46,7 @@ def kafka_broker_session() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def kafka_cluster_factory() -> Iterator[Callable[..., EmbeddedCluster]]:
-    """A function that starts a cluster with the arguments of `EmbeddedCluster`; all end with the test.
+    """Return a function that starts a cluster with the arguments of `EmbeddedCluster`; all end with the test.
 
     def test_five_nodes(kafka_cluster_factory):
         cluster = kafka_cluster_factory(nodes=5)
@@ -59,13 +59,13 @@ def kafka_cluster_factory() -> Iterator[Callable[..., EmbeddedCluster]]:
 
 @pytest.fixture
 def kafka_cluster(kafka_cluster_factory: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
-    """Three fresh brokers of this test's own: in memory, in this process, on free ports."""
+    """Three new brokers for this test alone: in memory, in this process, on free ports."""
     return kafka_cluster_factory()
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster_session() -> Iterator[EmbeddedCluster]:
-    """One cluster for all tests of this process; each needs topics of its own. Leave its nodes running."""
+    """One cluster for all tests of this process; each test needs its own topics. Stop none of its nodes."""
     from kafkaraw.broker import EmbeddedCluster
 
     with EmbeddedCluster() as cluster:
@@ -74,7 +74,7 @@ def kafka_cluster_session() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def kafka_faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
-    """What is to go wrong on `kafka_cluster`, if the test has that, else on `kafka_broker`; ends with the test."""
+    """Faults of `kafka_cluster`, if the test uses it, else of `kafka_broker`; they end with the test."""
     name = "kafka_cluster" if "kafka_cluster" in request.fixturenames else "kafka_broker"
     plan: Faults = request.getfixturevalue(name).faults
     yield plan

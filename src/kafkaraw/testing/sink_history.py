@@ -1,12 +1,12 @@
-"""What the exactly-once sink did, for `audit_exactly_once`: the logs of its topics, and what its tasks skipped.
+"""A record of what the exactly-once sink did, for `audit_exactly_once`: the logs of its topics, and skipped tasks.
 
-    transactions        from the logs: what each one wrote, and how it ended
-    decisions           from the log of the decisions topic: which transactions a driver wanted committed
+    transactions        from the logs: the records of each one, and how it ended
+    decisions           from the log of the decisions topic: which transactions a driver decided to commit
     skipped             from the harness: tasks that wrote nothing, because their rows were committed before
     open_transactions   from the coordinators: transactional ids whose transaction is open after a batch
 
 `SinkHistory.from_logs` makes it from the batches of the target topics and the decisions topic, which
-`kafkaraw.testing.partition_logs` reads from a running cluster, embedded or not. Pure: no I/O; nothing is judged here.
+`kafkaraw.testing.partition_logs` reads from a running cluster, embedded or not. Pure: no I/O; it does not judge.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkaraw.testing.history import Outcome
 
 
 class ProducerIdentity(NamedTuple):
-    """Who wrote a transaction. A task initialises its producer for each one, so this also names the transaction."""
+    """The producer of a transaction. A task initialises its producer for each one, so this identifies it, too."""
 
     producer_id: int
     producer_epoch: int
@@ -42,9 +42,9 @@ class LoggedTransaction:
     """A transaction as the logs show it.
 
     Attributes:
-        producer: who wrote it.
-        records: what it wrote to the target topics.
-        slot: the task that it belongs to, as its marker in the decisions topic says; None when it wrote no marker.
+        producer: the producer that wrote it.
+        records: its records in the target topics.
+        slot: the task that it belongs to, from its marker in the decisions topic; None if it wrote no marker.
         outcomes: how it ended, by partition; UNKNOWN where it is open.
     """
 
@@ -60,20 +60,20 @@ class LoggedTransaction:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it is committed in one of its partitions."""
+        """Return whether it is committed in one of its partitions."""
         return Outcome.COMMITTED in self.outcomes.values()
 
 
 @dataclass(frozen=True)
 class LoggedDecision:
-    """A decision of a driver that readers of committed records see.
+    """A driver's decision that `read_committed` consumers see.
 
     Attributes:
-        query_id: of which query.
-        batch_id: which of its batches.
+        query_id: the query.
+        batch_id: its micro-batch.
         driver: the producer that wrote it; None for one without a transaction.
-        offset: in the decisions topic.
-        producers: of the transactions to commit, for each slot; None for one without rows.
+        offset: its offset in the decisions topic.
+        producers: of the transactions to commit, for each slot; None for a slot without rows.
     """
 
     query_id: str
@@ -88,7 +88,7 @@ class Skipped:
     """A repetition of a task that wrote nothing, because its rows were committed, or were to be.
 
     Attributes:
-        slot: which task.
+        slot: the task.
         values: the rows that it was given.
     """
 
@@ -104,10 +104,10 @@ class SinkHistory:
         transactions: by producer.
         decisions: in the order of their offsets.
         skipped: tasks that wrote nothing.
-        open_transactions: ids of transactions that are open though their query's last batch is committed.
-        wanted: by query, the values that must be committed exactly once; queries that are left out are not judged by
-            their rows.
-        undecided_until: by query, the newest batch whose decisions are gone: deleted with their topic, or compacted.
+        open_transactions: ids of transactions that are open although their query's last batch is committed.
+        wanted: by query, the values that must be committed exactly once; the auditor does not judge the rows of
+            other queries.
+        undecided_until: by query, the newest batch without decisions: deleted with their topic, or compacted.
     """
 
     transactions: dict[ProducerIdentity, LoggedTransaction] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class SinkHistory:
 
     @classmethod
     def from_logs(cls, logs: Mapping[TopicPartition, Sequence[Wire]], decisions_topic: str) -> SinkHistory:
-        """Read off the logs who wrote what, and how it ended.
+        """Read from the logs which producer wrote which records, and how its transactions ended.
 
         Args:
             logs: all batches of the target topics and of the decisions topic, control batches too, by partition.
@@ -134,7 +134,7 @@ class SinkHistory:
         return history
 
     def committed(self) -> dict[SinkSlot, list[LoggedTransaction]]:
-        """The committed transactions of each slot."""
+        """Return the committed transactions of each slot."""
         found: dict[SinkSlot, list[LoggedTransaction]] = defaultdict(list)
         for transaction in self.transactions.values():
             if transaction.slot is not None and transaction.is_committed:
@@ -169,7 +169,7 @@ _Part = tuple[ProducerIdentity | None, Outcome, list[Record]]
 
 
 def _parts(topic_partition: TopicPartition, wires: Iterable[Wire]) -> list[_Part]:
-    """What each transaction wrote to a partition, and how it ended; records outside of transactions are committed."""
+    """Return each transaction's records in a partition and its outcome; records without one are committed."""
     parts: list[_Part] = []
     still_open: dict[int, tuple[ProducerIdentity, list[Record]]] = {}
     for header, wire in wires:
@@ -191,13 +191,13 @@ def _parts(topic_partition: TopicPartition, wires: Iterable[Wire]) -> list[_Part
 
 
 def _slot_of(record: Record) -> SinkSlot | None:
-    """The task of which a record in the decisions topic is the marker; None when it is a decision."""
+    """Return the task that a marker in the decisions topic belongs to; None for a record of a decision."""
     query_id, slash, number = (record.key or b"").decode().rpartition("/")
     return SinkSlot(query_id, int(record.value or b""), int(number)) if slash else None
 
 
 def _decision_of(records: list[Record], driver: ProducerIdentity | None) -> LoggedDecision:
-    """The decision that the records of one transaction make up."""
+    """Return the decision that the records of one transaction form."""
     owner = TransactionOwner(*(driver or (-1, -1)))
     said = Decision.from_records(
         [LogRecord(each.offset, each.key or b"", each.value or b"", owner) for each in records]

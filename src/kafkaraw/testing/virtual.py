@@ -1,7 +1,7 @@
-"""An asyncio loop on virtual time: minutes of a cluster's life in milliseconds, from a seed, the same every time.
+"""An asyncio loop on virtual time: minutes of a cluster's life in milliseconds, deterministic for a seed.
 
-Time stands still while there is something to do, and jumps to the next timer when there is not. There is no I/O, no
-thread and no executor: whoever needs one is not ready to be simulated, and is told so. Start at `run_virtual`.
+Time stands still while a callback is ready, and jumps to the next timer when none is. There is no I/O, no thread and no
+executor: code that needs one cannot be simulated, and gets an error. Start at `run_virtual`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kafkaraw.testing.memory_network import MemoryNetwork as MemoryNetwork
 T = TypeVar("T")
 
 START_MS = 1_767_225_600_000
-"""What `VirtualClock` shows first: 2026-01-01 UTC, in milliseconds."""
+"""The start time of `VirtualClock`: 2026-01-01 UTC, in milliseconds."""
 _CANCELLED_AT_MOST: Final = 20
 
 
 class SimulationStalledError(AssertionError):
-    """Everything waits and no timer is set: without virtual time this would hang for ever."""
+    """Every task waits and no timer is set: without virtual time the program would wait without end."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """A loop whose time moves only when nothing is left to do at the present one."""
+    """An event loop whose time advances only when no callback is ready."""
 
     _scheduled: list[asyncio.TimerHandle]
 
@@ -46,22 +46,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now_s
 
     def advance(self, seconds: float | None) -> None:
-        """Let time jump; called by the loop itself when it is idle."""
+        """Advance the time; the loop itself calls this when it is idle."""
         if seconds is None:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise SimulationStalledError(f"at {self._now_s:.3f} s every task waits, and no timer is set: {waiting}")
         self._now_s += seconds
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Make a future, and keep an eye on it."""
+        """Make a future, and remember it for `left_over`."""
         future = super().create_future()
         self._futures.add(future)
         return future
 
     def left_over(self) -> list[str]:
-        """Return what is not done: tasks but the one that runs, futures that somebody still holds, timers."""
+        """Return what is not done: tasks except the running one, futures that are still referenced, timers."""
         if any(not future.done() for future in self._futures):
-            gc.collect()  # nobody holds those that only a cycle keeps; when they go by themselves is not in the seed
+            gc.collect()  # futures that only a cycle references; the time of their collection is not in the seed
         tasks = asyncio.all_tasks(self) - {asyncio.current_task(self)}
         timers = [handle for handle in self._scheduled if not handle.cancelled()]
         return [
@@ -75,16 +75,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise RuntimeError("no executor or thread on a simulated path")
 
     def _write_to_self(self) -> None:
-        """Take part in `call_soon_threadsafe`: there is nothing to wake, and no other thread may call."""
+        """Do nothing in `call_soon_threadsafe`: there is no selector to wake, and no other thread may call."""
         if threading.get_ident() != self._thread:
             raise RuntimeError("another thread called into a virtual loop: when it does does not follow from the seed")
 
     def _process_events(self, event_list: list[object]) -> None:
-        """There are no events."""
+        """Do nothing: there are no I/O events."""
 
 
 class _Jump:
-    """Takes the place of asyncio's selector: waiting for I/O until the next timer is a jump in time."""
+    """Replaces asyncio's selector: to wait for I/O until the next timer is a jump in time."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -100,7 +100,7 @@ class VirtualClock:
 
     Args:
         loop: the loop.
-        start_ms: what it shows at the loop's time 0, in milliseconds.
+        start_ms: its time at the loop's time 0, in milliseconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start_ms: int = START_MS) -> None:
@@ -113,9 +113,9 @@ class VirtualClock:
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left, and cancel again what waits for something in the midst of that.
+    """Cancel the remaining tasks, and cancel again those that wait for something while they are cancelled.
 
-    A task that is still there when the loop is gone ends when memory is collected: in some other test, and loudly.
+    A task that outlives its loop ends when it is garbage collected, in some other test, with warnings.
     """
     for _ in range(_CANCELLED_AT_MOST):
         tasks = asyncio.all_tasks(loop)
@@ -129,11 +129,11 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Everything ambient, to be passed to clients and brokers.
+    """The environment of a simulation, to be passed to clients and brokers.
 
     Attributes:
-        seed: from which all else follows.
-        rng: the source of randomness; the network has one of its own.
+        seed: determines everything else.
+        rng: the source of randomness; the network has its own.
     """
 
     seed: int
@@ -150,12 +150,12 @@ def run_virtual(
 
     Args:
         main: called with the simulation.
-        seed: the same one gives the same history.
-        latency_ms: least and largest latency of the network, in milliseconds.
+        seed: the same seed gives the same history.
+        latency_ms: minimum and maximum latency of the network, in milliseconds.
 
     Raises:
-        SimulationStalledError: everything waits for something that will never come.
-        BaseException: what `main` raised, or else what a callback or forgotten task raised.
+        SimulationStalledError: every task waits and no timer is set.
+        BaseException: the error of `main`, or else of a callback or forgotten task.
     """
     unhandled: list[BaseException] = []
 

@@ -21,13 +21,13 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class BatchBuilder:
-    """Records of one batch, encoded as they come. See `interface.BatchBuilder`.
+    """Records of one batch, encoded as they are added. See `interface.BatchBuilder`.
 
     Attributes:
-        limit: bytes that it may grow to.
+        limit: maximum size of the batch in bytes.
         parts: the encoded records, each as its length and itself.
-        last_timestamp: of the record before, or of one that did not fit.
-        front: how a record of that time begins: its attributes, which are none, and the timestamp.
+        last_timestamp: timestamp of the previous record, or of one that did not fit.
+        front: the first bytes of a record with that timestamp: its attributes, which are none, and the timestamp.
         max_timestamp: the greatest of all records.
     """
 
@@ -53,7 +53,7 @@ class BatchBuilder:
         self.size_bytes = HEADER_SIZE
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
-        """Add one record; gives its index in the batch, or -1 when it does not fit (the first always does)."""
+        """Add one record; return its index in the batch, or -1 if it does not fit (the first always does)."""
         index = self.records_count
         if timestamp_ms != self.last_timestamp:
             self.set_timestamp(timestamp_ms)
@@ -86,7 +86,7 @@ class BatchBuilder:
         return index
 
     def set_timestamp(self, timestamp_ms: int) -> None:
-        """Note the time of the next record; mostly it is the one of the record before, and this is not called."""
+        """Note a new timestamp; not called if it is that of the previous record, the usual case."""
         if type(timestamp_ms) is not int or not NO_TIMESTAMP <= timestamp_ms <= _INT64_MAX:
             raise UsageError(f"timestamp {timestamp_ms!r} is not a number of milliseconds since 1970")
         if not self.records_count:
@@ -95,7 +95,7 @@ class BatchBuilder:
         self.last_timestamp = timestamp_ms
 
     def finish(self, codec: Codec, level: int | None) -> memoryview:
-        """Close the batch; gives it whole, header filled but for the producer's fields and the checksum. Once only."""
+        """Close the batch and return it, without the producer's fields and the checksum in its header. Once only."""
         parts = self.parts
         self.parts = []
         if codec.id:

@@ -1,8 +1,8 @@
 """Checksums of rows, in plain Python; the twin in C is `_checksum.pxd`.
 
 A hash of 64 bits, made for speed: four lanes of eight bytes for long byte strings, one for short ones, in the manner of
-xxHash64. It finds rows that differ by accident, and is no protection against somebody who wants two rows to collide.
-The number of a row's checksum must not change: decisions of the exactly-once sink keep sums of them.
+xxHash64. It finds rows that differ by accident, and does not protect against rows that are made to collide on purpose.
+The checksum of a row must not change between versions: decisions of the exactly-once sink keep sums of checksums.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def hash_bytes(seed: int, data: bytes | memoryview | None) -> int:
                 at += 8
         value = (_left(lanes[0], 1) + _left(lanes[1], 7) + _left(lanes[2], 12) + _left(lanes[3], 18)) & _ALL
     while at < size:
-        word = int.from_bytes(data[at : at + 8], "little")  # what is behind the end counts as zeros
+        word = int.from_bytes(data[at : at + 8], "little")  # bytes after the end count as zeros
         value = (_left(value ^ (word * _P2 & _ALL), 27) * _P1 + _P4) & _ALL
         at += 8
     return mix(value)

@@ -1,4 +1,4 @@
-"""What a producer collects, in plain Python: `Sender`, `OpenBatches`, `Ticket`. Start at `OpenBatches.append`.
+"""The accumulator of a producer, in plain Python: `Sender`, `OpenBatches`, `Ticket`. Start at `OpenBatches.append`.
 
 The interface and its documentation are in `records/interface.py`; this is its twin for machines without a C compiler.
 
@@ -44,7 +44,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class Ticket:
-    """A claim on the outcome of one record: its batch's promise and its index in the batch.
+    """A handle of the result of one record: its batch's promise and its index in the batch.
 
     Attributes:
         batch_promise: the promise of the batch.
@@ -61,18 +61,18 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the result is known."""
         return self.batch_promise.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the broker has answered for this record.
+        """Wait until the broker has responded for this record.
 
         Args:
-            timeout: seconds; None waits until the producer's delivery timeout decides.
+            timeout: seconds; None waits until the producer's delivery timeout.
 
         Raises:
-            KafkaTimeoutError: still no outcome; the record may yet be delivered.
-            KafkaError: the record was given up, and why.
+            KafkaTimeoutError: there is no result yet; the record may still be delivered.
+            KafkaError: the record failed; the error says why.
         """
         promise = self.batch_promise
         if not promise.done:
@@ -80,7 +80,7 @@ class Ticket:
         return self._outcome()
 
     def exception(self) -> BaseException | None:
-        """The error of a record that failed, a copy for each call; None when it is acknowledged or still under way."""
+        """Return the error of a failed record, a copy for each call; None if it is acknowledged or still pending."""
         promise, index = self.batch_promise, self.index
         if promise.parts is not None:
             promise, index = promise.part_of(index)
@@ -90,11 +90,11 @@ class Ticket:
         return copy_to_raise(promise.error)
 
     def add_done_callback(self, callback: Callable[[TicketInterface], None]) -> None:
-        """Call `callback(ticket)` once the outcome is known; at once when it is."""
+        """Call `callback(ticket)` once the result is known; immediately if it is."""
 
         def tell(promise: BatchPromise) -> None:
             if promise.error is not None:
-                self.exception()  # what the callback is told, `flush` need not report
+                self.exception()  # `flush` need not report an error that the callback gets
             callback(self)
 
         self.batch_promise.add_callback(tell)
@@ -123,7 +123,7 @@ class Ticket:
 
 
 class _OpenBatch(BatchBuilder):
-    """A batch that takes records for one partition."""
+    """An open batch of one partition."""
 
     __slots__ = ("created_ms", "promise")
 
@@ -134,7 +134,7 @@ class _OpenBatch(BatchBuilder):
 
 
 class _Topic:
-    """What `OpenBatches` knows about one topic."""
+    """The state of one topic in `OpenBatches`."""
 
     __slots__ = (
         "batch_size",
@@ -159,10 +159,10 @@ class _Topic:
 
 
 def _change(method: Callable[Concatenate[OpenBatches, P], T]) -> Callable[Concatenate[OpenBatches, P], T]:
-    """Have a method hold the lock, and say so.
+    """Make a method hold the lock, with `is_changing` set.
 
-    Python looks for signals when a function of its own is entered, and an interruption there would skip what such a
-    function does: so what takes the lock and gives it back is the lock itself.
+    Python handles signals when it enters a Python function, and an interruption there would skip the function's work.
+    So the lock itself is entered and left, not a function that acquires and releases it.
     """
 
     @wraps(method)
@@ -178,22 +178,22 @@ def _change(method: Callable[Concatenate[OpenBatches, P], T]) -> Callable[Concat
 
 
 class OpenBatches:
-    """The batches that still take records, one per partition at most. Mechanism only; every method is thread-safe.
+    """The open batches, one per partition at most. Mechanism only; every method is thread-safe.
 
     A signal handler or `__del__` that sends may interrupt any method in the middle of a change, on the thread that has
-    the lock. Its record goes into a batch of its own, which is put in its place when batches are handed over.
+    the lock. Its record is put into a batch of its own, which is inserted in order when batches are returned.
 
     Args:
         batch_size: uncompressed bytes at which a batch is sealed; a larger record gets a batch of its own.
         codec: name of the compression.
         level: its level; None for the codec's default.
-        buffer_memory: bytes of open, sealed and unreleased batches above which nothing more is taken.
+        buffer_memory: bytes of open, sealed and unreleased batches above which no record is added.
         clock_ms: wall clock, milliseconds.
         waiter: how tickets wait; from the client.
         lock: mutual exclusion for every method; `threading.RLock()`.
-        value_size_safe: values of at most so many bytes need no check of size when the key has `KEY_SIZE_SAFE` or less.
+        value_size_safe: values of at most this many bytes need no check of size if the key has `KEY_SIZE_SAFE` or less.
         system_clock: `clock_ms` is the system's clock; makes a difference to the compiled twin only.
-        partitioner: where records go that are not given a partition.
+        partitioner: chooses the partition of records that name none.
     """
 
     def __init__(  # noqa: PLR0913 - given in one place only
@@ -238,12 +238,12 @@ class OpenBatches:
 
     @_change
     def set_partitions(self, topic: str, count: int) -> None:
-        """Say how many partitions a topic has, at least 1; batches of partitions that are gone are sealed."""
+        """Set the number of partitions of a topic, at least 1; seal batches of partitions that no longer exist."""
         if count < 1:
             raise UsageError(f"topic {topic} cannot have {count} partitions")
         entry = self._topics.get(topic)
         if entry is None:
-            # Not always 0: many short-lived producers of one record each must not all meet in one partition.
+            # Not always 0: many short-lived producers of one record each must not all write to one partition.
             self._topics[topic] = _Topic(topic, count, self._clock_ms() % count, self._batch_size)
             return
         for batch in entry.batches[count:]:
@@ -256,11 +256,11 @@ class OpenBatches:
 
     @_change
     def spread(self, topic: str, order: Sequence[int]) -> None:
-        """Say which partitions take the records that go by no key, one after the other and over again.
+        """Set which partitions get the records without a key, in a cyclic order.
 
         Args:
-            topic: does nothing when it is not known.
-            order: partitions of the topic, as often as each is to take its turn; empty for all of them in turn.
+            topic: an unknown topic is ignored.
+            order: partitions of the topic, each as often as its share; empty for all of them in turn.
         """
         entry = self._topics.get(topic)
         if entry is not None and all(0 <= partition < entry.partition_count for partition in order):
@@ -275,7 +275,7 @@ class OpenBatches:
 
     @_change
     def forget_topic(self, topic: str) -> None:
-        """Refuse the topic from now on; its open batches are sealed."""
+        """Refuse records of the topic from now on; seal its open batches."""
         entry = self._topics.pop(topic, None)
         if entry is not None:
             for batch in entry.batches:
@@ -283,9 +283,9 @@ class OpenBatches:
                     self._seal(batch)
 
     def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
-        """Call `refusal`, which raises, instead of taking records; None to take them again.
+        """Call `refusal`, which raises, instead of adding records; None to add them again.
 
-        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` hands over.
+        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` returns.
         """
         self._refusal = refusal
 
@@ -384,17 +384,17 @@ class OpenBatches:
 
         Args:
             topic: must be known through `set_partitions`.
-            key: decides the partition unless `partition` is given.
+            key: selects the partition unless `partition` is given.
             value: None is a tombstone.
             headers: name and value pairs.
-            timestamp_ms: None takes the clock.
-            partition: None leaves the choice to the partitioner.
+            timestamp_ms: None for the current time.
+            partition: None lets the partitioner choose.
 
         Returns:
-            what happened, and the ticket when the record was taken.
+            the status, and the ticket if the record was added.
 
         Raises:
-            UsageError: a field of the wrong type, or no partition that the partitioner's function gave.
+            UsageError: a field of the wrong type, or the partitioner's function returned an invalid partition.
         """
         self._check_taking()
         if partition is None and self._function is not None:
@@ -491,7 +491,7 @@ class OpenBatches:
         return Ticket(promise, 0, timestamp_ms)
 
     def _ask(self, function: PartitionFunction, topic: str, key: bytes | None, value: bytes | None) -> int | None:
-        """Let the user choose; without the lock, which a function that sends something itself would wait for."""
+        """Call the user's partitioner without the lock: a function that sends something itself would wait for it."""
         entry = self._topics.get(topic)
         if entry is None:
             return None
@@ -499,7 +499,7 @@ class OpenBatches:
         return chosen(function, topic, key, value, count)
 
     def _next_sticky(self, entry: _Topic) -> int:
-        """Move on to the next partition: records without a key fill one batch after the other, not all a little."""
+        """Move on to the next partition: records without a key fill one batch after the other, not all at once."""
         entry.position += 1
         entry.sticky_bytes = 0
         if entry.order:
@@ -552,7 +552,7 @@ class OpenBatches:
 
     @_change
     def take_sealed(self) -> list[SealedBatch]:
-        """Hand over the batches sealed so far, oldest first; each is handed over once."""
+        """Return the batches sealed so far, oldest first; each is returned once."""
         return self._hand_over()
 
     def _hand_over(self) -> list[SealedBatch]:
@@ -575,9 +575,9 @@ class OpenBatches:
 
     @_change
     def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
-        """Seal batches that have waited `linger_ms`, and hand over all sealed ones, in order.
+        """Seal batches that have waited `linger_ms`, and return all sealed ones, in order.
 
-        A batch that seems to come from the future is due too: the wall clock was set back.
+        A batch with a creation time in the future is due too: the wall clock was set back.
         """
         for batch in list(self._open):
             if not batch.created_ms <= now_ms < batch.created_ms + linger_ms:
@@ -586,41 +586,41 @@ class OpenBatches:
 
     @_change
     def seal_all(self) -> list[SealedBatch]:
-        """Seal every batch, and hand over all sealed ones, in order."""
+        """Seal every batch, and return all sealed ones, in order."""
         self._seal_open()
         return self._hand_over()
 
     @_change
     def next_due_ms(self, linger_ms: int) -> int | None:
-        """When `seal_due` has something to do, by the same clock; None without open batches."""
+        """Return when the next batch is due, by the same clock; None without open batches."""
         if not self._open:
             return None
         return min(batch.created_ms for batch in self._open) + linger_ms
 
     @_change
     def release(self, sealed: SealedBatch) -> None:
-        """Give back the memory of a batch that is acknowledged or given up; a second time does nothing."""
+        """Release the memory of a batch that is acknowledged or has failed; a second call does nothing."""
         if not sealed.released:
             sealed.released = True
             self._used_bytes -= sealed.size_bytes
 
     def renew_lock(self, lock: Lock) -> None:
-        """Take another lock: in a child process the old one may be held by a thread that no longer exists."""
+        """Replace the lock: in a child process a thread that no longer exists may hold the old one."""
         self.lock = lock
         self.is_changing = False
 
 
 class Sender:
-    """The base of a producer's face: `send`, once per record.
+    """The base class of a producer: `send`, once per record.
 
-    A subclass has `_send_slowly`, which is given the records that `OpenBatches.take` does not take, and all of them
-    while there is nothing to send through.
+    A subclass has `_send_slowly`, which gets the records that `OpenBatches.take` does not take, and all records
+    while no batches are set.
     """
 
     _batches: OpenBatches | None = None
 
     def _send_through(self, batches: OpenBatches | None) -> None:
-        """Send through these from now on; None sends everything slowly."""
+        """Set the batches to send through; None sends everything by `_send_slowly`."""
         self._batches = batches
 
     def send(  # documented where users meet it

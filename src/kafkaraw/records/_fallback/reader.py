@@ -45,13 +45,13 @@ class _Scanned(NamedTuple):
     headers: dict[int, list[Header]]
 
     def slice(self, start: int, end: int) -> _Scanned:
-        """Keep the records from index `start` to before `end`."""
+        """Keep the records from index `start` up to, but not including, `end`."""
         headers = {index - start: found for index, found in self.headers.items() if start <= index < end}
         lists = (field[start:end] for field in (self.offsets, self.timestamps, self.keys, self.values))
         return _Scanned(*lists, headers)  # type: ignore[arg-type, call-arg]  # each keeps its type
 
     def headers_of_all(self) -> Iterable[list[Header]]:
-        """Give a list of its own for each record; for ever, when no record has headers."""
+        """Yield a list for each record; without end, if no record has headers."""
         if not self.headers:
             return iter(_no_headers, None)
         return [self.headers.get(index) or [] for index in range(len(self.values))]
@@ -66,7 +66,7 @@ def read_batches(
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> Iterator[Record]:
-    """Give the records of many wire batches in a range of offsets. See `interface.ReadBatches`."""
+    """Yield the records of many wire batches in a range of offsets. See `interface.ReadBatches`."""
     read = partial(read_records, start_offset=start_offset, end_offset=end_offset, size_max_bytes=size_max_bytes)
     return chain.from_iterable(read(wire, header, topic, partition) for header, wire in wires)
 
@@ -81,7 +81,7 @@ def read_records(
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> Iterator[Record]:
-    """Give the records of one wire batch in a range of offsets. See `interface.ReadRecords`."""
+    """Yield the records of one wire batch in a range of offsets. See `interface.ReadRecords`."""
     try:
         scanned = _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset)
     except BatchTooLargeError as error:
@@ -107,7 +107,7 @@ def read_values(
     end_offset: int | None = None,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> list[bytes | None]:
-    """Give the values of one wire batch in a range of offsets. See `interface.ReadValues`."""
+    """Return the values of one wire batch in a range of offsets. See `interface.ReadValues`."""
     return _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset).values
 
 
@@ -246,10 +246,10 @@ def _scan_body(body: bytes, header: BatchHeader) -> _Scanned:
 
 
 def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: list[int]) -> int:  # noqa: C901  # calls cost more
-    """Append the fields of every record to the lists in `scanned`; gives where the last one ends.
+    """Append the fields of every record to the lists in `scanned`; return where the last one ends.
 
-    Offset deltas go to `deltas` when there are gaps. Too short a body raises IndexError, or shows in a record that does
-    not end where its length says.
+    Offset deltas are appended to `deltas` if there are gaps. If the body is too short, this raises IndexError, or a
+    record does not end where its length says.
     """
     _, timestamps, keys, values, headers = scanned
     base_timestamp = header.base_timestamp
@@ -272,7 +272,7 @@ def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: l
                 number, at = read_raw_varint(body, at - 2)
         length = number
         end = at + (length >> 1)
-        number = body[at + 1]  # behind the attributes, which mean nothing yet
+        number = body[at + 1]  # after the attributes, which have no meaning yet
         at += 2
         if number > 127:
             byte = body[at]
@@ -337,7 +337,7 @@ def _scan_records(body: bytes, header: BatchHeader, scanned: _Scanned, deltas: l
 
 
 def _read_headers(body: bytes, at: int, header: BatchHeader) -> tuple[list[Header], int]:
-    """Read the headers of one record; each takes two bytes at least, so a hostile count ends with the data."""
+    """Read the headers of one record; each takes at least two bytes, so a hostile count ends with the data."""
     number, at = read_raw_varint(body, at)
     if number & 1:
         raise _corrupt(header, "a record has a negative number of headers")
@@ -348,7 +348,7 @@ def _read_headers(body: bytes, at: int, header: BatchHeader) -> tuple[list[Heade
             raise _corrupt(header, "a record has a header without a name")
         name_at = at
         at += number >> 1
-        # Java replaces what is not UTF-8 as well: a reader must not be stuck because of a header's name.
+        # Java replaces invalid UTF-8 as well: a header's name must not stop a reader.
         name = body[name_at:at].decode("utf-8", "replace")
         number, at = read_raw_varint(body, at)
         if number & 1:

@@ -18,7 +18,7 @@ from kafkaraw.records.record import Header
 from kafkaraw.records.rows import BadRow, BytesColumn, Fault, HeadersColumn, NumbersColumn, RowColumns, SentPart
 
 ROWS_AT_ONCE: Final = 16_384
-"""After so many rows others have their turn, at the latest."""
+"""Maximum number of rows before other threads get their turn."""
 _FIXED_BYTES: Final = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
 
@@ -47,7 +47,7 @@ class Rows:
 
         Args:
             partition_counts: for each topic.
-            size_max: the most bytes of one record, lengths and such included.
+            size_max: maximum size of one record in bytes, lengths included.
         """
         if not _are_sound(self._columns):
             return BadRow(Fault.LAYOUT, 0, 0)
@@ -77,7 +77,7 @@ class Rows:
         return None
 
     def checksum(self) -> int:
-        """Sum up the checksums of all rows, modulo 2**64: of what becomes their records, in whatever order they come.
+        """Return the sum of the checksums of all rows, modulo 2**64, over the bytes of their records, in any order.
 
         A row's checksum covers its topic, key, value and headers, and timestamp and partition unless they are null.
 
@@ -108,10 +108,10 @@ class Rows:
         return total % 2**64
 
     def append_to(self, open_batches: OpenBatches, start: int) -> tuple[AppendStatus, int, list[SentPart]]:
-        """Add rows from `start` on to open batches, in their order, as far as that goes.
+        """Add rows from `start` on to open batches, in their order, until one does not fit.
 
         Returns:
-            as `OpenBatches.append`, the first row that was not added, and what went where.
+            the status as of `OpenBatches.append`, the first row that was not added, and the rows of each batch.
         """
         status = most = AppendStatus.OK
         parts: dict[BatchPromise, SentPart] = {}

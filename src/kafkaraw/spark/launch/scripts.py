@@ -1,7 +1,7 @@
-"""Small shell scripts that stand in front of a program.
+"""Small shell scripts that start a program.
 
-A session needs its scripts as long as it lives, for weeks perhaps, so they do not lie in the folder for temporary
-files, which the system cleans. They lie in the user's cache, named by their content, and stay there: every session uses
+A session needs its scripts as long as it lives, perhaps for weeks, so they are not in the folder for temporary files,
+which the system cleans. They are in the user's cache, named by their content, and stay there: every session uses
 the same ones. Start at `make_script`.
 """
 
@@ -24,11 +24,11 @@ def make_script(name: str, text: str, **programs: str | Path) -> Path:
 
     Args:
         name: the script's path in a folder of its own, such as `bin/java`.
-        text: what it does, with `{program}` for the path that is given as `program`.
-        programs: paths that the text names.
+        text: the script, with `{program}` for the path that is given as `program`.
+        programs: paths that the text contains.
 
     Returns:
-        the folder. Where the user's cache cannot have programs, it is a temporary one that ends with this process.
+        the folder. If the user's cache cannot hold programs, it is a temporary one that ends with this process.
     """
     for placeholder, path in programs.items():
         text = text.replace(f"{{{placeholder}}}", shlex.quote(str(path)))
@@ -47,14 +47,14 @@ def make_script(name: str, text: str, **programs: str | Path) -> Path:
 
 
 def _cache() -> Path:
-    """The user's cache, see the XDG Base Directory Specification."""
+    """Return the user's cache folder, see the XDG Base Directory Specification."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~"), ".cache")
     return root / "kafkaraw"
 
 
 def _write(script: Path, text: str) -> None:
-    """Write the script at once, so that no other process runs a part of it."""
+    """Write the script in one step, so that no other process runs a part of it."""
     if script.is_file() and script.read_text(encoding="utf-8") == text and os.access(script, os.X_OK):
         return
     script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

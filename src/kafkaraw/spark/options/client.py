@@ -1,4 +1,4 @@
-"""The options `kafka.*`: settings of the client by Java's names, translated and checked by the client's own tables.
+"""The options `kafka.*`: the client's settings by Java's names, translated and checked by the client's own tables.
 
 `kafka.linger.ms` is the client's `linger_ms`. Start at `client_settings`.
 """
@@ -27,15 +27,15 @@ _OURS: Final = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.c
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _METADATA_AGE: Final = "metadata.max.age.ms"
 _METADATA_AGE_MIN_MS: Final = 100
-"""The client's limit; Java's client takes 0, too."""
+"""The client's limit; Java's client also accepts 0."""
 
 _SECRET: Final = frozenset(name for kind in _KINDS for name, about in settings_of(kind).items() if about.secret)
 
 
 class Settings(dict[str, str]):
-    """Settings of a client by its own names, as text. Its `repr` hides what is secret, wherever it is part of one.
+    """Settings of a client by its own names, as text. Its `repr` hides secrets, also inside another object's `repr`.
 
-    What is made of it with `|` hides that, too.
+    The result of `|` hides secrets, too.
     """
 
     def __repr__(self) -> str:
@@ -53,15 +53,15 @@ CLIENT_NAMES: Final = frozenset(
 )
 """The options that are settings of the client, in lower case."""
 
-# Streams and tasks outlive brokers: one that starts while no broker runs waits as long as a call does (decision 0024).
+# Streams and tasks outlive brokers: if no broker runs, a new one waits as long as a call does (decision 0024).
 PATIENCE_OPTION: Final = ("kafka.bootstrap.timeout.ms", "60000")
 
 
 def client_settings(java: Mapping[str, str]) -> Settings:
-    """The client's settings for options by Java's names, without their prefix.
+    """Return the client's settings for options by Java's names, without their prefix.
 
     Raises:
-        ConfigError: they do not fit, or name no broker.
+        ConfigError: the options contradict each other, or name no broker.
     """
     java = _with_metadata_age(java)
     with named_as_given(java, prefix=CLIENT_PREFIX):
@@ -74,7 +74,7 @@ def client_settings(java: Mapping[str, str]) -> Settings:
 
 
 def _with_metadata_age(java: Mapping[str, str]) -> Mapping[str, str]:
-    """The same settings; an age below the client's least is raised to that, as Java's client accepts it."""
+    """Return the same settings; an age below the client's minimum is raised to it, because Java's client accepts it."""
     text = java.get(_METADATA_AGE, "").strip()
     if not (text.isascii() and text.isdigit() and int(text) < _METADATA_AGE_MIN_MS):
         return java
@@ -83,17 +83,17 @@ def _with_metadata_age(java: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _check(client: Settings) -> None:
-    """Let the clients check their settings, certificates included, so that limits and texts stand in one place."""
+    """Let the clients check their settings, certificates included, so that limits and messages are in one place."""
     configs = [parse(kind, settings_for(kind, client), from_text=True) for kind in _KINDS]
-    network_for(configs[0])  # the settings of TLS are the same for all kinds
+    network_for(configs[0])  # the TLS settings are the same for all kinds
 
 
 def settings_for(kind: type[ClientConfig], client: Mapping[str, str]) -> Settings:
-    """Those of the settings that this kind of client has; a job may share one set between reading and writing."""
+    """Return the settings that this kind of client has; a job may share one set between reading and writing."""
     return Settings({name: text for name, text in client.items() if name in settings_of(kind)})
 
 
 def typed_settings(kind: type[ClientConfig], client: Mapping[str, str]) -> dict[str, object]:
-    """The same settings as values that the client's constructor takes."""
+    """Return the same settings as values for the client's constructor."""
     config = parse(kind, client, from_text=True)
     return {name: getattr(config, name) for name in client}

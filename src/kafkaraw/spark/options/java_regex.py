@@ -1,12 +1,12 @@
-r"""Java's regular expressions for topic names, as Python's.
+r"""Translate Java's regexes for topic names into Python's.
 
-`subscribePattern` is written in Java's language, which has things that Python's `re` lacks or spells otherwise:
-`\p{Alpha}`, `\Q...\E`, classes within classes, `[a-z&&[^x]]`, flags in the middle. Topic names are made of 65
-characters only, so every class of characters can be written out as those of them that it holds; that makes the
+`subscribePattern` is a Java regex, with syntax that Python's `re` does not have or spells differently:
+`\p{Alpha}`, `\Q...\E`, classes within classes, `[a-z&&[^x]]`, flags in the middle. Topic names consist of 65
+characters only, so every character class can be written as the list of those that it contains. That makes the
 translation exact for topic names, and for nothing else.
 
-What cannot be translated is refused. RE2 matches what it can, in linear time; only patterns with lookaround, back
-references, atomic groups or possessive quantifiers go to Python's `re`, which backtracks as Java does
+A pattern that cannot be translated is refused. RE2 matches what it supports, in linear time; only patterns with
+lookaround, back references, atomic groups or possessive quantifiers go to Python's `re`, which backtracks as Java does
 (docs/decisions/0018). Start at `translate`.
 Source: java.util.regex.Pattern.
 """
@@ -22,7 +22,7 @@ from typing import Final
 from kafkaraw.core.linear_regex import CompiledRegex, InvalidRegexError, compile_linear
 
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
-"""The characters of topic names."""
+"""The characters that topic names may contain."""
 
 _DIGITS: Final = frozenset(string.digits)
 _LOWER: Final = frozenset(string.ascii_lowercase)
@@ -71,7 +71,7 @@ _PROPERTIES: Final = {
     "IsL": _LETTERS,
     "InBasic_Latin": ALPHABET,
 }
-# Escapes that mean no character of a class. Line ends do not occur in topic names: the ends of a line are those of it.
+# Escapes that are no character of a class. Topic names contain no line ends, so `^` and `$` match only at their ends.
 _ANCHORS: Final = {"A": r"\A", "z": r"\Z", "Z": r"\Z", "b": r"\b", "B": r"\B", "G": r"\A"}
 _CONTROLS: Final = frozenset("tnrfae")
 _FLAGS: Final = {"i": "i", "u": "", "U": "", "m": "", "s": "", "d": ""}
@@ -80,18 +80,18 @@ _NO_MATCH: Final = r"[^\s\S]"
 
 
 class UntranslatableError(ValueError):
-    """The pattern is no regular expression of Java's, or one that cannot be translated."""
+    """The pattern is not a Java regex, or one that cannot be translated."""
 
 
 def translate(pattern: str) -> CompiledRegex:
-    """A pattern that matches the same topic names; use `fullmatch`.
+    """Return a pattern that matches the same topic names; use it with `fullmatch`.
 
     Raises:
-        UntranslatableError: the message says what is the matter, and where.
+        UntranslatableError: the message says what is wrong, and where.
     """
     text = _Translation(pattern).whole()
     with contextlib.suppress(InvalidRegexError):
-        # The end of the text is the one escape that the translation writes and RE2 spells otherwise.
+        # The end of the text is the one escape in the translation that RE2 spells differently.
         return compile_linear(_END.sub(r"\1\\z", text), dot_matches_newline=True)
     try:
         return re.compile(text, re.ASCII | re.DOTALL)
@@ -100,7 +100,7 @@ def translate(pattern: str) -> CompiledRegex:
 
 
 def _chosen(characters: frozenset[str]) -> str:
-    """A class of these characters."""
+    """Return a class of these characters."""
     if not characters:
         return _NO_MATCH
     return "[" + "".join(re.escape(each) for each in sorted(characters)) + "]"
@@ -112,9 +112,9 @@ class _Group:
 
     Attributes:
         begin: the number of parts before its content.
-        flags: how many groups were opened in it for flags, which count up to its end.
+        flags: how many groups were opened in it for flags, which apply up to its end.
         flags_in_the_middle: one of them has something before it.
-        ignores_case: whether upper and lower case are the same from here on.
+        ignores_case: whether upper and lower case are equal from here on.
     """
 
     begin: int = 0
@@ -133,7 +133,7 @@ class _Translation:
     groups: list[_Group] = field(default_factory=lambda: [_Group()])
 
     def whole(self) -> str:
-        """The translated pattern."""
+        """Return the translated pattern."""
         while self.at < len(self.pattern):
             self._next()
         if len(self.groups) > 1:
@@ -158,7 +158,7 @@ class _Translation:
         elif character == "{" and not re.match(r"\{\d+(?:,\d*)?\}", self._rest):
             raise self._wrong("{ begins a repetition such as {2} or {2,3}; a literal one is written \\{")
         elif character == "|" and self.groups[-1].flags_in_the_middle:
-            # The flags of "a(?i)b|c" count for c as well, but the choice is between "ab" and "c".
+            # The flags of "a(?i)b|c" apply to c as well, but the choice is between "ab" and "c".
             raise self._wrong("flags in the middle of a choice; put them at its beginning, or write (?i:...)")
         else:
             self.at += 1
@@ -208,7 +208,7 @@ class _Translation:
         group.ignores_case = (group.ignores_case or "i" in on) and "i" not in off
 
     def _escape(self) -> str:
-        """What a backslash and what follows it mean outside of classes."""
+        """Return the translation of a backslash and the characters after it, outside of classes."""
         following = self._following()
         if following == "Q":
             return re.escape(self._quoted())
@@ -241,7 +241,7 @@ class _Translation:
         return self.pattern[begin:] if end < 0 else self.pattern[begin:end]
 
     def _escaped_characters(self) -> frozenset[str]:
-        """The characters of topic names that an escape stands for."""
+        """Return the characters of topic names that an escape matches."""
         following = self._following()
         if following in "pP":
             return self._property(negated=following == "P")
@@ -275,7 +275,7 @@ class _Translation:
         return ALPHABET - _PROPERTIES[name] if negated else _PROPERTIES[name]
 
     def _class(self) -> frozenset[str]:
-        """The characters of a class whose opening bracket has been read, up to and with its closing one."""
+        """Return the characters of a class after its opening bracket; read it up to and with the closing one."""
         negated = self.pattern.startswith("^", self.at)
         self.at += negated
         characters = _NONE
@@ -295,14 +295,14 @@ class _Translation:
         return ALPHABET - characters if negated else characters & ALPHABET
 
     def _rest_of_intersection(self) -> frozenset[str]:
-        """What stands behind `&&`, up to the next one or the end of the class."""
+        """Return the operand of `&&`, up to the next one or the end of the class."""
         characters = _NONE
         while self.at < len(self.pattern) and not self._rest.startswith(("]", "&&")):
             characters |= self._member()
         return characters
 
     def _member(self) -> frozenset[str]:
-        """One member of a class: a class, a range, a character, or what an escape stands for."""
+        """Return one member of a class: a class, a range, a character, or the characters of an escape."""
         if self._rest.startswith("["):
             self.at += 1
             return self._class()

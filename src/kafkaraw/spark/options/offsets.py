@@ -1,10 +1,10 @@
 """Offsets as Spark and the JVM connector write them. Pure.
 
-One form everywhere, in options, in the checkpoint and in progress events: `{"topic":{"0":123,"1":456}}`, the next
-offset to read of each partition. Spark compares offsets as text, so the same offsets must always give the same text:
+One form is used in options, in the checkpoint and in progress events: `{"topic":{"0":123,"1":456}}`, the next
+offset to read of each partition. Spark compares offsets as text, so equal offsets must always have equal text:
 `to_json` sorts (topics by name, partitions by number, like the JVM connector).
 
-Must not know what offsets mean: where a read starts or ends is in `positions`.
+Must not know what offsets mean: `positions` decides where a read starts or ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OffsetJson = dict[str, dict[str, int]]
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
-    """The offsets as a JSON object whose text is always the same for the same offsets."""
+    """Return the offsets as a JSON object; equal offsets have equal text."""
     result: OffsetJson = {}
     for topic, partition in sorted(offsets):
         result.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -36,7 +36,7 @@ def from_json(value: object, *, what: str) -> PartitionOffsets:
 
     Args:
         value: the parsed JSON.
-        what: the option or file it comes from, for the message.
+        what: the option or file that it comes from, for the message.
 
     Raises:
         ConfigError: it has another form.
@@ -48,7 +48,7 @@ def from_checkpoint(value: object) -> PartitionOffsets:
     """Read the offsets that Spark has found in a query's checkpoint, or got from the source.
 
     Raises:
-        UsageError: they are not offsets of Kafka: the checkpoint is one of another source.
+        UsageError: they are not Kafka offsets: the checkpoint belongs to another source.
     """
     try:
         return from_json(value, what="the checkpoint")
@@ -66,8 +66,8 @@ def partitions_from_json(
 
     Args:
         value: the parsed JSON.
-        number: checks what stands for a topic and partition.
-        what: the option or file it comes from, for the message.
+        number: checks the value of a topic and partition.
+        what: the option or file that it comes from, for the message.
 
     Raises:
         ConfigError: it has another form.
@@ -84,7 +84,7 @@ def partitions_from_json(
 
 
 def partition_number(value: object, *, what: str) -> int:
-    """A partition as JSON has it: a number, or a number written as text.
+    """Return a partition from JSON: a number, or a number written as text.
 
     Raises:
         ConfigError: it is neither, or negative.
@@ -105,7 +105,7 @@ def _offset(what: str, topic: str, partition: object, offset: object) -> int:
 
 
 def shortened(value: object) -> str:
-    """A value for a message, cut off when it is long."""
+    """Return a value for a message, cut off if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

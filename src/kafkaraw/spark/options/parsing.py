@@ -1,8 +1,8 @@
 """The options of format "kafkaraw": names of Spark's own Kafka connector, checked when the DataFrame is made.
 
 Every option is declared once in `_OPTIONS`; `parse_options` checks names and values; `check_batch_read` and
-`check_stream_read` check what only one kind of read allows. The options `kafka.*` are those of `client`, and what is no
-option at all is for `refusals`.
+`check_stream_read` check the rules of one kind of read. `client` handles the options `kafka.*`, and `refusals` handles
+unknown options.
 
 Must not import pyspark and must not talk to a broker.
 """
@@ -44,13 +44,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ExactlyOnce:
-    """How to write so that every row can be read once.
+    """How to write so that every row is delivered exactly once.
 
     Attributes:
-        prefix: begins the transactional ids of the tasks.
-        topic: where it is written down which micro-batches are decided.
+        prefix: prefix of the transactional ids of the tasks.
+        topic: the decisions topic, which stores which micro-batches are committed.
         resolutions: what to do with micro-batches that would be refused.
-        batch: for `foreachBatch`, where Spark does not tell tasks: the writer's query and the micro-batch.
+        batch: for `foreachBatch`, where tasks do not get them from Spark: the writer's query and the micro-batch.
     """
 
     prefix: str = "kafkaraw-spark"
@@ -66,27 +66,27 @@ class SparkOptions:
     Attributes:
         client: settings given as `kafka.*`, under the client's names, as text.
         subscribe: topics to read with all their partitions.
-        pattern: a regular expression in Java's language; topics that match are read with all their partitions.
+        pattern: a Java regex; topics that match are read with all their partitions.
         assign: partitions to read.
-        starting: where to start; None when not given (the default depends on the kind of read).
-        ending: where a batch read ends; None when not given.
-        rows_per_trigger_max: about how many offsets one micro-batch takes; None for all there are.
-        rows_per_trigger_min: a micro-batch waits until there are so many offsets; None to wait for none.
-        trigger_delay_max_ms: how long it waits for them at most, in ms.
+        starting: where to start; None if not given (the default depends on the kind of read).
+        ending: where a batch read ends; None if not given.
+        rows_per_trigger_max: about how many offsets one micro-batch reads; None for all available ones.
+        rows_per_trigger_min: a micro-batch waits until this many offsets are new; None not to wait.
+        trigger_delay_max_ms: the longest time that it waits for them, in ms.
         partitions_min: about how many tasks to have at least; None for one per partition.
-        rows_per_partition_max: how many offsets a task takes of a partition at most; None for no limit.
-        tasks_max: how many tasks to have at most, each of which may read several partitions; None for no limit.
-        lookup_retries: how often the driver tries again to look up offsets.
-        lookup_pause_ms: how long it waits before it does, in ms.
+        rows_per_partition_max: maximum number of offsets that a task reads of a partition; None for no limit.
+        tasks_max: maximum number of tasks, each of which may read several partitions; None for no limit.
+        lookup_retries: how often the driver retries to look up offsets.
+        lookup_pause_ms: how long it waits before a retry, in ms.
         include_headers: whether there is a column `headers`.
         fail_on_data_loss: whether missing records are an error or a warning.
-        commit_offsets: whether the positions of a stream are committed to the group `kafka.group.id`.
-        poll_timeout_ms: how long a task may go without getting records, in ms.
-        topic: the topic to write to, whatever the column `topic` says.
+        commit_offsets: whether the offsets of a stream are committed to the group `kafka.group.id`.
+        poll_timeout_ms: how long a task may wait without getting records, in ms.
+        topic: the topic of all rows to write; overrides the column `topic`.
         include_timestamp: whether the column `timestamp` becomes the records' timestamps.
-        dead_letter_topic: where rows go that are too large for their topic; None to fail.
+        dead_letter_topic: topic for rows that are too large for their own topic; None to fail.
         exactly_once: write in transactions; None for at least once.
-        what_to_read: those of subscribe, subscribePattern and assign that are given.
+        what_to_read: which of subscribe, subscribePattern and assign are given.
         of_one_kind: settings of Java's clients that only reading or only writing refuses, as text.
     """
 
@@ -117,7 +117,7 @@ class SparkOptions:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are read by name."""
+        """The topics that are subscribed to by name."""
         return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
 
 
@@ -152,7 +152,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "deadLetterTopic": ("dead_letter_topic", texts.name_of),
 }
 
-# Options that say where to start and to end, and how their texts are read. Of several the first counts.
+# Options for the start and the end, and how their texts are read. If several are given, the first one applies.
 _STARTING: dict[str, Callable[[str, str], Position]] = {
     "startingTimestamp": parse_timestamp,
     "startingOffsetsByTimestamp": parse_timestamps,
@@ -169,7 +169,7 @@ _STRATEGIES = {"error": False, "latest": True}
 _EXACTLY_ONCE = "exactlyOnce"
 BATCH_OPTION: Final = "exactlyOnceBatch"
 """Set by `foreach_batch`: name of the writer and number of the micro-batch, as in "name/57"."""
-# Options that count with it only -> field of ExactlyOnce and how its text is read.
+# Options that apply with it only -> field of ExactlyOnce and how its text is read.
 _ONCE: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "transactionalIdPrefix": ("prefix", texts.name_of),
     "decisionsTopic": ("topic", texts.name_of),
@@ -182,11 +182,11 @@ _LOWER = {name.lower(): name for name in _NAMES}
 
 
 def parse_options(options: Mapping[str, str]) -> SparkOptions:
-    """Check the options of a DataFrame; names in any mixture of upper and lower case.
+    """Check the options of a DataFrame; names in upper or lower case.
 
     Raises:
-        ConfigError: an option is unknown (the nearest name is suggested), refused (with what to use instead), missing,
-            contradicts another, or has a value that makes no sense.
+        ConfigError: an option is unknown (the message suggests the nearest name), refused (with an alternative),
+            missing, contradicts another, or has an invalid value.
     """
     given, java, of_one_kind = _sorted_out(options)
     values = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items() if name in _OPTIONS}
@@ -208,7 +208,7 @@ _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 
 
 def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Our options, the client's by Java's names, and those that only reading or only writing refuses."""
+    """Split into our options, the client's by Java's names, and those that only reading or only writing refuses."""
     ours: dict[str, str] = {}
     java: dict[str, str] = {}
     of_one_kind: dict[str, str] = {}
@@ -226,7 +226,7 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
 
 
 def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: dict[str, str]) -> Position | None:
-    """The position by the first of the options that are given; the others are checked, and do not count."""
+    """Return the position of the first of the options that are given; the others are checked, and have no effect."""
     positions = [read(name, given[name]) for name, read in table.items() if name in given]
     return positions[0] if positions else None
 
@@ -242,7 +242,7 @@ def _starting(given: dict[str, str]) -> Position | None:
 
 
 def _check_together(options: SparkOptions) -> None:
-    """What no option can be checked for by itself."""
+    """Check the rules that involve several options."""
     if options.commit_offsets and GROUP_ID not in options.client:
         raise ConfigError("commitOffsets=true needs the option kafka.group.id: the group to commit to")
     least, most = options.rows_per_trigger_min, options.rows_per_trigger_max
@@ -251,12 +251,12 @@ def _check_together(options: SparkOptions) -> None:
 
 
 def patient(options: SparkOptions) -> SparkOptions:
-    """The same, with clients that wait for the first broker, unless the user has said how long."""
+    """Return the same options, with clients that wait for the first broker, unless the user has set the timeout."""
     return replace(options, client={"bootstrap_timeout_ms": PATIENCE_OPTION[1]} | options.client)
 
 
 def check_read(options: SparkOptions) -> None:
-    """What every read needs.
+    """Check the rules of every read.
 
     Raises:
         ConfigError: no topic is named, or in two ways; or an option is only for writing.
@@ -273,7 +273,7 @@ def check_read(options: SparkOptions) -> None:
 
 
 def check_write(options: SparkOptions) -> None:
-    """What every write needs; options about reading have no effect on it.
+    """Check the rules of every write; options for reading have no effect on it.
 
     Raises:
         ConfigError: an option is only for reading.
@@ -282,7 +282,7 @@ def check_write(options: SparkOptions) -> None:
 
 
 def check_batch_read(options: SparkOptions) -> tuple[Position, Position]:
-    """Where a batch read starts and ends: by default the whole topic.
+    """Return where a batch read starts and ends: by default the whole topic.
 
     Raises:
         ConfigError: it starts at the latest or ends at the earliest offset.
@@ -306,7 +306,7 @@ def check_batch_read(options: SparkOptions) -> tuple[Position, Position]:
 
 
 def check_stream_read(options: SparkOptions) -> Position:
-    """Where a streaming read without a checkpoint starts: by default at the latest offsets.
+    """Return where a streaming read without a checkpoint starts: by default at the latest offsets.
 
     Raises:
         ConfigError: an ending is given.

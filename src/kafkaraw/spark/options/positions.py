@@ -1,6 +1,6 @@
 """Where a read starts or ends: by offset, by word or by timestamp. Pure.
 
-A position is what an option says; `resolve` turns it into offsets, asking a `Lookup` only for what is needed. Must not
+A position is the value of an option; `resolve` turns it into offsets, with a `Lookup` only if it is needed. Must not
 talk to a broker itself. Start at `parse_position` and `parse_timestamp`.
 Source: org.apache.spark.sql.kafka010.{KafkaOffsetRangeLimit, KafkaOffsetReaderAdmin}.
 """
@@ -29,18 +29,18 @@ _TIMESTAMP_MAX = 2**63 - 1
 
 
 class Lookup(Protocol):
-    """What the cluster says."""
+    """Looks up offsets in the cluster."""
 
     def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         ...
 
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The offset after the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition."""
         ...
 
     def at_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after a time, in ms since 1970; None where there is none."""
+        """Return the offset of the first record at or after a time, in ms since 1970; None if there is none."""
         ...
 
 
@@ -49,8 +49,8 @@ class Resolved:
     """A position as numbers.
 
     Attributes:
-        offsets: of each partition.
-        at_latest: the partitions whose offset is the end of the log, which would be another one if asked again.
+        offsets: the offset of each partition.
+        at_latest: the partitions whose offset is the end of the log, which a later lookup would find elsewhere.
     """
 
     offsets: PartitionOffsets
@@ -59,7 +59,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Position(ABC):
-    """What an option says.
+    """The value of an option.
 
     Attributes:
         option: the option's name, for messages.
@@ -69,7 +69,7 @@ class Position(ABC):
 
     @abstractmethod
     def uses(self, special: int) -> bool:
-        """Whether some partition is named to be at `EARLIEST` or `LATEST`."""
+        """Return whether some partition has the position `EARLIEST` or `LATEST`."""
 
     @abstractmethod
     def resolve(self, partitions: Iterable[TopicPartition], lookup: Lookup) -> Resolved:
@@ -86,7 +86,7 @@ class OffsetPosition(Position):
     """`startingOffsets` or `endingOffsets`.
 
     Attributes:
-        everywhere: `EARLIEST` or `LATEST` for all partitions; None when the others speak for each.
+        everywhere: `EARLIEST` or `LATEST` for all partitions; None if the others are set.
         by_partition: offset, `EARLIEST` or `LATEST` of each partition.
         by_topic: `EARLIEST` or `LATEST` of all partitions of a topic (SPARK-58774).
     """
@@ -96,7 +96,7 @@ class OffsetPosition(Position):
     by_topic: Mapping[str, int] = field(default_factory=dict)
 
     def uses(self, special: int) -> bool:
-        """Whether some partition is named to be at `EARLIEST` or `LATEST`."""
+        """Return whether some partition has the position `EARLIEST` or `LATEST`."""
         return self.everywhere == special or special in (*self.by_partition.values(), *self.by_topic.values())
 
     def resolve(self, partitions: Iterable[TopicPartition], lookup: Lookup) -> Resolved:
@@ -124,12 +124,12 @@ class OffsetPosition(Position):
 
 @dataclass(frozen=True)
 class TimestampPosition(Position):
-    """`startingTimestamp`, `startingOffsetsByTimestamp` and their like at the end.
+    """`startingTimestamp`, `startingOffsetsByTimestamp` and the options of the same form for the end.
 
     Attributes:
-        everywhere_ms: for all partitions, in ms since 1970; None when `by_partition_ms` speaks for each.
+        everywhere_ms: for all partitions, in ms since 1970; None if `by_partition_ms` is set.
         by_partition_ms: for each partition, in ms since 1970.
-        unmatched_is_latest: a partition without a record so late is read from, or up to, its end; else it is an error.
+        unmatched_is_latest: a partition without a record at or after the time has its end as position; else an error.
     """
 
     everywhere_ms: int | None = None
@@ -137,7 +137,7 @@ class TimestampPosition(Position):
     unmatched_is_latest: bool = False
 
     def uses(self, special: int) -> bool:
-        """Never: it names times."""
+        """Return False: it has times only."""
         return False
 
     def resolve(self, partitions: Iterable[TopicPartition], lookup: Lookup) -> Resolved:
@@ -161,7 +161,7 @@ class TimestampPosition(Position):
 
 
 def check_order(starting: Position, start: Resolved, ending: Position, end: Resolved) -> None:
-    """Check that a batch read ends nowhere before it starts, as Spark's JVM connector does.
+    """Check that no partition of a batch read ends before it starts, as Spark's JVM connector does.
 
     Raises:
         UsageError: some partitions do; the message names them.
@@ -197,7 +197,7 @@ def parse_position(option: str, text: str) -> OffsetPosition:
     """Read `earliest`, `latest` or the JSON form.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: the value has none of these forms.
     """
     word = text.strip()
     if word.lower() in _WORDS:

@@ -1,6 +1,6 @@
-"""What people write that is no option of this format: passed over, without effect, or refused with what to use instead.
+"""Options that this format does not have: ignored, without effect, or refused with an alternative.
 
-Most of it comes along from Spark's own connector, or from Java's clients. Start at `unknown`.
+Most of them are options of Spark's own connector, or of Java's clients. Start at `unknown`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkaraw.spark.errors import CLIENT_PREFIX
 
 _log = logging.getLogger(__name__)
 
-# Options that mean something to Spark's own connector or to Java's clients, and nothing to this format.
+# Options with a meaning for Spark's own connector or for Java's clients, but none for this format.
 WITHOUT_EFFECT = {
     "path": "a topic is not a path; subscribe (reading) and topic (writing) name topics",
     "groupIdPrefix": "the source joins no consumer group, so it needs no name for one",
@@ -25,7 +25,7 @@ WITHOUT_EFFECT = {
     "kafka.share.acquire.mode": "a query is no member of a share group",
 }
 
-# Spark puts these among the options of a streaming write; they are not for us.
+# Spark adds these to the options of a streaming write; this format ignores them.
 _SPARKS_OWN = frozenset(
     {
         "checkpointlocation",
@@ -36,7 +36,7 @@ _SPARKS_OWN = frozenset(
     }
 )
 
-# Spark puts what it knows of a table among the options of everything that is read from the table or written to it.
+# Spark adds the properties of a table to the options of every read and write of the table.
 OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
 
 PASSED_OVER = _SPARKS_OWN | OF_TABLES
@@ -44,7 +44,7 @@ PASSED_OVER = _SPARKS_OWN | OF_TABLES
 _OPENSSL = "TLS is Python's own: the configuration of its OpenSSL decides"
 _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
 
-# Options that people bring along from Spark's own connector, and what to do instead.
+# Options of Spark's own connector, and what to do instead.
 _REFUSED = {
     "kafka.ssl.cipher.suites": _OPENSSL,
     "kafka.ssl.engine.factory.class": _OPENSSL,
@@ -54,7 +54,7 @@ _REFUSED = {
 }
 _INTERCEPTORS = "there are no interceptors, nor Java classes"
 _INTERCEPTOR_CLASSES = "kafka.interceptor.classes"
-# Refused by one kind of use only, as by Spark's own connector; the other one ignores them.
+# Refused by one kind of use only, as in Spark's own connector; the other one ignores them.
 REFUSED_READING = {
     "kafka.auto.offset.reset": "use startingOffsets, and failOnDataLoss for offsets that are gone",
     "kafka.enable.auto.commit": "Spark's checkpoint keeps the offsets; nothing is committed to Kafka",
@@ -69,7 +69,7 @@ REFUSED_WRITING = {
     "kafka.value.serializer": _SERIALIZER,
 }
 OF_ONE_KIND = frozenset({*REFUSED_READING, *REFUSED_WRITING})  # in lower case
-# The client's advice for these is to name a Python object, which no option can.
+# The client's advice for these is to pass a Python object, which an option cannot do.
 _TOKENS = "kafka.sasl.oauthbearer.token.endpoint.url and a client's id and secret get tokens"
 INSTEAD = {
     "partitioner.class": "have a column `partition`, or leave it out: records go by their keys",
@@ -87,8 +87,8 @@ def check_kind(given: Mapping[str, str], refused: Mapping[str, str], doing: str)
     """Check the options that only reading or only writing refuses.
 
     Args:
-        given: those of `OF_ONE_KIND` that the user gave.
-        refused: what this kind of use refuses, with what to do instead.
+        given: the options in `OF_ONE_KIND` that the user has set.
+        refused: the options that this kind of use refuses, with an alternative.
         doing: "reading" or "writing", for the log.
 
     Raises:
@@ -103,11 +103,11 @@ def check_kind(given: Mapping[str, str], refused: Mapping[str, str], doing: str)
 
 
 def unknown(given: str, known: Iterable[str]) -> str:
-    """The message for an option that is refused or does not exist, with what to write instead.
+    """Return the message for an option that is refused or does not exist, with an alternative.
 
     Args:
-        given: its name, as given.
-        known: the names of all options that there are.
+        given: the name that the user has set.
+        known: the names of all existing options.
     """
     lower = given.lower()
     if lower in REFUSED_LOWER:
@@ -122,7 +122,7 @@ def unknown(given: str, known: Iterable[str]) -> str:
 
 def _nearest(lower: str, names: Iterable[str]) -> str | None:
     by_lower = {name.lower(): name for name in names}
-    # A client setting without its prefix is the commonest slip.
+    # A client setting without its prefix is the most frequent mistake.
     if CLIENT_PREFIX + lower in by_lower:
         return by_lower[CLIENT_PREFIX + lower]
     if CLIENT_PREFIX + lower.replace("_", ".") in by_lower:

@@ -1,15 +1,15 @@
 """Options of a table in Spark's catalog: `CREATE TABLE flights USING kafkaraw OPTIONS (...)`.
 
 Spark passes these options to the source once, when it creates the table and asks for its columns. At least up to Spark
-4.3 it passes them to no query of the table (`PythonDataSourceV2.getTable` drops them). What Spark keeps of the source's
-answer is the schema, which every reader gets back with the metadata of its columns. So the schema of a table carries
+4.3 it passes them to no query of the table (`PythonDataSourceV2.getTable` drops them). Spark keeps only the schema that
+the source returns, and passes it to every reader with the metadata of its columns. So the schema of a table carries
 the options, in the metadata of `COLUMN`. Pure.
 
 Metadata follows a column into every DataFrame and Parquet file made of it. Therefore
 
-- a table keeps no secrets: they are refused, and come with the query;
-- a query that names brokers itself takes no option of the table (the schema may be that of another table);
-- a writer takes none: the metadata of its rows is that of the table they were read from.
+- a table must not keep secrets: they are refused, and each query must set them;
+- a query that names brokers itself uses no option of the table (the schema may be that of another table);
+- a writer uses none: the metadata of its rows is that of the table they were read from.
 
 Start at `given` and `completed`.
 """
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 COLUMN: Final = "timestampType"
-"""The column that carries the options of a table: the one that queries select least."""
+"""The column that carries the options of a table: the one that queries select most rarely."""
 
 _METADATA: Final = "kafkaraw.table.options"
 _PREFIX: Final = "option."
 _PROVIDER: Final = "provider"
-# Names of options that are secrets, and what is in the text of others that have one, such as kafka.sasl.jaas.config.
+# Names of options that are secrets, and parts of the text of options that contain one, such as kafka.sasl.jaas.config.
 _SECRET: Final = re.compile(r"password|secret|keystore\.key$|private key", re.IGNORECASE)
 
 
 def given(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a user has written, without those that Spark adds.
+    """Return the options that a user has written, without those that Spark adds.
 
     For `CREATE TABLE`, Spark passes the table's properties, and each option twice: bare, and with a prefix that
-    tells it from the properties.
+    distinguishes it from the properties.
     """
     prefixed = {name[len(_PREFIX) :]: text for name, text in options.items() if name.lower().startswith(_PREFIX)}
     if prefixed:
@@ -50,12 +50,12 @@ def given(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_definition(options: Mapping[str, str]) -> bool:
-    """Whether these are the options of `CREATE TABLE`, as opposed to those of a query."""
+    """Return whether these are the options of `CREATE TABLE`, as opposed to those of a query."""
     return _PROVIDER in {name.lower() for name in options}
 
 
 def names_brokers(options: Mapping[str, str]) -> bool:
-    """Whether `kafka.bootstrap.servers` is among the options."""
+    """Return whether `kafka.bootstrap.servers` is among the options."""
     return BOOTSTRAP in {name.lower() for name in options}
 
 
@@ -76,7 +76,7 @@ def check_kept(options: Mapping[str, str]) -> None:
     """Check that the options of a table have no secret, as Spark stores them in the catalog and shows them.
 
     Raises:
-        ConfigError: they have one.
+        ConfigError: an option contains a secret.
     """
     secrets = sorted(name for name, text in options.items() if _SECRET.search(name) or _SECRET.search(text))
     if secrets:
@@ -87,17 +87,17 @@ def check_kept(options: Mapping[str, str]) -> None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """The schema of a table that has these options."""
+    """Return the schema of a table that has these options."""
     schema[COLUMN].metadata = {_METADATA: dict(options)}
     return schema
 
 
 def completed(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
-    """The options of a query, and those of the table that it reads, if it reads one.
+    """Return the options of a query, with those of the table that it reads, if it reads one.
 
     Args:
-        options: those of the query; each wins over the table's of the same name.
-        schema: what Spark asks the reader for.
+        options: the options of the query; each overrides the table's option of the same name.
+        schema: the schema that Spark requests from the reader.
     """
     if names_brokers(options):
         return dict(options)

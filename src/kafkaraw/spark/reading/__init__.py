@@ -1,4 +1,4 @@
-"""What stands behind the source: on the driver asking, deciding and cutting into tasks; in a task reading a range.
+"""The work of the source: on the driver, look up, decide and cut into tasks; in a task, read a range.
 
-Start at `stream_plan.py`, which decides how far a micro-batch goes, and at `task.py`.
+Start at `stream_plan.py`, which decides where a micro-batch ends, and at `task.py`.
 """

@@ -42,23 +42,23 @@ _DECODED = {
     _HEADERS: "headers",
 }
 
-# Spark type of a column that a schema may choose instead.
+# Spark type that a schema may choose for a column instead.
 _OTHER_FORMS = {_HEADERS: "map<string,binary>"}
 
-# Kafka lets these be absent, or null.
+# Columns that are absent or null in some of Kafka's records.
 _NULLABLE = frozenset({"key", "value", _HEADERS})
 
-# Constant columns that turn out too short are built so long, or longer.
+# If a constant column is too short, a new one is built with at least this many rows.
 _CONSTANT_ROWS_MIN = 16_384
 
 
 def schema_text(*, include_headers: bool) -> str:
-    """The source's full schema as Spark reads it."""
+    """Return the source's full schema with Spark's types."""
     return ", ".join(f"{name} {kind}" for name, kind in FIELDS.items() if name != _HEADERS or include_headers)
 
 
 def spark_schema(*, include_headers: bool) -> StructType:
-    """The same as Spark's own type, made without a session: in the processes that plan a query there is none."""
+    """Return the schema in Spark's own form, made without a session: processes that plan a query have none."""
     from pyspark.sql import types
 
     header = types.StructType(
@@ -77,10 +77,10 @@ def spark_schema(*, include_headers: bool) -> StructType:
 
 
 def check_selection(schema: StructType) -> None:
-    """Check a schema that the user gave to choose columns.
+    """Check a schema with which the user chooses columns.
 
     Raises:
-        ConfigError: no column, one that Kafka does not have, or one of another type.
+        ConfigError: it has no column, one that Kafka does not have, or one of another type.
     """
     if not schema.fields:
         # Arrow batches without columns have no rows, and Spark would count none.
@@ -100,19 +100,19 @@ def _check_column(name: str, given: str, nullable: bool) -> None:
         other = f" or {_OTHER_FORMS[name]}" if name in _OTHER_FORMS else ""
         raise ConfigError(f"schema(): the column {name} is {expected}{other}, not {given}; convert it after load()")
     if name in _NULLABLE and not nullable:
-        # Spark would take the schema's word and fail at the first null, with a NullPointerException.
+        # Spark would rely on the schema and fail at the first null, with a NullPointerException.
         raise ConfigError(f"schema(): the column {name} is null in some records: leave out NOT NULL")
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of batches for this schema."""
+    """Return the Arrow schema that Spark expects of batches for this schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC") if features().schema_takes_timezone else to_arrow_schema(schema)
 
 
 def decoded_columns(schema: pa.Schema) -> frozenset[str]:
-    """Which columns must be decoded for the schema, by the names of `kafkaraw.records.Columns`."""
+    """Return which columns must be decoded for the schema, by the names of `kafkaraw.records.Columns`."""
     return frozenset(_DECODED[name] for name in schema.names if name in _DECODED)
 
 
@@ -120,7 +120,7 @@ class BatchAssembler:
     """Makes Arrow batches of one partition's decoded columns; topic and partition are built once and shared.
 
     Args:
-        schema: what Spark expects.
+        schema: the schema that Spark expects.
         topic: the topic that is read.
         partition: the partition that is read.
     """
@@ -131,7 +131,7 @@ class BatchAssembler:
         self._constants: dict[str, pa.Array] = {}
 
     def assemble(self, decoded: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-        """A batch of `rows` rows; `decoded` as `Columns.to_arrow_arrays` gives it."""
+        """Return a batch of `rows` rows; `decoded` is the result of `Columns.to_arrow_arrays`."""
         import pyarrow as pa
 
         arrays = [
@@ -162,7 +162,7 @@ def _typed(array: pa.Array, column: pa.Field) -> pa.Array:
 
 
 def _as_map(lists: pa.ListArray, kind: pa.MapType) -> pa.MapArray:
-    """The headers of each row by name. Of several of one name the last counts, as Java's `lastHeader` has it."""
+    """Return the headers of each row by name. If a name repeats, the last one is used, as by Java's `lastHeader`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
-"""A small blocking client for what the driver asks a cluster: which topics there are, and their offsets.
+"""A small blocking client for the driver's lookups: which topics exist, and their offsets.
 
-It has one set of connections and imports little: each streaming query starts a process of its own on the driver, whose
-first answer waits until everything is imported. So it must not import the consumer, the producer or the admin client,
-of which it would need some methods only. Start at `ClusterClient`.
+It has one set of connections and imports little: Spark starts a new process on the driver for each streaming query, and
+the first answer of that process waits for all imports. So it must not import the consumer, the producer or the admin
+client, of which it would need only some methods. Start at `ClusterClient`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kafkaraw.spark.options.client import Settings
 
 
 class ClusterClient:
-    """Asks about topics and offsets; the connection is made on first use. Errors are those of `Consumer` and `Admin`.
+    """Looks up topics and offsets; connects on first use. Errors are those of `Consumer` and `Admin`.
 
     Args:
-        settings: of a consumer, as text.
+        settings: settings of a consumer, as text.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -39,25 +39,25 @@ class ClusterClient:
         self._bridge.run(self._engine.close())
 
     def list_topics(self) -> list[TopicListing]:
-        """All topics that this client may describe."""
+        """Return all topics that this client may describe."""
         return self._bridge.run(self._topics.list_topics())
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """These topics, by name."""
+        """Return these topics, by name."""
         return self._bridge.run(self._topics.describe_topics(names))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that the brokers still have, by partition."""
+        """Return the first offset that the brokers still have, by partition."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), None)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last readable record, by partition, within `timeout` seconds."""
+        """Return the offset after the last readable record, by partition, within `timeout` seconds."""
         return self._offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout)
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time in ms since 1970, by partition; None where there is none."""
+        """Return the first offset at or after a time in ms since 1970, by partition; None if there is none."""
         found = self._look_up(timestamps, None)
         return {tp: place.offset if place.offset >= 0 else None for tp, place in found.items()}
 

@@ -1,7 +1,7 @@
-"""What the driver asks the cluster: which partitions there are, and from where to where they reach.
+"""The driver's lookups in the cluster: which partitions exist, and their first and last offsets.
 
-Owns the driver's clients. An idle query must not hammer the brokers: the list of partitions is kept for a second, and
-`wait_for_change` asks less and less often. Must not decide anything: `stream_plan.py` does.
+Owns the driver's clients. An idle query must not load the brokers: the list of partitions is kept for a second, and
+the intervals of `wait_for_change` grow. Must not decide anything: `stream_plan.py` does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-# Spark hands out the work: what its tasks read with belongs to no group.
+# Spark assigns the partitions: the consumers of its tasks belong to no group.
 _OF_GROUPS = frozenset(
     {
         GROUP_ID,
@@ -56,24 +56,24 @@ _PARTITIONS_AGE_MAX_S = 1.0
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.1
 _WAIT_MAX_S = 0.25
-# The metadata of a broker may be behind, so that a topic is unknown for a moment.
+# The metadata of a broker may be outdated, so that a topic is unknown for a moment.
 _MISSING_RETRIES = 3
 _MISSING_PAUSE_S = 0.2
 _NO_OFFSETS: PartitionOffsets = {}
-# How long a leader may refuse to tell the end of a partition before the end known last is taken.
+# How long a leader may refuse to return the end of a partition before the last known end is used.
 _END_PATIENCE_S = 0.5
 
 
 def consumer_settings(client: Settings) -> Settings:
-    """Settings of the consumers of this source: they never start anywhere by themselves, nor create a topic."""
+    """Settings of the consumers of this source: they never reset an offset by themselves, nor create a topic."""
     ours = {
         "client_id": "kafkaraw-spark",
         "auto_offset_reset": "none",
         "allow_auto_create_topics": "false",
-        # What a task reads is there already. A fetch that waits at the end of the log only delays the next task.
+        # The records of a task exist already. A Fetch that waits at the end of the log only delays the next task.
         "fetch_max_wait_ms": "1",
-        # A task reads one partition at a time, so this is what a round trip brings. With Kafka's 1 MiB, round trips
-        # cost the client as much as the records, and the broker more.
+        # A task reads one partition at a time, so this is the size of a response. With Kafka's 1 MiB, round trips
+        # cost the client as much as the records do, and the broker more.
         "max_partition_fetch_bytes": str(4 << 20),
     }
     given = {name: text for name, text in client.items() if name not in _OF_GROUPS}
@@ -96,7 +96,7 @@ class ClusterLookup:
     """Implements `positions.Lookup` and `stream_plan.OffsetLookup` with blocking clients.
 
     Args:
-        options: which cluster and what to read there.
+        options: the cluster, and what to read there.
     """
 
     def __init__(self, options: SparkOptions) -> None:
@@ -107,7 +107,7 @@ class ClusterLookup:
         self._pattern = None if options.pattern is None else translate(options.pattern)
         self._known: _Known | None = None
         self._expected: frozenset[str] = frozenset()  # topics that match the pattern and that the query has read
-        self._deleted: frozenset[str] = frozenset()  # those of them that brokers have denied, again and again
+        self._deleted: frozenset[str] = frozenset()  # those of them that brokers repeatedly reported as unknown
         self._ends: PartitionOffsets = {}
         self._unknown_ends: frozenset[TopicPartition] = frozenset()
         self._pause_s = _PAUSE_FIRST_S
@@ -119,9 +119,9 @@ class ClusterLookup:
             self._committer.close()
 
     def commit(self, offsets: PartitionOffsets) -> None:
-        """Commit what the query has done with to its group, if it has one: for tools that look at lags.
+        """Commit the processed offsets to the query's group, if it has one: for tools that show lags.
 
-        The query does not need it: its checkpoint counts. So a failure is a warning.
+        The query does not need it: it continues from its checkpoint. So a failure is logged as a warning.
         """
         if self._committer is None or not offsets:
             return
@@ -131,11 +131,11 @@ class ClusterLookup:
             _log.warning("the offsets were not committed to %s: %s", self._options.client[GROUP_ID], as_options(error))
 
     def expect(self, topics: Collection[str]) -> None:
-        """Look these topics up by name when a list of topics leaves them out.
+        """Look these topics up by name if a list of topics does not have them.
 
-        The metadata of a broker may be behind, and a list of all topics tells of no topic that it leaves out. So a
-        topic that matches `subscribePattern` and that the query has read counts as deleted only when brokers deny it
-        by name, as often as they are asked about a topic to `subscribe` to. Other topics are not affected.
+        The metadata of a broker may be outdated, and a list of all topics does not mention a topic that it leaves out.
+        So a topic that matches `subscribePattern` and that the query has read counts as deleted only if brokers report
+        it as unknown by name, as often as they are asked about a topic to `subscribe` to. Others are not affected.
         """
         if self._pattern is None:
             return
@@ -148,20 +148,20 @@ class ClusterLookup:
             self._known = None
 
     def partitions(self) -> list[TopicPartition]:
-        """Those of the partitions to read that exist, not older than a second."""
+        """Return the existing ones of the partitions to read, not older than a second."""
         return self._look().existing
 
     def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
-        """The ids of the topics to read, as far as brokers tell them; not older than a second, or as of now."""
+        """Return the known ids of the topics to read, not older than a second, or current if `newest`."""
         if newest:
             self._known = None
         return self._look().topic_ids
 
     def require_all(self) -> None:
-        """Check that everything that is to be read exists.
+        """Check that all topics and partitions to read exist.
 
         Raises:
-            UsageError: a topic or partition does not; the message names it.
+            UsageError: a topic or partition does not exist; the message names it.
         """
         missing = self._look().missing
         if missing and self._pattern is None:
@@ -171,18 +171,18 @@ class ClusterLookup:
             )
 
     def earliest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         return dict(self._again(lambda: self._client.beginning_offsets(partitions))) if partitions else {}
 
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The offset after the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition."""
         return dict(self._again(lambda: self._client.end_offsets(partitions))) if partitions else {}
 
     def ends(self, known: PartitionOffsets = _NO_OFFSETS) -> PartitionOffsets:
-        """The ends of those of the partitions to read that exist, even if a topic was deleted just now.
+        """Return the ends of the existing ones of the partitions to read, even if a topic was deleted just now.
 
-        While a transaction goes on that began before a change of leader, leaders refuse to tell the end of what is
-        committed (OFFSET_NOT_AVAILABLE). That may last as long as the transaction, so the end known last is taken.
+        While a transaction is open that began before a change of leader, leaders refuse to return the last stable
+        offset (OFFSET_NOT_AVAILABLE). That may last as long as the transaction, so the last known end is used.
 
         Args:
             known: offsets up to which partitions could be read, for those whose end was never looked up.
@@ -223,11 +223,11 @@ class ClusterLookup:
         self._unknown_ends = refused
 
     def at_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after a time, in ms since 1970; None where there is none."""
+        """Return the offset of the first record at or after a time, in ms since 1970; None if there is none."""
         return self._again(lambda: self._client.offsets_for_times(timestamps))
 
     def _again(self, ask: Callable[[], T]) -> T:
-        """Ask, and again a few times when it fails, beyond the client's own retries (`fetchOffset.numRetries`)."""
+        """Look up, and retry after an error, beyond the client's own retries (`fetchOffset.numRetries`)."""
         retries = self._options.lookup_retries
         while True:
             try:
@@ -240,7 +240,7 @@ class ClusterLookup:
             time.sleep(self._options.lookup_pause_ms / 1000)
 
     def wait_for_change(self, seen: PartitionOffsets) -> PartitionOffsets:
-        """Ask until the ends differ from `seen`, for a quarter of a second at most; gives what was last heard."""
+        """Look up the ends until they differ from `seen`, for at most a quarter of a second; return the last ones."""
         deadline = time.monotonic() + _WAIT_MAX_S
         while True:
             time.sleep(self._pause_s)
@@ -286,9 +286,9 @@ class ClusterLookup:
         return known
 
     def _ask_for_all(self) -> _Known:
-        """The topics that match, apart from Kafka's internal ones; that there are none is nothing unusual.
+        """Return the topics that match, apart from Kafka's internal ones; an empty result is not an error.
 
-        Those that are expected and left out of the list are looked up by name.
+        Expected topics that the list leaves out are looked up by name.
         """
         known = _Known(time.monotonic())
         counts: dict[str, int] = {}
@@ -305,11 +305,11 @@ class ClusterLookup:
         return known
 
     def _matches(self, topic: str) -> bool:
-        """Whether the pattern is found anywhere in the name, as Spark's JVM connector looks for it."""
+        """Return whether the pattern is found anywhere in the name, as Spark's JVM connector searches for it."""
         return self._pattern is not None and self._pattern.search(topic) is not None
 
     def _descriptions(self, topics: list[str]) -> dict[str, TopicDescription]:
-        """Those of the topics that exist; one request unless some do not."""
+        """Return the existing ones of the topics; one request unless some do not exist."""
         try:
             return self._client.describe_topics(topics)
         except BrokerError as error:
@@ -336,10 +336,10 @@ class _Known:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of the partitions that exist."""
+        """Return the topics of the partitions that exist."""
         return frozenset(tp.topic for tp in self.existing)
 
     def name(self, topic: TopicDescription | TopicListing) -> None:
-        """Take down the topic's id, if it has one."""
+        """Store the topic's id, if it has one."""
         if topic.topic_id != ZERO_UUID:
             self.topic_ids[topic.name] = topic.topic_id

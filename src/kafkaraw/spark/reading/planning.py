@@ -1,4 +1,4 @@
-"""How much of a backlog a batch takes, and how it is cut into tasks. Pure arithmetic.
+"""Choose how many offsets of a backlog a batch reads, and cut them into tasks. Pure arithmetic.
 
 Must not ask a broker or know Spark. Start at `prorate` (streaming), `split` and `bundle` (tasks).
 """
@@ -21,7 +21,7 @@ class OffsetRange:
     """Offsets `start` up to but not including `end` of one partition: the work of one task, or part of it.
 
     Attributes:
-        topic_id: of the topic that the offsets belong to; zero when it is not known.
+        topic_id: id of the topic that the offsets belong to; zero if it is not known.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Number of offsets; the number of records may be smaller."""
+        """The number of offsets; the number of records may be smaller."""
         return max(self.end - self.start, 0)
 
     @property
@@ -44,8 +44,8 @@ class OffsetRange:
 def prorate(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int) -> PartitionOffsets:
     """Cut `end` back so that about `rows_max` offsets lie between, each partition in proportion to its backlog.
 
-    A partition with a backlog always moves on by at least one offset, so that small ones do not starve beside large
-    ones; the sum may therefore exceed `rows_max` by the number of such partitions.
+    A partition with a backlog always advances by at least one offset, so that small ones do not starve beside large
+    ones. The sum may therefore exceed `rows_max` by the number of such partitions.
 
     Source: KafkaMicroBatchStream.rateLimit.
     """
@@ -61,9 +61,9 @@ def ranges_between(
     end: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, Uuid] = MappingProxyType({}),
 ) -> list[OffsetRange]:
-    """What lies between two offsets, without empty ranges: an end at or before its start is no work, not an error.
+    """Return the ranges between two offsets, without empty ones. An end at or before its start is no error.
 
-    That happens when Spark repeats a first batch that was logged but not committed: it asks for the start anew.
+    That happens when Spark repeats a first batch that was logged but not committed: it asks for the start again.
     """
     return [
         OffsetRange(tp.topic, tp.partition, start[tp], end[tp], topic_ids.get(tp.topic, ZERO_UUID))
@@ -75,7 +75,7 @@ def ranges_between(
 def split(
     ranges: Iterable[OffsetRange], partitions_min: int | None, rows_per_partition_max: int | None = None
 ) -> list[OffsetRange]:
-    """Cut large ranges so that none is longer than the limit, and then so that there are about `partitions_min`.
+    """Cut large ranges so that none is longer than the limit, and then until there are about `partitions_min`.
 
     Source: KafkaOffsetRangeCalculator.getRanges.
     """
@@ -86,7 +86,7 @@ def split(
         return whole
     total = sum(each.size for each in whole)
     small = [each for each in whole if _parts(each.size, total, partitions_min) == 1]
-    # The small ones get one task each; the rest is shared among the large ones.
+    # The small ranges get one task each; the large ones share the rest.
     total_large = total - sum(each.size for each in small)
     tasks_large = max(partitions_min - len(small), 1)
     result: list[OffsetRange] = []
@@ -96,12 +96,12 @@ def split(
 
 
 def bundle(ranges: Iterable[OffsetRange], tasks_max: int | None) -> list[tuple[OffsetRange, ...]]:
-    """The ranges that each task reads: one, or so many that there are no more than `tasks_max` tasks of like size."""
+    """Return the ranges of each task: one range, or several in at most `tasks_max` tasks of about equal size."""
     whole = list(ranges)
     if tasks_max is None or len(whole) <= tasks_max:
         return [(each,) for each in whole]
     tasks: list[list[OffsetRange]] = [[] for _ in range(tasks_max)]
-    # The largest first, each to whoever has least; equal loads are dealt out in turn.
+    # The largest range first, each to the task with the least work; equal ones in turn.
     loads = [(0, index) for index in range(tasks_max)]
     for each in sorted(whole, key=lambda one: (-one.size, one)):
         load, index = heapq.heappop(loads)

@@ -1,26 +1,27 @@
-"""The decisions of a streaming query's driver: where to start, how far the next batch goes. Pure.
+"""The decisions of a streaming query's driver: where to start, and where the next micro-batch ends. Pure.
 
-Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a query and asks, per batch, for
-`latest(start)`; the answer goes into the checkpoint before any task runs. Six things shape this module:
+Theory of operation. Spark's driver keeps one `StreamPlan` for the life of a query and calls `latest(start)` for each
+batch; the answer goes into the checkpoint before any task runs. Six rules shape this module:
 
-1. The start of batch 0 is not in the checkpoint. When the driver dies between writing the offsets of batch 0 and
-   committing it, the restarted query asks for `initial()` anew and then reads from there to the *logged* end. If the
-   start was "latest", everything that arrived in between would be lost. So where a start is "latest", batch 0 is made
-   empty: its end is the start, and from then on the start is in the checkpoint.
-   With Trigger.Once there is no second batch, so an empty one would read nothing at all. There only the partitions
-   that start at "latest" are held at their start; the others are read.
-2. `initial()` is called twice for batch 0. It must answer the same both times, so it is kept.
-3. Offsets are compared as text: when nothing is new, `latest` answers with the very start it was given.
-4. `minOffsetsPerTrigger` is met the same way: too little is told to Spark as nothing new, until enough time has passed.
-5. A topic that was deleted and made again has another id, whatever its offsets. The checkpoint has no room for ids, so
-   they are known for the life of the plan. When such a loss is to be put up with, one batch ends at the first offset of
-   the new topic, before its start, and so reads nothing of it; then the checkpoint holds where the new topic begins.
-6. A partition whose offset leaves the checkpoint is new when it comes back, and is read from its start. So brokers are
-   asked by name about a topic that the query has read before it counts as deleted (`OffsetLookup.expect`). If that loss
-   is to be put up with, the offsets of a topic that this plan has seen stay in the checkpoint for another minute: if
-   the same topic comes back, which its id tells, the query goes on where it was; another topic is case 5.
+1. The start of batch 0 is not in the checkpoint. If the driver crashes between writing the offsets of batch 0 and
+   committing it, the restarted query calls `initial()` again and then reads from there to the *logged* end. If the
+   start was "latest", all records that arrived in between would be lost. So where a start is "latest", batch 0 is
+   empty: its end is its start, and from then on the start is in the checkpoint.
+   With Trigger.Once there is no second batch, so an empty one would read nothing at all. In that case, only the
+   partitions that start at "latest" stay at their start; the others are read.
+2. Spark calls `initial()` twice for batch 0. It must return the same offsets both times, so the plan keeps them.
+3. Spark compares offsets as text: if there are no new records, `latest` returns exactly the start that it was given.
+4. `minOffsetsPerTrigger` works the same way: `latest` reports too few records as none, until enough time has passed.
+5. A topic that was deleted and created again has another id, even if its offsets look the same. The checkpoint has no
+   field for ids, so the plan knows them only while it lives. If such a loss is to be ignored, one batch ends at the
+   first offset of the new topic, before its start, and so reads nothing of it; then the checkpoint holds the offset at
+   which the new topic begins.
+6. A partition whose offset leaves the checkpoint counts as new when it returns, and is read from its start. So brokers
+   are asked by name about a topic that the query has read before it counts as deleted (`OffsetLookup.expect`). If that
+   loss is to be ignored, the offsets of a topic that this plan has seen stay in the checkpoint for another minute: if
+   the same topic returns, as its id shows, the query continues at its offsets; another topic is case 5.
 
-It must not wait, retry or talk to a broker: `OffsetLookup` does.
+This module must not wait, retry or talk to a broker: `OffsetLookup` does.
 """
 
 from __future__ import annotations
@@ -41,36 +42,36 @@ from kafkaraw.spark.reading.planning import OffsetRange, prorate, ranges_between
 _log = logging.getLogger(__name__)
 
 _MISSING_KEPT_S: Final = 60.0
-"""How long the offsets of a topic that is gone stay in the checkpoint when `failOnDataLoss` is false."""
+"""How long the offsets of a missing topic stay in the checkpoint if `failOnDataLoss` is false."""
 
 
 class OffsetLookup(Lookup, Protocol):
     """What the plan needs to know of the cluster."""
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that the query subscribes to, as of now."""
+        """Return the partitions that the query currently subscribes to."""
         ...
 
     def expect(self, topics: Collection[str]) -> None:
-        """Look these topics up by name when a list of topics leaves them out: the query has read them."""
+        """Look these topics up by name if a list of topics does not have them: the query has read them."""
         ...
 
     def ends(self, known: PartitionOffsets = ...) -> PartitionOffsets:
-        """The ends of those that exist; of `known` where a leader cannot tell the end for the time being."""
+        """Return the ends of existing partitions; an end from `known` if a leader cannot return it at present."""
         ...
 
     def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
-        """The ids of their topics, as far as they are known; asks anew for the `newest`."""
+        """Return the ids of their topics, as far as they are known; look them up again if `newest`."""
         ...
 
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """When a micro-batch is large enough to begin; how far it goes is asked for each time.
+    """Conditions on which a micro-batch begins; its maximum size is an argument of each call.
 
     Attributes:
-        rows_min: wait until there are so many offsets; None to wait for none.
-        delay_max_ms: how long to wait for them at most, since the last batch.
+        rows_min: wait until this many offsets are new; None not to wait.
+        delay_max_ms: the longest time to wait for them, since the last batch.
     """
 
     rows_min: int | None = None
@@ -78,7 +79,7 @@ class BatchLimits:
 
 
 class _AtTarget:
-    """A lookup in which the ends of the partitions are those of a moment ago."""
+    """A lookup that returns the ends of the partitions as they were looked up shortly before."""
 
     def __init__(self, lookup: OffsetLookup, target: PartitionOffsets) -> None:
         self.earliest = lookup.earliest
@@ -86,7 +87,7 @@ class _AtTarget:
         self._target = target
 
     def latest(self, partitions: list[TopicPartition]) -> PartitionOffsets:
-        """The ends, then."""
+        """Return those ends."""
         return {tp: self._target[tp] for tp in partitions}
 
 
@@ -98,9 +99,9 @@ class StreamPlan:
     """See the module's theory of operation.
 
     Args:
-        lookup: what the cluster says.
-        starting: what the options say of the start.
-        fail_on_data_loss: raise instead of warn when records are found missing.
+        lookup: looks up partitions and offsets in the cluster.
+        starting: where to start, according to the options.
+        fail_on_data_loss: raise an error if records are missing, instead of logging a warning.
         limits: when a batch is large enough.
         now_s: a clock, in seconds.
     """
@@ -129,24 +130,24 @@ class StreamPlan:
 
     @property
     def known_latest(self) -> OffsetJson | None:
-        """The ends of the partitions when they were last looked up, for progress events."""
+        """Return the ends of the partitions when they were last looked up, for progress events."""
         return None if self._known_latest is None else to_json(self._known_latest)
 
     @property
     def has_target(self) -> bool:
-        """Whether the query ends at offsets fixed at its start (Trigger.AvailableNow)."""
+        """Return whether the query ends at offsets fixed at its start (Trigger.AvailableNow)."""
         return self._target is not None
 
     def fix_target(self) -> None:
         """Read up to what is available now and no further (Trigger.AvailableNow).
 
-        A start of "latest" means this very moment, too: taken later, it could lie beyond the target.
+        A start of "latest" is fixed now, too: if it were looked up later, it could be after the target.
         """
         self._target = self._look_up_latest({})
         self._find_remade([])
 
     def initial(self) -> OffsetJson:
-        """Where a query without a checkpoint starts; the same answer for the life of this plan."""
+        """Return the start of a query without a checkpoint; the same offsets for the life of this plan."""
         if self._initial is None:
             target = self._target
             if target is None:
@@ -163,18 +164,18 @@ class StreamPlan:
         rows_max: int | None,
         wait: Callable[[PartitionOffsets], PartitionOffsets] | None = None,
     ) -> OffsetJson:
-        """How far the next batch goes.
+        """Return the end of the next batch.
 
         Args:
-            start: where it starts.
-            rows_max: about how many offsets it may take; None (Trigger.Once) for all.
-            wait: called with the start when nothing is new, to wait a little for something to come; gives the ends.
+            start: where the batch starts.
+            rows_max: about how many offsets it may have; None (Trigger.Once) for all.
+            wait: called with the start if there are no new records. Waits briefly for new ones; returns the ends.
 
         Returns:
-            the end; `start` itself when there is nothing new.
+            the end; `start` itself if there are no new records.
 
         Raises:
-            DataLossError: partitions end before the start, or are gone or made anew, and `failOnDataLoss` is true.
+            DataLossError: partitions end before the start, were deleted or created again, and `failOnDataLoss` is true.
         """
         begin = from_checkpoint(start)
         held = self._held_at_start(begin)
@@ -191,7 +192,7 @@ class StreamPlan:
         return start if to_json(end) == start else to_json(end)
 
     def _is_too_early(self, begin: PartitionOffsets, available: PartitionOffsets) -> bool:
-        """Whether to wait for more, as `minOffsetsPerTrigger` says; never when the query ends with what there is."""
+        """Return whether `minOffsetsPerTrigger` asks to wait for more; never with Trigger.AvailableNow."""
         if self._limits.rows_min is None or self.has_target:
             return False
         now_s = self._now_s()
@@ -203,12 +204,12 @@ class StreamPlan:
         return False
 
     def ranges(self, start: OffsetJson, end: OffsetJson) -> list[OffsetRange]:
-        """The work between two offsets of this query; partitions that are new in `end` are read from their first."""
-        # Asked for before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
+        """Return the ranges between two offsets of this query; those new in `end` are read from their first."""
+        # Called before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
         self._opening = False
         begin, until = from_checkpoint(start), from_checkpoint(end)
         self._lookup.expect({tp.topic for tp in begin | until})
-        if not self._topic_ids:  # Spark repeats a batch that is in the checkpoint, before anything else
+        if not self._topic_ids:  # Spark first repeats a batch that is in the checkpoint
             self._find_remade([])
         work = ranges_between(begin | self._starts_of_new(begin, until), until, self._topic_ids)
         there = set(self._lookup.partitions())
@@ -218,7 +219,7 @@ class StreamPlan:
         return [each for each in work if each.topic_partition in there]
 
     def _held_at_start(self, begin: PartitionOffsets) -> frozenset[TopicPartition]:
-        """The partitions that batch 0 must leave where they are; none once batch 0 is planned."""
+        """Return the partitions that batch 0 must leave at their start; none after batch 0 is planned."""
         initial, opening, self._opening = self._initial, self._opening, False
         if initial is None or not opening or initial.offsets != begin:
             return frozenset()
@@ -227,7 +228,7 @@ class StreamPlan:
     def _available(self, begin: PartitionOffsets) -> PartitionOffsets:
         if self._target is None:
             return self._look_up_latest(begin)
-        # The target was fixed before Spark told what the query has read, so a topic may have been left out.
+        # The target was fixed before Spark passed the offsets that the query has read, so a topic may be missing in it.
         left_out = begin.keys() - self._target.keys()
         there = [tp for tp in self._lookup.partitions() if tp in left_out] if left_out else []
         self._target = self._target | self._lookup.latest(there)
@@ -236,7 +237,7 @@ class StreamPlan:
     def _look(
         self, begin: PartitionOffsets, wait: Callable[[PartitionOffsets], PartitionOffsets] | None
     ) -> tuple[PartitionOffsets, frozenset[str]]:
-        """How far one can read from `begin`, and which topics were made anew."""
+        """Return how far each partition can be read from `begin`, and which topics were created again."""
         available = self._available(begin)
         kept = self._kept(begin, available)
         remade = self._find_remade(begin, newest=_is_behind(available | kept, begin))
@@ -248,7 +249,7 @@ class StreamPlan:
         return (self._at_beginnings(remade, begin, available) if remade else available), remade
 
     def _kept(self, begin: PartitionOffsets, available: PartitionOffsets) -> PartitionOffsets:
-        """The offsets of partitions that are gone and may come back; see 6. in the theory of operation."""
+        """Return the offsets of missing partitions that may return; see 6. in the theory of operation."""
         gone = {tp for tp in begin if tp not in available and tp.topic in self._topic_ids}
         if self._fail_on_data_loss or not gone:
             self._missing_since_s.clear()
@@ -264,7 +265,7 @@ class StreamPlan:
         return {tp: begin[tp] for tp, since_s in self._missing_since_s.items() if now_s - since_s < _MISSING_KEPT_S}
 
     def _find_remade(self, begin: Iterable[TopicPartition], *, newest: bool = False) -> frozenset[str]:
-        """Which topics of the query are other ones than when they were looked at last, under the same name."""
+        """Return the topics of the query that have another id than at the last lookup."""
         before, now = self._topic_ids, self._lookup.topic_ids(newest=newest)
         self._topic_ids = before | now
         changed = {topic for topic, topic_id in now.items() if before.get(topic, topic_id) != topic_id}
@@ -273,7 +274,7 @@ class StreamPlan:
     def _at_beginnings(
         self, remade: frozenset[str], begin: PartitionOffsets, available: PartitionOffsets
     ) -> PartitionOffsets:
-        """What is available, but of the topics made anew no more than where they start; that goes for a target, too."""
+        """Return the available ends; topics that were created again end where they start, in a target, too."""
         there = [tp for tp in self._lookup.partitions() if tp in begin and tp.topic in remade]
         others = {tp: offset for tp, offset in available.items() if tp not in begin or tp.topic not in remade}
         found = others | self._lookup.earliest(there)

@@ -42,12 +42,12 @@ _END_CHECK_AFTER_S = 1.0
 
 @dataclass(frozen=True)
 class ReadSettings:
-    """How tasks read; travels to the workers.
+    """Settings of a task's reads; pickled to the workers.
 
     Attributes:
         consumer: settings of the consumer, as text.
-        fail_on_data_loss: whether records that are gone are an error or a warning.
-        poll_timeout_ms: how long the position of a task may stand still, in ms.
+        fail_on_data_loss: whether missing records are an error or a warning.
+        poll_timeout_ms: the longest time without a change of a task's position, in ms.
     """
 
     consumer: Settings
@@ -63,32 +63,32 @@ _consumers: ClientPool[Consumer] = ClientPool(_make_consumer)
 
 
 def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The records of the range.
+    """Return the records of the range.
 
     Args:
-        work: partition and offsets.
-        schema: columns that Spark expects, a selection of the source's.
+        work: the partition and its offsets.
+        schema: the columns that Spark expects, a selection of the source's.
         settings: how to read.
 
     Raises:
-        DataLossError: records of the range are gone and `fail_on_data_loss` is set.
+        DataLossError: records of the range are missing and `fail_on_data_loss` is set.
         KafkaTimeoutError: the position did not advance for `poll_timeout_ms`.
     """
     freeze_modules_once()
     with _consumers.borrow(settings.consumer) as consumer:
         consumer.assign([work.topic_partition])
         yield from _RangeRead(consumer, work, settings).batches(schema)
-        consumer.assign([])  # not after an error: then the pool closes it
+        consumer.assign([])  # not after an error: the pool closes the consumer then
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of bounded length: a fetch of small records, well compressed, holds very many."""
+    """Cut the rows into batches of bounded length: a Fetch of small, well compressed records may hold very many."""
     for start in range(0, batch.num_rows, _ROWS_PER_BATCH_MAX):
         yield batch.slice(start, _ROWS_PER_BATCH_MAX)
 
 
 class _RangeRead:
-    """One pass over a range. Attributes hold what the steps share."""
+    """One pass over a range. Its attributes are the state that the steps share."""
 
     def __init__(self, consumer: Consumer, work: OffsetRange, settings: ReadSettings) -> None:
         self._consumer = consumer
@@ -97,7 +97,7 @@ class _RangeRead:
         self._position = work.start
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the whole range, in order."""
+        """Return Arrow batches of the whole range, in order."""
         columns = Columns(decoded_columns(schema), _ROWS_PER_BATCH)
         assembler = BatchAssembler(schema, self._work.topic, self._work.partition)
         rows = 0
@@ -113,7 +113,7 @@ class _RangeRead:
             yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
 
     def _fetched(self) -> Iterator[Batch]:
-        """What the brokers have of the range; the last may reach beyond it."""
+        """Return the fetched batches of the range; the last one may reach beyond it."""
         self._seek(self._work.start)
         waiting_since_s = time.monotonic()
         while self._position < self._work.end:
@@ -122,7 +122,7 @@ class _RangeRead:
             if fetched is not None:
                 self._position = max(before, fetched.next_offset)
                 yield fetched
-            # Aborted transactions and compaction leave long stretches without a record: reading them is progress, too.
+            # Aborted transactions and compaction leave long ranges without a record: to read them is progress, too.
             if self._position > before:
                 waiting_since_s = time.monotonic()
             elif self._position < self._work.end:
@@ -133,7 +133,7 @@ class _RangeRead:
         self._consumer.seek(self._work.topic_partition, offset)
 
     def _unless_gone(self, ask: Callable[[], T]) -> T | None:
-        """Ask; if brokers do not know the topic or the partition, that ends the range, unless it is there after all."""
+        """Fetch. An unknown topic or partition ends the range, unless a second lookup finds it."""
         try:
             return ask()
         except KafkaError as error:
@@ -146,7 +146,7 @@ class _RangeRead:
         return None
 
     def _is_there(self) -> bool:
-        """Whether brokers know the partition; they have some seconds to hear of a topic."""
+        """Return whether brokers know the partition; they have some seconds to learn of a topic."""
         try:
             return self._work.topic_partition in self._consumer.partitions_for(self._work.topic)
         except KafkaError as error:
@@ -159,7 +159,7 @@ class _RangeRead:
         try:
             fetched = self._consumer.poll(_POLL_TIMEOUT_S).get(tp)
             if fetched is None:
-                # The rest of the range may hold no record: transaction markers, or a topic that was compacted.
+                # The rest of the range may hold no record: only transaction markers, or it was compacted.
                 self._position = max(self._position, self._consumer.position(tp))
                 return None
         except BrokerError as error:
@@ -171,9 +171,10 @@ class _RangeRead:
         return fetched if self._is_of_planned_topic() else None
 
     def _is_of_planned_topic(self) -> bool:
-        """Whether what came is of the topic that the driver has planned for; if that one is gone, that ends the range.
+        """Return whether the records are of the topic that the driver has planned; if it is gone, end the range.
 
-        Not so when only the consumer is behind, which knew a topic of that name before: then it is asked again.
+        The range does not end if only the consumer's metadata is outdated and has an older topic of that name: then
+        the consumer fetches again.
         """
         if not self._knows_another_topic():
             return True
@@ -193,7 +194,7 @@ class _RangeRead:
         return ZERO_UUID not in (planned, known) and planned != known
 
     def _skip_what_is_gone(self) -> None:
-        """The position is outside the log: go on at the log's start, or stop at its end."""
+        """Handle a position outside the log: continue at the log start offset, or stop at the end of the log."""
         tp = self._work.topic_partition
         first = self._consumer.beginning_offsets([tp])[tp]
         if first > self._position:

@@ -1,4 +1,4 @@
-"""What stands behind the sink: a task's rows to Kafka, at least once or in transactions that the driver ends.
+"""The work of the sink: tasks write rows to Kafka, at least once or in transactions that the driver commits or aborts.
 
 Start at `task.py`, then `exactly_once.py`.
 """

@@ -1,11 +1,12 @@
-"""Rows that no broker would take for their size, on their way to a topic of dead letters.
+"""Send rows that are too large for any broker to a dead-letter topic.
 
 They are found before anything is sent: a record that a broker refuses fails its transaction, and with it the batch.
-What counts is what will count: `max_request_size` as the producer measures it, and the topic's `max.message.bytes`
-against the record as a batch of its own, compressed. (A batch of several that is too large is split by the producer.)
+The limits are those that apply later: `max_request_size` as the producer measures it, and the topic's
+`max.message.bytes` against the record as a batch of its own, compressed. (If a batch of several records is too large,
+the producer splits it.)
 
-A dead letter has the row's key, value, headers and timestamp as far as the dead-letter topic takes them, and headers
-that say what happened; see `Letter`. Must not send anything: `task` does. Start at `Sieve`.
+A dead letter has the row's key, value, headers and timestamp as far as the dead-letter topic accepts them, and headers
+that describe the error; see `Letter`. Must not send anything: `task` does. Start at `Sieve`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _LIMITS_AGE_MAX_S: Final = 60.0
 
 _PREFIX: Final = "kafkaraw.error."
-# What is left out, one after the other, until the dead-letter topic takes the rest.
+# The parts that are left out, one after the other, until the dead-letter topic accepts the rest.
 _LEFT_OUT: Final[tuple[tuple[str, ...], ...]] = ((), ("value",), ("value", "headers"), ("value", "headers", "key"))
 _NOTHING: Final[dict[str, tuple[()] | None]] = {"value": None, "headers": (), "key": None}
 
@@ -41,14 +42,14 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True)
 class Letter:
-    """A record that does not go where it was to go.
+    """A record that does not go to its own topic.
 
     Attributes:
-        key: the row's.
-        value: the row's.
-        headers: the row's; in front of them, once it is a dead letter, `kafkaraw.error.topic` (where it was to go),
-            `.message` (why it did not), and, where something did not fit, `.left.out`.
-        timestamp_ms: the row's, in ms since 1970; None when it has none.
+        key: the row's key.
+        value: the row's value.
+        headers: the row's headers. A dead letter has others in front of them: `kafkaraw.error.topic` (the row's topic),
+            `.message` (why the row did not fit), and, if something did not fit here either, `.left.out`.
+        timestamp_ms: the row's timestamp, in ms since 1970; None if it has none.
     """
 
     key: bytes | None
@@ -58,12 +59,12 @@ class Letter:
 
 
 class Sieve:
-    """Takes out of batches of rows those that are too large.
+    """Removes rows that are too large from batches of rows.
 
     Args:
-        topic: of dead letters.
+        topic: the dead-letter topic.
         producer: settings of the producer that will send the rows.
-        limit: gives a topic's `max.message.bytes`; None when it is not known.
+        limit: returns a topic's `max.message.bytes`; None if it is not known.
     """
 
     def __init__(self, topic: str, producer: ProducerConfig, limit: Callable[[str], int | None]) -> None:
@@ -73,11 +74,11 @@ class Sieve:
         self._size_max = min(producer.max_request_size, producer.buffer_memory)
 
     def sift(self, batch: pa.RecordBatch, topic: str | None) -> tuple[pa.RecordBatch, list[Letter]]:
-        """The rows that can be sent, and dead letters for the others.
+        """Return the rows that can be sent, and dead letters for the others.
 
         Args:
-            batch: columns that a record is made of.
-            topic: where all rows go; None to go by the column `topic`.
+            batch: the columns of the records.
+            topic: the topic of all rows; None to use the column `topic`.
         """
         import pyarrow as pa
 
@@ -113,7 +114,7 @@ class Sieve:
         )
 
     def _dead(self, letter: Letter, topic: str, why: str) -> Letter:
-        """As much of it as the dead-letter topic takes."""
+        """Return the letter, without the parts that the dead-letter topic does not accept."""
         limit = self._limit(self.topic)
         said: Headers = ((f"{_PREFIX}topic", topic.encode()), (f"{_PREFIX}message", why.encode()))
         for left_out in _LEFT_OUT:
@@ -126,9 +127,9 @@ class Sieve:
 
 
 def _maybe_larger(batch: pa.RecordBatch, first: int, limit: int) -> Iterator[int]:
-    """The rows that may be larger than a limit, found by halves: what is smaller as a whole has no large row.
+    """Find the rows that may be larger than a limit, by halves: a part that is smaller as a whole has no large row.
 
-    Arrow's size of a row is at least four fifths of Kafka's upper bound without what is there for every record:
+    Arrow's size of a row is at least four fifths of Kafka's upper bound without the fixed size of every record:
     a header has 10 bytes more than its name and value there, and 8 here.
     """
     if batch.num_rows == 0 or RECORD_OVERHEAD_BYTES + batch.nbytes * 5 // 4 <= limit:
@@ -142,7 +143,7 @@ def _maybe_larger(batch: pa.RecordBatch, first: int, limit: int) -> Iterator[int
 
 
 def _row(batch: pa.RecordBatch, row: int, topic: str | None) -> tuple[str | None, Letter]:
-    """Where a row goes, and its record."""
+    """The topic of a row, and its record."""
     names = batch.schema.names
 
     def value(name: str) -> pa.Scalar | None:
@@ -168,14 +169,14 @@ def _bytes(value: object) -> bytes | None:
 
 
 def _headers(value: object) -> Headers:
-    """From a list of structures, or from a map, which Python has as a list of pairs."""
+    """Convert a list of structures, or a map, which Python has as a list of pairs."""
     pairs = value if isinstance(value, list) else []
     plain = [(each["key"], each["value"]) if isinstance(each, Mapping) else each for each in pairs]
-    return tuple((name or "", content) for name, content in plain)  # a name is missing: refused when it is sent
+    return tuple((name or "", content) for name, content in plain)  # a missing name is refused when the row is sent
 
 
 class TopicLimits:
-    """How large a batch each topic takes, not older than a minute.
+    """The largest batch that each topic accepts, not older than a minute.
 
     Args:
         settings: of the client, as text.
@@ -190,10 +191,10 @@ class TopicLimits:
         self._admin.close()
 
     def __call__(self, topic: str) -> int | None:
-        """A topic's `max.message.bytes`; None when there is no such topic.
+        """Return a topic's `max.message.bytes`; None if the topic does not exist.
 
         Raises:
-            KafkaError: it cannot be found out; it takes the right DESCRIBE_CONFIGS on the topic.
+            KafkaError: the configuration cannot be read; that needs the permission DESCRIBE_CONFIGS on the topic.
         """
         known = self._known.get(topic)
         if known is not None and time.monotonic() - known[0] < _LIMITS_AGE_MAX_S:

@@ -28,13 +28,13 @@ _CHECKSUM_MODULUS: Final = 1 << 64
 
 
 class RowSum(NamedTuple):
-    """Rows, whatever their order: how many, and the sum of their checksums modulo 2**64."""
+    """Rows in any order: how many, and the sum of their checksums modulo 2**64."""
 
     records_count: int
     checksum: int
 
     def plus(self, other: RowSum) -> RowSum:
-        """The sum of both."""
+        """Return the sum of both."""
         return RowSum(self.records_count + other.records_count, (self.checksum + other.checksum) % _CHECKSUM_MODULUS)
 
 
@@ -46,7 +46,7 @@ class SlotDecision(NamedTuple):
 
     Attributes:
         transaction: the transaction that holds the slot's rows.
-        rows: what these rows are; None in decisions of versions that did not keep it.
+        rows: count and checksum of these rows; None in decisions of versions that did not store them.
     """
 
     transaction: PreparedTransaction | None
@@ -55,15 +55,15 @@ class SlotDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """A micro-batch that is committed, or about to be.
+    """A micro-batch that is committed, or is being committed.
 
     Attributes:
         query_id: the query.
         batch_id: the micro-batch.
         slots: one for each task, in their order.
-        skipped: the batch was taken as written, by the option `resolveBatches`; it has no slots.
+        skipped: the option `resolveBatches` declared the batch as written; it has no slots.
         resolved: the option `resolveBatches` overrode a refusal.
-        offset: of the head record in the topic; -1 before it is written.
+        offset: offset of the head record in the topic; -1 before it is written.
     """
 
     query_id: str
@@ -79,7 +79,7 @@ class Decision:
         return tuple(slot.transaction for slot in self.slots)
 
     def to_records(self) -> list[tuple[bytes, bytes]]:
-        """Keys and values of its records, in the order in which they must be written: the head comes last."""
+        """Return keys and values of its records, in the order in which they must be written: the head comes last."""
         prefix = _common_prefix(self)
         names = (transactional_id(prefix, self.query_id, number) for number in range(len(self.slots)))
         slots = [_encode(slot, name) for slot, name in zip(self.slots, names, strict=True)]
@@ -95,10 +95,10 @@ class Decision:
 
     @classmethod
     def from_records(cls, records: Sequence[LogRecord]) -> Decision:
-        """Read it from the records of one transaction, in their order.
+        """Read a decision from the records of one transaction, in their order.
 
         Raises:
-            KafkaError: a part is missing, the format is of a later version, or the record is something else.
+            KafkaError: a part is missing, the format is of a later version, or the record is not a decision.
         """
         head = records[-1]
         query_id = head.key.decode()
@@ -129,37 +129,37 @@ class Decision:
 
 
 def transactional_id(prefix: str, query_id: str, slot: int) -> str:
-    """The transactional id of a slot."""
+    """Return the transactional id of a slot."""
     return f"{prefix}-{query_id}-{slot}"
 
 
 def driver_transactional_id(prefix: str, query_id: str) -> str:
-    """The transactional id with which drivers write decisions; never that of a slot."""
+    """Return the transactional id with which drivers write decisions; never that of a slot."""
     return f"{prefix}-{query_id}-driver"
 
 
 def marker_key(query_id: str, slot: int) -> bytes:
-    """The key of the markers of a slot."""
+    """Return the key of the markers of a slot."""
     return f"{query_id}/{slot}".encode()
 
 
 def marker_value(batch_id: int) -> bytes:
-    """A marker: the transaction that it is part of belongs to this batch."""
+    """Return a marker: its transaction belongs to this batch."""
     return b"%d" % batch_id
 
 
 def part_key(query_id: str, number: int) -> bytes:
-    """The key of a part record."""
+    """Return the key of a part record."""
     return f"{query_id}#{number}".encode()
 
 
 def is_part(key: bytes) -> bool:
-    """Whether a record with this key is a part record."""
+    """Return whether a record with this key is a part record."""
     return b"#" in key
 
 
 def is_of_decision(key: bytes) -> bool:
-    """Whether a record with this key belongs to a decision; the others are markers."""
+    """Return whether a record with this key belongs to a decision; the others are markers."""
     return b"/" not in key
 
 
@@ -168,7 +168,7 @@ def _json(said: object) -> bytes:
 
 
 def _common_prefix(decision: Decision) -> str:
-    """What the transactional ids begin with: they are written down only where they begin with something else."""
+    """Return the prefix of the transactional ids; an id is stored in full only if it has another prefix."""
     for number, slot in enumerate(decision.slots):
         if slot.transaction is not None:
             return slot.transaction.transactional_id.removesuffix(f"-{decision.query_id}-{number}")
@@ -197,7 +197,7 @@ def _decode(slot: list[object], name: str) -> SlotDecision:
 
 
 def _of_first_format(query_id: str, said: dict[str, object], offset: int) -> Decision:
-    """A decision of a version that kept neither row counts nor checksums, and wrote it outside of transactions."""
+    """Read a decision of a version that stored neither row counts nor checksums, and used no transaction."""
     transactions, batch_id = said.get("transactions"), said["batch"]
     if not isinstance(transactions, list) or not isinstance(batch_id, int):
         raise KafkaError(f"the decision at offset {offset} names no list of transactions, or no batch: {said!r:.200}")

@@ -1,22 +1,22 @@
 """The log of decisions: a compacted topic, written by drivers, read by drivers and tasks.
 
 A decision says that a batch is to be committed, and by which transactions. It is durable before the first of them is
-ended; from then on whatever process finds it brings them to their end, however often.
+committed. From then on, any process that reads the decision commits them; to do so again changes nothing.
 
 The same partition holds the markers of the tasks' transactions, so one log shows in one order which decisions count and
 how each transaction ended. It is read whole, with control batches (`WholeLog`), up to the high watermark: the last
 stable offset would stop at other queries' open transactions. What a read relies on:
 
-- `look` reads up to the high watermark that the leader names, and up to `past`. A writer that passes the offset of its
-  own acknowledged record sees everything that was written before that record, even if a broker that was deposed without
-  noticing answers: such a broker does not have the record.
+- `look` reads up to the high watermark that the leader returns, and up to `past`. A writer that passes the offset of
+  its own acknowledged record sees everything that was written before that record, even if a broker answers that is no
+  longer the leader and does not know it: such a broker does not have the record.
 - A decision counts when its transaction is committed. `decide` returns when the marker of that commit can be read, so
   that a transaction of a slot is never committed before its decision can be seen.
 - A driver writes decisions under the transactional id of its query. `take_over` fences the drivers before it, and
   returns when their last transaction has ended. So between a look after `take_over` and `decide` no other decision
   about the query can appear, or `decide` fails.
 
-Must not judge: `exactly_once` does. Start at `Decisions.look` and `Decisions.decide`.
+This module must not decide: `exactly_once` does. Start at `Decisions.look` and `Decisions.decide`.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ _log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 60.0
 _WAIT_MS: Final = 500
-"""How long a Fetch waits at the end of the log for a marker that is on its way."""
+"""How long a Fetch waits at the end of the log for a marker that is being written."""
 _DRIVER_TRANSACTION_TIMEOUT_MS: Final = "60000"
 _DRIVERS_MAX: Final = 16
 _ONGOING: Final = "Ongoing"
 _COMMITTING: Final = "PrepareCommit"
 _COMMITTED: Final = "CompleteCommit"
 _PAUSE_S: Final = 0.1
-"""Between questions about a transaction that is being committed."""
+"""Pause between requests about a transaction that is being committed."""
 
-# A refusal that more attempts do not change, and that does not tell how the transaction ended.
+# A refusal that retries do not change, and that does not show how the transaction ended.
 _REFUSALS: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -85,17 +85,17 @@ _REFUSALS: Final = frozenset(
 )
 
 
-# By cluster and topic, the decisions that are lost, by query. Every error drops the clients of its task; a task that
-# Spark runs again must be refused all the same.
+# The lost decisions of each query, by cluster and topic. Every error drops the clients of its task; a task that Spark
+# runs again must be refused as well.
 _lost: Final[dict[tuple[str, str], dict[str, tuple[LogRecord, ...]]]] = {}
 
 
 class DriverFencedError(TransactionError):
-    """Another driver of the same query writes decisions: this one must not go on."""
+    """Another driver of the same query writes decisions: this one must stop."""
 
     @classmethod
     def explained(cls, query_id: str) -> DriverFencedError:
-        """The error with the way out."""
+        """Return the error, with a hint what to do."""
         return cls(
             f"another driver has taken over query {query_id} while this one was committing a batch: either this query "
             f"was started again elsewhere, or two queries run from copies of one checkpoint. Let only one of them run; "
@@ -104,11 +104,11 @@ class DriverFencedError(TransactionError):
 
 
 class Found(NamedTuple):
-    """What a look at a query shows.
+    """The state of a query in the topic.
 
     Attributes:
         last: its newest decision.
-        lost: a later decision that this process has read before, and that the topic has no longer.
+        lost: a later decision that this process has read before, and that is no longer in the topic.
     """
 
     last: Decision | None
@@ -116,7 +116,7 @@ class Found(NamedTuple):
 
     @property
     def offset(self) -> int | None:
-        """Where the newest decision lies."""
+        """The offset of the newest decision."""
         return None if self.last is None else self.last.offset
 
 
@@ -133,7 +133,7 @@ class Decisions:
         self._settings = settings
         self._admin = Admin(runtime=None, **typed_settings(AdminConfig, settings_for(AdminConfig, settings)))
         self._drivers: dict[str, Producer] = {}  # those that have prepared their decision, and may take over again
-        self._driver: tuple[str, Producer] | None = None  # the one that has taken over
+        self._driver: tuple[str, Producer] | None = None  # the driver that has taken over
         self._swept: dict[str, int] = {}
         self._lost = _lost.setdefault((settings["bootstrap_servers"], topic), {})
         self._reader: WholeLog | None = None
@@ -158,15 +158,15 @@ class Decisions:
     # -- reading decisions
 
     def look(self, query_id: str, *, past: int = 0) -> Found:
-        """Read all there is, and return the query's newest decision.
+        """Read to the end of the topic, and return the query's newest decision.
 
         Args:
             query_id: the query.
-            past: read at least up to this offset, where a record of the caller's is.
+            past: read at least up to this offset, at which the caller has written a record.
 
         Raises:
             KafkaTimeoutError: the end could not be reached.
-            KafkaError: the topic cannot be read, or is not as it must be.
+            KafkaError: the topic cannot be read, or has the wrong configuration.
         """
         try:
             self._catch_up(past)
@@ -184,7 +184,7 @@ class Decisions:
         return Found(last, lost)
 
     def _catch_up(self, past: int) -> None:
-        """Read up to the high watermark as it is now, or later."""
+        """Read up to the current high watermark, or further."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         end_offset: int | None = None
         waits = False
@@ -203,9 +203,9 @@ class Decisions:
         self._next_offset, self._last_epoch = piece.next_offset, piece.last_epoch
 
     def _note(self, records: tuple[LogRecord, ...]) -> None:
-        """Keep a committed decision; it is decoded when somebody asks for it.
+        """Store a committed decision. It is decoded on demand.
 
-        Parts without a head are what compaction has left of a decision that had more parts than the next one.
+        Parts without a head remain after compaction of a decision that had more parts than the next one.
         """
         head = records[-1]
         if is_part(head.key):
@@ -214,7 +214,7 @@ class Decisions:
         self._decoded.pop(query_id, None)
         if head.value:
             self._records[query_id] = records
-        else:  # somebody has deleted it
+        else:  # a tombstone: the decision was deleted
             self._records.pop(query_id, None)
 
     def _decision(self, query_id: str) -> Decision | None:
@@ -234,7 +234,7 @@ class Decisions:
     # -- reading outcomes
 
     def is_committed(self, query_id: str, batch_id: int, slot: int, transaction: PreparedTransaction) -> bool:
-        """Have a decided transaction committed; whether it is, now or since earlier, is proven.
+        """Commit a decided transaction. Returning proves that it is committed, now or earlier.
 
         Raises:
             KafkaError: it is not known how the transaction ended.
@@ -244,7 +244,7 @@ class Decisions:
         )
 
     def try_to_commit(self, transaction: PreparedTransaction) -> bool:
-        """Have a transaction committed. False is a refusal, which does not tell how it ended: see `outcomes`.
+        """Commit a transaction. False means refused, which does not show how it ended: see `outcomes`.
 
         Raises:
             KafkaError: no answer in time, or an error that is not about the transaction.
@@ -264,27 +264,27 @@ class Decisions:
     ) -> dict[int, Outcome]:
         """Read from the markers how slots' transactions ended, after their coordinators have refused to commit them.
 
-        A transaction that is open after that is about to be aborted: a commit would have been finished before the
-        coordinator let another producer take over the id. This waits until its marker says so.
+        A transaction that is still open after that is being aborted: the coordinator would have finished a commit
+        before it let another producer take over the id. This method waits for the abort marker.
 
         Args:
             query_id: the query.
             batch_id: the micro-batch that the transactions belong to.
-            transactions: by slot.
+            transactions: the transaction of each slot.
 
         Returns:
-            by slot COMMITTED or ABORTED.
+            COMMITTED or ABORTED for each slot.
 
         Raises:
             KafkaTimeoutError: the log could not be read to its end, or a transaction is still open.
-            UsageError: the log does not tell how one ended.
+            UsageError: the log does not show how a transaction ended.
         """
         keys = {slot: marker_key(query_id, slot) for slot in transactions}
         fold = MarkerFold({keys[slot]: owner_of(transaction) for slot, transaction in transactions.items()})
         deadline_s = time.monotonic() + _TIMEOUT_S
         end_offset: int | None = None
         offset, last_epoch, start_offset = 0, NO_EPOCH, 0
-        known_offset = self._next_offset  # a leader that has less is behind
+        known_offset = self._next_offset  # a leader with a lower high watermark is outdated
         while True:
             piece = self._read(offset, deadline_s, wait=end_offset is not None, last_epoch=last_epoch)
             end_offset = max(piece.high_watermark, known_offset) if end_offset is None else end_offset
@@ -314,11 +314,11 @@ class Decisions:
     # -- ending transactions
 
     def end(self, transaction: PreparedTransaction, *, commit: bool) -> None:
-        """Have a transaction ended; see `Admin.end_transaction`. Safe for use by several threads."""
+        """End a transaction; see `Admin.end_transaction`. Safe for use by several threads."""
         self._admin.end_transaction(transaction, commit=commit, timeout=_TIMEOUT_S)
 
     def abort(self, transaction: PreparedTransaction) -> None:
-        """Have a transaction aborted that will never be decided; one whose id was taken over is aborted already.
+        """Abort a transaction that will never be decided. If its id was taken over, it is aborted already.
 
         Raises:
             KafkaError: no answer in time, or an error that is not about the transaction.
@@ -334,9 +334,9 @@ class Decisions:
     def abort_leftovers(self, prefix: str, query_id: str, tasks_count: int, tasks_count_before: int) -> None:
         """Abort the query's transactions that are still open after all transactions of its batch were committed.
 
-        They belong to slots that the batch does not have, because it was repeated with fewer tasks, or to attempts
-        that were given up. Done when this process commits a batch of the query for the first time, and when there are
-        fewer tasks than before. It is no error if the cluster does not allow it: a warning says how long readers wait.
+        They belong to slots that the batch does not have, because it was repeated with fewer tasks, or to abandoned
+        attempts. Called when this process commits a batch of the query for the first time, and when there are
+        fewer tasks than before. It is no error if the cluster does not permit it: a warning says how long readers wait.
         """
         if query_id in self._swept and tasks_count >= max(tasks_count_before, self._swept[query_id]):
             self._swept[query_id] = tasks_count
@@ -360,17 +360,17 @@ class Decisions:
         self._swept[query_id] = tasks_count
 
     def expect_leftovers(self, query_id: str) -> None:
-        """An attempt of the query has failed: let the next commit abort what it left open."""
+        """Note that an attempt of the query has failed, so that the next commit aborts its open transactions."""
         self._swept.pop(query_id, None)
 
     # -- writing decisions
 
     def has_decided(self, prefix: str, query_id: str) -> bool:
-        """Whether the last transaction of the query's drivers is committed, so that there was a decision.
+        """Return whether the last transaction of the query's drivers is committed, so that there was a decision.
 
-        One that is being committed is waited for: its decision cannot be read before that. The coordinator forgets the
+        If it is being committed, wait: its decision cannot be read before that. The coordinator forgets the
         transaction a week after the last decision, and when a driver takes over. It is no error if the cluster does not
-        allow to ask: a warning says so.
+        permit the request: a warning is logged.
 
         Raises:
             KafkaError: no answer in time, or the transaction is not committed in time.
@@ -391,7 +391,7 @@ class Decisions:
         return state == _COMMITTED
 
     def _committed_state(self, name: str, deadline_s: float) -> str | None:
-        """Whether the last transaction of an id is committed, or about to be; None when it is neither."""
+        """Return whether the last transaction of an id is committed or being committed; None if it is neither."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise KafkaTimeoutError(f"the transaction of {name!r} was not committed within {_TIMEOUT_S:g} s")
@@ -399,10 +399,10 @@ class Decisions:
         return next((one.state for one in found if one.transactional_id == name), None)
 
     def take_over(self, prefix: str, query_id: str) -> None:
-        """Become the query's driver. Earlier ones can write no decision any more; what they wrote last has ended.
+        """Become the query's driver. Earlier drivers are fenced, and their last transaction has ended.
 
         Raises:
-            KafkaError: the coordinator could not be asked, or refuses.
+            KafkaError: the coordinator could not be reached, or refuses.
         """
         self._close_driver()
         name = driver_transactional_id(prefix, query_id)
@@ -410,16 +410,16 @@ class Decisions:
         self._driver[1].init_transactions(_TIMEOUT_S)
 
     def decide(self, decision: Decision, base: Found, prefix: str) -> None:
-        """Write a decision; returns when it counts and can be read. `take_over` must have been called before.
+        """Write a decision; return when it is committed and readable. Call `take_over` first.
 
         Args:
-            decision: what to write.
-            base: what the caller has looked at; if there is another decision by now, nothing is decided.
-            prefix: begins the transactional ids.
+            decision: the decision to write.
+            base: the state that the caller has read; if there is another decision by now, nothing is decided.
+            prefix: prefix of the transactional ids.
 
         Raises:
             DriverFencedError: another driver has taken over.
-            KafkaError: it is not known whether the decision counts; the next look tells.
+            KafkaError: it is not known whether the decision is committed; the next `look` shows it.
         """
         try:
             self._write(decision, base, prefix)
@@ -450,7 +450,7 @@ class Decisions:
         self._wait_for(decision.query_id, offset)
 
     def _wait_for(self, query_id: str, offset: int) -> None:
-        """Read until the decision at an offset counts: its COMMIT marker follows it in the log."""
+        """Read until the decision at an offset is committed: its COMMIT marker follows it in the log."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while (decision := self._decision(query_id)) is None or decision.offset < offset:
             self._take(self._read(self._next_offset, deadline_s, wait=True, last_epoch=self._last_epoch))
@@ -472,7 +472,7 @@ class Decisions:
         return self._bridge.run(self._reader.read(offset, wait_ms=wait_ms, timeout=left_s, last_epoch=last_epoch))
 
     def _close_driver(self) -> None:
-        """Close a driver that has taken over and not decided."""
+        """Close a driver that has taken over and has not decided."""
         driver, self._driver = self._driver, None
         if driver is not None:
             driver[1].close()
@@ -495,7 +495,7 @@ class Decisions:
 
 
 def _says_fenced(error: TransactionError) -> bool:
-    """Whether a producer's error comes from another one that has taken over the transactional id."""
+    """Return whether a producer's error means that another one has taken over the transactional id."""
     cause = error.__cause__
     return isinstance(error, ProducerFencedError) or (isinstance(cause, BrokerError) and cause.code in _REFUSALS)
 
@@ -509,5 +509,5 @@ _pool: ClientPool[Decisions] = ClientPool(_open, idle_max=4)
 
 
 def pooled(settings: Settings, topic: str) -> AbstractContextManager[Decisions]:
-    """The decisions of a topic, kept in this process between tasks and batches."""
+    """Return the decisions of a topic, kept in this process between tasks and batches."""
     return _pool.borrow(settings | {"decisions_topic": topic})

@@ -1,7 +1,7 @@
-"""The topic that decisions are kept in: create it, or check the one that exists.
+"""The topic of decisions: create it, or check the existing one.
 
-It must be compacted and nothing else: a retention time would remove the decision of a query that rests. Everything is
-in partition 0, as outcomes are told by one order of records; more partitions stay empty. Start at `ensure_topic`.
+It must be compacted and nothing else: a retention time would remove the decision of a paused query. All records are
+in partition 0, because outcomes depend on one order of records; other partitions stay empty. Start at `ensure_topic`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 def ensure_topic(admin: Admin, topic: str) -> None:
-    """Create the topic if it does not exist; else check it, and warn of what makes it less safe.
+    """Create the topic if it does not exist; else check it, and warn about settings that make it less safe.
 
     Raises:
         UsageError: the topic exists, and is not compacted.

@@ -1,11 +1,12 @@
 """The exactly-once sink: each task writes one transaction, and the driver commits those of a micro-batch.
 
-Theory of operation. A task takes over the transactional id of its slot (query and partition), which aborts what an
-earlier attempt has left open, writes its rows and a marker, and prepares the transaction: every record is acknowledged,
-none can be read. When all tasks are done, the driver decides: it writes down that the batch is committed, with all its
-transactions and the count and checksum of their rows. Only then it has the coordinators end the transactions.
+Theory of operation. A task takes over the transactional id of its slot (query and partition), which aborts the open
+transaction of an earlier attempt, writes its rows and a marker, and prepares the transaction: every record is
+acknowledged, none can be read. When all tasks are done, the driver decides: it writes a record that the batch is
+committed, with all its transactions and the count and checksum of their rows. Only then does it have the coordinators
+commit the transactions.
 
-The steps, each of which may be the last one of a process, or may be held up while other processes go on:
+The steps. A process may crash after each of them, or be delayed while other processes continue:
 
     task:   look, take over the slot's id, write and prepare, look again
     driver: take over the query's id, look, decide, end all transactions, abort leftovers
@@ -18,14 +19,14 @@ Why each row is committed at most once:
 - A decision replaces another one about the same batch only for slots whose decided transactions are proven aborted.
 - Decisions about a query are written by one driver at a time, and never about an older batch than the last one.
 
-Why at least once: a batch is done for Spark when `commit_batch` returns, and then each transaction is committed: its
-coordinator has said so, or the marker has. "Not committed" is an error then, and the batch is repeated.
+Why at least once: a batch is complete for Spark when `commit_batch` returns, and then each transaction is committed:
+its coordinator has confirmed it, or the marker proves it. "Not committed" is then an error, and the batch is repeated.
 
-A refusal of a coordinator never counts as "not committed" by itself, and what is not known is an error; see `outcomes`
-and `decisions`. Batches that do not fit the last decision are refused; see `verdict`. A repetition that finds slots
-committed compares count and checksum of their rows with the decision's: rows may come in another order, but they have
-to be the same ones. A decision is for a number of slots. If a repetition has another number of them, rows are in other
-slots than before; the batch is refused, as there is no way to tell which of them are written already.
+The refusal of a coordinator never counts as "not committed" by itself, and an unknown outcome is an error; see
+`outcomes` and `decisions`. Batches that do not fit the last decision are refused; see `verdict`. A repetition that
+finds slots committed compares count and checksum of their rows with the decision's: rows may come in another order, but
+they must be the same ones. A decision is for a number of slots. If a repetition has another number of them, rows are in
+other slots than before; the batch is refused, because nothing shows which of them are written already.
 
 Slots become readable one after the other, within the time that it takes to end their transactions.
 Why the driver commits, and not each task: docs/decisions. Start at `write_slot` and `commit_batch`.
@@ -77,7 +78,7 @@ class Slot:
 
     Attributes:
         query_id: id of the query, which its checkpoint keeps.
-        batch_id: the micro-batch; None for a batch write, which nobody repeats.
+        batch_id: the micro-batch; None for a batch write, which Spark never repeats.
         number: the task's partition.
     """
 
@@ -91,9 +92,9 @@ class Written:
     """What a task reports to the driver.
 
     Attributes:
-        slot: which task.
-        transaction: what holds its rows; None when there are none.
-        records_count: records it was given.
+        slot: the task.
+        transaction: the transaction that holds its rows; None if there are none.
+        records_count: number of records that it was given.
         checksum: the sum of the checksums of their rows.
         ended: an earlier attempt wrote the rows, and they are committed; or they are to be skipped.
     """
@@ -117,11 +118,11 @@ _producers: ClientPool[Producer] = ClientPool(make_producer, idle_max=1)
 
 
 def write_slot(batches: Iterable[pa.RecordBatch], settings: WriteSettings, slot: Slot) -> Written:
-    """Write the rows of a task in one transaction that is left open, unless they are written already.
+    """Write the rows of a task in one transaction and leave it open; skip rows that are committed already.
 
     Raises:
         UsageError: the batch does not fit the query's last decision, or its plan has changed.
-        KafkaError: some records could not be written; none of them will be read.
+        KafkaError: some records could not be written; none of them will be readable.
     """
     once = settings.exactly_once
     assert once is not None
@@ -136,7 +137,7 @@ def write_slot(batches: Iterable[pa.RecordBatch], settings: WriteSettings, slot:
 def _write(
     batches: Iterable[pa.RecordBatch], settings: WriteSettings, once: ExactlyOnce, slot: Slot
 ) -> tuple[Written, int]:
-    """Take over the slot's id, write the rows and prepare the transaction; gives the offset of the marker, too."""
+    """Take over the slot's id, write the rows and prepare the transaction; return the offset of the marker, too."""
     named = settings.producer | {"transactional_id": transactional_id(once.prefix, slot.query_id, slot.number)}
     with _producers.borrow(named, keep=slot.batch_id is not None) as producer:  # a batch write's id is never used again
         producer.init_transactions()
@@ -186,7 +187,7 @@ class _Task:
             raise
 
     def _confirmed(self, written: Written, found: Found, marker_offset: int) -> Written:
-        """Look again, as far as the marker: another attempt may have been decided before this one took over."""
+        """Look again, up to the marker: another attempt may have been decided before this one took over."""
         again = self._decisions.look(self._slot.query_id, past=marker_offset + 1)
         if again.offset == found.offset:
             return written
@@ -197,7 +198,7 @@ class _Task:
         return replace(done, records_count=written.records_count, checksum=written.checksum)
 
     def _done_before(self, found: Found) -> Written | None:
-        """Bring the transaction of a decided batch to its end; None when the rows have to be written."""
+        """Commit the transaction of a decided batch; None if the rows must be written."""
         query_id, number = self._slot.query_id, self._slot.number
         verdict = judge(query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
         if verdict is Verdict.WRITE:
@@ -222,7 +223,7 @@ def commit_batch(written: Sequence[Written], settings: WriteSettings) -> None:
 
     Raises:
         UsageError: the batch does not fit the query's last decision: its plan or its rows have changed.
-        KafkaError: not all are committed; a micro-batch has to be written again, which will not repeat those that are.
+        KafkaError: not all are committed. Spark must repeat the micro-batch, which skips the committed ones.
     """
     once = settings.exactly_once
     assert once is not None
@@ -241,9 +242,9 @@ def commit_batch(written: Sequence[Written], settings: WriteSettings) -> None:
 
 
 def abort_batch(written: Sequence[Written], settings: WriteSettings) -> None:
-    """Abort what the tasks of a batch have prepared, which failed in another task.
+    """Abort the transactions that the tasks of a batch have prepared, because another task has failed.
 
-    A batch whose commit has failed must not be given here: some of it may be committed.
+    Must not be called for a batch whose commit has failed: some of its transactions may be committed.
     """
     once = settings.exactly_once
     assert once is not None
@@ -278,7 +279,7 @@ class _Commit:
             found = self._decisions.look(self._query_id)
             verdict = judge(self._query_id, self._batch_id, found.last, found.lost, self._once.resolutions)
             wanted = self._wanted(verdict, written, found)
-        except KafkaError as error:  # no decision names what the tasks have written, and none ever will
+        except KafkaError as error:  # no decision names the transactions of the tasks, and none ever will
             _give_up(written, self._decisions, error)
             raise
         stands = set(wanted.transactions)
@@ -292,9 +293,9 @@ class _Commit:
             self._decisions.abort_leftovers(self._once.prefix, self._query_id, len(written), before)
 
     def _check_first(self) -> None:
-        """Refuse a first batch that was decided before, if the topic does not have that decision any more.
+        """Refuse a first batch that was decided before, if that decision is no longer in the topic.
 
-        Without a decision a query is a new one, or its topic was deleted: the coordinator of its driver knows.
+        If there is no decision, the query is new, or its topic was deleted: the coordinator of its driver knows which.
         """
         if resolution_of(self._batch_id, None, self._once.resolutions) is not None:
             return
@@ -304,7 +305,7 @@ class _Commit:
                 raise lost_decision(self._query_id, self._batch_id)
 
     def _wanted(self, verdict: Verdict, written: Sequence[Written], found: Found) -> Decision:
-        """The decision that is to stand in the end: the last one as it is, or another one."""
+        """Return the decision to keep: the last one as it is, or a new one."""
         resolved = resolution_of(self._batch_id, found.last, self._once.resolutions) is not None
         last = found.last
         if verdict is Verdict.SKIP:
@@ -323,7 +324,7 @@ class _Commit:
         return Decision(self._query_id, self._batch_id, slots, resolved=resolved)
 
     def _repeated(self, written: Sequence[Written], decided: Decision) -> Decision:
-        """The decided transactions stand, apart from those that are proven aborted: tasks wrote their rows anew."""
+        """Keep the decided transactions, except those that are proven aborted: tasks wrote their rows again."""
         if len(decided.slots) != len(written):
             raise changed_plan(decided, f"{len(written)} tasks")
         refused = {
@@ -352,7 +353,7 @@ class _Commit:
     def _end(self, decision: Decision, written: Sequence[Written], *, may_be_incomplete: bool) -> None:
         """Commit all transactions of the decision that tasks have not found committed.
 
-        Some may be aborted if the user has the batch taken as written: that its rows may be missing is known then.
+        If the user declared the batch as written, some may be aborted: the user has accepted that rows may be missing.
         """
         known = {each.transaction for each in written if each.ended}
         open_slots = {
@@ -385,7 +386,7 @@ _TAKEN_OVER: Final = (
 
 
 def _compare_rows(written: Sequence[Written], decided: Decision, anew: set[int]) -> None:
-    """Refuse a repetition whose rows in the slots that are committed are not the rows that were written there."""
+    """Refuse a repetition if its rows in committed slots differ from the rows that were written there."""
     committed = [number for number in range(len(written)) if number not in anew]
     if not committed:
         return
@@ -416,7 +417,7 @@ def _described(rows: RowSum, tasks_count: int) -> str:
 def _try_to_commit_all(
     transactions: Mapping[int, PreparedTransaction], decisions: Decisions
 ) -> dict[int, PreparedTransaction]:
-    """Commit transactions; returns those whose coordinators refuse."""
+    """Commit transactions; return those that their coordinators refuse to commit."""
     results = _side_by_side(decisions.try_to_commit, transactions.values())
     return {number: transactions[number] for number, done in zip(transactions, results, strict=True) if not done}
 
@@ -432,12 +433,12 @@ def _commit_write(transactions: Sequence[PreparedTransaction | None], decisions:
 
 
 def _abort_all(transactions: Sequence[PreparedTransaction | None], decisions: Decisions) -> None:
-    """Abort transactions; those whose ids were taken over are aborted already."""
+    """Abort transactions; if an id was taken over, its transaction is aborted already."""
     _side_by_side(decisions.abort, [each for each in transactions if each is not None])
 
 
 def _give_up(written: Sequence[Written], decisions: Decisions, error: KafkaError) -> None:
-    """Abort what tasks have written, because of an error that is on its way to the user."""
+    """Abort the transactions of tasks after an error, which the caller raises."""
     try:
         _abort_all([each.transaction for each in written if not each.ended], decisions)
     except KafkaError as problem:
@@ -445,10 +446,10 @@ def _give_up(written: Sequence[Written], decisions: Decisions, error: KafkaError
 
 
 def _side_by_side(act: Callable[[PreparedTransaction], T], transactions: Iterable[PreparedTransaction]) -> list[T]:
-    """Do something to several transactions at once; raises the first error.
+    """End several transactions at once; raise the first error.
 
-    All are tried, so that as many as possible are ended, until one of them has run into its timeout: it would be
-    waited for that timeout many times if a coordinator cannot be reached.
+    All are tried, so that as many as possible are ended, until one of them has run into its timeout: if a coordinator
+    cannot be reached, each further one would wait for that timeout as well.
     """
     errors: list[KafkaError] = []
 

@@ -1,10 +1,10 @@
 """How each transaction in a partition ended, read from the partition itself. Pure.
 
-The coordinator of a transaction says what it did when it is asked in time, but its refusals prove nothing: it fences a
-producer whose transaction was committed before the id was taken over just like one whose transaction was aborted. The
+The coordinator of a transaction reports the outcome if it is asked in time, but its refusals prove nothing: it fences a
+producer in the same way if the transaction was committed before the id was taken over, and if it was aborted. The
 log is the proof: records carry the producer id and epoch of their transaction, and the next control batch of that
 producer id ends it, as COMMIT or ABORT. This holds for both generations of transactions (KIP-890): a producer id has
-one transaction at a time, and whatever epoch a marker has, it ends the one that is open.
+one transaction at a time, and a marker with any epoch ends the open one.
 
 Above the last stable offset every control batch is there, because compaction stops at that offset. Below it,
 compaction may have removed a marker, but only together with the records that it ended, or after them.
@@ -35,14 +35,14 @@ class Outcome(Enum):
 
 
 class TransactionOwner(NamedTuple):
-    """What the header of each batch of a transaction says; no two transactions of a slot have the same."""
+    """The identity in the header of each batch of a transaction; no two transactions of a slot have the same."""
 
     producer_id: int
     producer_epoch: int
 
 
 class LogRecord(NamedTuple):
-    """A record, and whose transaction it belongs to."""
+    """A record, and the transaction that it belongs to."""
 
     offset: int
     key: bytes
@@ -67,7 +67,7 @@ class TransactionFold:
     """The transactions of a partition, batch after batch.
 
     Attributes:
-        wanted: which records to keep, by their key.
+        wanted: selects the records to keep, by their key.
         open: the records of transactions that have not ended, by producer id.
     """
 
@@ -75,7 +75,7 @@ class TransactionFold:
     open: dict[int, list[LogRecord]] = field(default_factory=dict)
 
     def add(self, batch: LogBatch) -> list[Ended]:
-        """Take the next batch; returns the transactions that it ends."""
+        """Take the next batch; return the transactions that it ends."""
         header = batch.header
         if batch.ends is ControlType.UNKNOWN:
             return []
@@ -125,7 +125,7 @@ class MarkerFold:
                     self._committed[record.key] = record
 
     def outcome(self, key: bytes) -> Outcome | None:
-        """The outcome of the transaction whose marker has this key; None when there is no such marker."""
+        """Return the outcome of the transaction that has the marker with this key; None if there is no such marker."""
         if key in self._found:
             return self._found[key]
         owner = self.wanted[key]
@@ -133,5 +133,5 @@ class MarkerFold:
         return Outcome.OPEN if still_open else None
 
     def committed(self, key: bytes) -> LogRecord | None:
-        """The slot's last committed marker, whichever transaction wrote it."""
+        """The slot's last committed marker, of any transaction."""
         return self._committed.get(key)

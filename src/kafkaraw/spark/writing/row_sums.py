@@ -1,4 +1,4 @@
-"""Count and checksum of the rows of a task, so that a repetition can be compared with what was written.
+"""Count and checksum of the rows of a task, so that a repetition can be compared with the rows written before.
 
 The checksum of a row covers what becomes its record: topic, key, value, headers, timestamp if it is written, and the
 partition if the row names one. Sums of checksums do not depend on the order of rows, nor on how they are cut into
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Summed:
-    """Batches that are summed up while somebody goes through them.
+    """Sums up batches while the caller iterates over them.
 
     Args:
         batches: rows in the columns that `write_settings` checked.
-        settings: how they are written, which says what becomes a record.
+        settings: how they are written, which defines what becomes a record.
 
     Attributes:
-        total: of the batches so far.
+        total: count and checksum of the batches so far.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> None:
@@ -42,7 +42,7 @@ class Summed:
 
 
 def sum_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> RowSum:
-    """Go through all batches, and sum them up."""
+    """Iterate over all batches, and sum them up."""
     summed = Summed(batches, settings)
     for _ in summed:
         pass

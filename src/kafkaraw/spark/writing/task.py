@@ -1,7 +1,7 @@
-"""Write Arrow batches of rows to Kafka and wait until the brokers have them: what a task of the sink does.
+"""Write Arrow batches of rows to Kafka and wait for the acknowledgements: the work of a task of the sink.
 
-Runs in Spark's workers. Must not decide what becomes visible when: the sink is at least once, a task that fails is run
-again and may write its rows twice. Start at `write_rows`.
+Runs in Spark's workers. Must not decide what becomes visible when: the sink delivers at least once; Spark runs a failed
+task again, which may write its rows twice. Start at `write_rows`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""As long as brokers allow by default: a transaction is open until the slowest task of its batch is done."""
+"""The maximum that brokers allow by default: a transaction is open until the slowest task of its batch is done."""
 
 _TIMESTAMP: Final = "timestamp"
 _TOPIC: Final = "topic"
 
-# Column -> the Spark types it may have. Other columns are left alone, as Spark's own connector does.
+# Column -> the Spark types it may have. Other columns are ignored, as in Spark's own connector.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
@@ -45,14 +45,14 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class WriteSettings:
-    """How tasks write; travels to the workers.
+    """Settings of a task's writes; pickled to the workers.
 
     Attributes:
         producer: settings of the producer, as text.
-        topic: where to write, whatever the column `topic` says; None to go by the column.
+        topic: topic of all rows; overrides the column `topic`. None to use the column.
         client: settings of all clients, as text.
         exactly_once: write in transactions; None for at least once.
-        dead_letter_topic: where rows go that are too large; None to fail.
+        dead_letter_topic: topic for rows that are too large; None to fail.
         include_timestamp: whether the column `timestamp` becomes the records' timestamps. Otherwise it is a column like
             any other, which is ignored, as by Spark's JVM connector.
     """
@@ -66,7 +66,7 @@ class WriteSettings:
 
 
 def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
-    """Check what is to be written, and say how.
+    """Check options and columns, and return the settings for the tasks.
 
     Raises:
         ConfigError: a column is missing or has a type that Kafka cannot take.
@@ -100,12 +100,12 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
 
 
 def make_producer(settings: Settings) -> Producer:
-    """A producer with settings that are text."""
+    """Make a producer from settings that are text."""
     return Producer(runtime=None, **typed_settings(ProducerConfig, settings))
 
 
 _producers: ClientPool[Producer] = ClientPool(make_producer, settle=Producer.flush)
-"""Their failures are those of the task that sent the records: `flush` raises what any of them failed with."""
+"""Their errors belong to the task that sent the records: `flush` raises the first of them."""
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
@@ -113,7 +113,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> in
 
     Args:
         batches: rows in the columns that `write_settings` checked.
-        settings: where and how.
+        settings: where and how to write.
 
     Returns:
         number of records written.
@@ -128,7 +128,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> in
 
 
 def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> int:
-    """Hand all rows to a producer, without waiting for their acknowledgements; gives how many there were."""
+    """Pass all rows to a producer without waiting for acknowledgements; return the number of rows."""
     count = dead = 0
     with _sieve(settings) as sieve:
         for batch in batches:
@@ -148,7 +148,7 @@ def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: W
 
 @contextmanager
 def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
-    """What takes out rows that are too large; nothing when nobody asks for that."""
+    """Return the filter for rows that are too large; None without a dead-letter topic."""
     if settings.dead_letter_topic is None:
         yield None
         return
@@ -158,7 +158,7 @@ def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
 
 
 def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings) -> pa.RecordBatch:
-    """The columns that a record is made of; the option `topic` wins over the column.
+    """Return the columns of the records; the option `topic` overrides the column.
 
     Raises:
         UsageError: a row names no topic, and there is no option.

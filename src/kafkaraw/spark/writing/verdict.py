@@ -1,9 +1,9 @@
 """What to do with a micro-batch, by the query's newest decision: write it, repeat it, skip it, or refuse. Pure.
 
-Spark repeats only the last micro-batch of a query, the one that its checkpoint does not have as committed, and it has
-every batch written, an empty one by one task (SPARK-23271). So a query's newest decision is about the batch that is
+Spark repeats only the last micro-batch of a query, the one that its checkpoint does not have as committed, and it
+writes every batch, an empty one by one task (SPARK-23271). So a query's newest decision is about the batch that is
 being written, or about the one before it. Everything else means that checkpoint and topic do not belong together, and
-is refused: going on would lose rows or write them twice. The option `resolveBatches` overrides a refusal.
+is refused: to continue would lose rows or write them twice. The option `resolveBatches` overrides a refusal.
 
 Start at `judge`.
 """
@@ -38,11 +38,11 @@ def judge(
         query_id: the query.
         batch_id: the micro-batch.
         last: the query's newest decision.
-        lost: a later one that was in the topic before.
-        resolutions: of the option `resolveBatches`.
+        lost: a later decision that was in the topic before.
+        resolutions: values of the option `resolveBatches`.
 
     Raises:
-        UsageError: checkpoint and decisions do not belong together; says what to do.
+        UsageError: checkpoint and decisions do not belong together; the message says what to do.
     """
     resolution = resolution_of(batch_id, last, resolutions)
     if resolution is not None:
@@ -92,7 +92,7 @@ def judge(
 
 
 def resolution_of(batch_id: int, last: Decision | None, resolutions: tuple[Resolution, ...]) -> Resolution | None:
-    """The resolution for a batch: it names the decision that is the newest one, or that there is none."""
+    """Return the resolution for a batch: it names the newest decision, or that there is none."""
     offset = None if last is None else last.offset
     for resolution in resolutions:
         if resolution.first <= batch_id <= resolution.last and resolution.decision_offset == offset:
@@ -101,7 +101,7 @@ def resolution_of(batch_id: int, last: Decision | None, resolutions: tuple[Resol
 
 
 def changed_plan(decided: Decision, now: str) -> UsageError:
-    """The refusal for another number of tasks."""
+    """Return the refusal for another number of tasks."""
     return _refusal(
         f"batch {decided.batch_id} of query {decided.query_id} was written by {len(decided.slots)} tasks "
         f"before and has "
@@ -114,7 +114,7 @@ def changed_plan(decided: Decision, now: str) -> UsageError:
 
 
 def lost_decision(query_id: str, batch_id: int) -> UsageError:
-    """The refusal for a query without decisions whose driver has committed one."""
+    """Return the refusal for a query without decisions, although its driver has committed one."""
     return _refusal(
         f"batch {batch_id} of query {query_id}: the topic of decisions has no decision about this query, and its "
         f"driver has committed one: the topic was deleted, created again or truncated, so that it is not known which "
@@ -126,7 +126,7 @@ def lost_decision(query_id: str, batch_id: int) -> UsageError:
 
 
 def unknown_outcome(decided: Decision, slot: str, log_start_offset: int) -> UsageError:
-    """The refusal for a decided transaction of which the topic does not tell how it ended."""
+    """Return the refusal for a decided transaction if the topic does not show how it ended."""
     return _refusal(
         f"it is not known whether slot {slot} of batch {decided.batch_id} is committed: its marker is gone, and the "
         f"topic of decisions begins at offset {log_start_offset} now. Records of the topic were deleted",
@@ -137,7 +137,7 @@ def unknown_outcome(decided: Decision, slot: str, log_start_offset: int) -> Usag
 
 
 def other_rows(decided: Decision, before: object, now: object) -> UsageError:
-    """The refusal for rows that are not the ones that were written."""
+    """Return the refusal for rows that differ from those that were written."""
     return _refusal(
         f"batch {decided.batch_id} of query {decided.query_id} has other rows than when it was written: then {before}, "
         f"now {now}. Either the checkpoint is an older one that was restored, or a copy, and the batch was planned "
@@ -153,7 +153,7 @@ def _has(last: Decision | None) -> str:
 
 
 def _refusal(what: str, batch_id: int, last_batch_id: int, last: Decision | None) -> UsageError:
-    """The error with the way out."""
+    """Return the error, with a hint what to do."""
     write = Resolution(batch_id, batch_id, None if last is None else last.offset, write=True)
     skip = Resolution(batch_id, last_batch_id, write.decision_offset, write=False)
     return UsageError(
