@@ -97,7 +97,7 @@ class Cluster:
         self._max_versions = max_versions
         self._held_ports: dict[int, list[Held]] = {}
 
-    # -- what is so ------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def node_ids(self) -> list[int]:
@@ -150,7 +150,7 @@ class Cluster:
         node = next(iter(self.nodes.values()), None)
         return None if node is None else node.state.groups.topic.leader_for(group_id, self.controller.catalog)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start all nodes.
@@ -228,7 +228,7 @@ class Cluster:
         finally:
             self._around.facts.close()
 
-    # -- what happens to nodes -------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     async def start_node(self, node_id: int) -> None:
         """Start a node that has stopped: its replicas catch up, and are in sync again then.

@@ -562,7 +562,7 @@ class Partition:
         if header.is_transactional:
             self.transactions.note(header, None if marker is None else marker.kind)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     def lead_or_follow(self, state: PartitionState) -> None:
         """Take the part that a state gives this node."""
