@@ -1,10 +1,10 @@
-"""One client's connection: takes requests in order, answers them in order.
+"""One client's connection: handles requests in order and sends the responses in order.
 
-A request that waits (a long-polling Fetch) holds back those behind it, as in Kafka. While answers pile up unsent, or
-too many requests wait, nothing more is read: a slow reader costs a bounded amount of memory. A client above its quota
-is answered, and then not read from for as long as it was told to be quiet (KIP-219).
-Unknown APIs and versions, and bytes that make no sense, close the connection with one line in the log, apart from
-ApiVersions, whose unknown versions are answered (KIP-511).
+A request that waits (the long poll of a Fetch) blocks later ones, as in Kafka. While too many responses are unsent or
+too many requests are queued, the connection reads nothing: a slow client uses a limited amount of memory. A client
+above its quota gets its response, and then the connection is muted for the throttle time (KIP-219).
+An unknown API or version, or invalid bytes, close the connection with one line in the log; unknown versions of
+ApiVersions get a response (KIP-511).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class BrokerConnection:
         self.abort()
 
     def _identify(self, certificate: bytes, principals: PrincipalMapping) -> None:
-        """Learn from its certificate who the client is."""
+        """Set the client's principal from its certificate."""
         subject = subject_of(certificate)
         user = principals.user(subject)
         if user is None:
@@ -193,7 +193,7 @@ class BrokerConnection:
                 timer.cancel()
         self._quiet_timer = None
         if error is not None and link is not None:
-            # Bytes that are no Kafka frame mean that somebody dialled the wrong port; a lost peer is everyday life.
+            # Bytes that are no Kafka frame come from a client with a wrong port; lost connections are common.
             level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
             _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
         self._cancel_waiting()
@@ -399,7 +399,7 @@ class BrokerConnection:
         self._give(link, header, self._faults.answer(incoming), served)
 
     def _context_of(self, header: RequestHeader, link: Link) -> RequestContext:
-        """What the handler is told besides the request: mostly the same as the last time."""
+        """Return the context of a request; the last one is reused if it is the same."""
         last = self._context
         if (
             last is None
@@ -473,7 +473,7 @@ class BrokerConnection:
         self._waiting = None
         if self._link is not None:
             self._closing_on_failure(self._link, self._give, self._link, header, answer, served)
-            # Not at once: whatever ended the wait (an append, a deletion) is perhaps only half done.
+            # Not immediately: the operation that ended the wait (an append, a deletion) may not be complete yet.
             asyncio.get_running_loop().call_soon(self._work)
 
     def _send(self, link: Link, header: RequestHeader, response: Response, *, version: int) -> None:

@@ -72,7 +72,7 @@ class Deferred(Generic[T_co]):
         return self._over
 
     def when_idle(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once when the request only waits for an event: at once if that is so now."""
+        """Call `tell` once when the request only waits for an event; immediately if it already does."""
         if self._is_idle:
             tell()
         else:

@@ -1,7 +1,7 @@
-"""What one broker node knows and holds, without any network: handlers work on it, `server` puts it on the wire.
+"""The state of one broker node, without a network: handlers work on it, and `server` connects it to the network.
 
-Its replicas are its own. Facts about the cluster (topics, leaders, producer ids) are kept by the
-`controller`, which all nodes share. Everything ambient is passed in.
+The node owns its replicas. The `controller`, which all nodes share, holds the cluster metadata (topics, leaders,
+producer ids). Storage, clock and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class BrokerState:
         """Folders that no topic claims are from a creation or deletion that a crash cut short.
 
         They are removed if they hold no record, or if it is known that their topic was being deleted. Others are
-        renamed, as Kafka does it: somebody may have put them there.
+        renamed, as in Kafka, because a user may have created them.
         """
         topics = {
             folder_name(key): topic
@@ -214,7 +214,7 @@ class BrokerState:
         return all(self._is_empty_file(folder, name) for name in self._storage.files(folder))
 
     def _is_empty_file(self, folder: str, name: str) -> bool:
-        """Whether a file of a partition's folder tells of no record."""
+        """Return whether a file of a partition's folder has no records."""
         if name.removesuffix(".tmp") in (PARTITION_FILE, EPOCHS_FILE):
             return True
         if not is_segment(name):
@@ -334,7 +334,7 @@ class BrokerState:
             self._storage.write_text(folder, PARTITION_FILE, metadata, durable=False)
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Take the part in a partition that a new state gives this node."""
+        """Make this node's replica leader or follower, as a new partition state says."""
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             partition.lead_or_follow(state)
@@ -464,7 +464,7 @@ class BrokerState:
         self._storage.close()
 
     def _read_offsets(self, file: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint. A damaged one is passed over: leaders tell of high watermarks, segments of starts."""
+        """Read a checkpoint. A corrupt one is ignored: leaders send high watermarks, segments have offsets."""
         text = self._storage.read_text(ROOT, file)
         try:
             return {} if text is None else read_offsets(text)
@@ -473,7 +473,7 @@ class BrokerState:
             return {}
 
     def _write_log_starts(self) -> None:
-        """Write down where logs start, as far as the names of their files do not tell."""
+        """Write the log start offsets that differ from the names of the first segments."""
         starts = {
             key: partition.log.log_start_offset
             for key, partition in self._partitions.items()
@@ -485,7 +485,7 @@ class BrokerState:
             _logger.error("%s cannot be written, deleted records may come back: %s", LOG_STARTS_FILE, error)
 
     def _write_high_watermarks(self) -> None:
-        """Write high watermarks down; a replica that is the only one needs none, it has them in its log."""
+        """Write the high watermarks; a single replica needs none, because its log end offset is the high watermark."""
         replicated = {
             key: partition.high_watermark
             for key, partition in self._partitions.items()

@@ -55,7 +55,7 @@ def throttled(throttling: Throttling, served: Served, response: Response | None)
     quiet_ms = int(getattr(response, "throttle_time_ms", 0))  # what a handler has found already
     if isinstance(served.request, ProduceRequest):
         quiet_ms = throttling.record(QuotaKey.PRODUCE, served.client, served.size_bytes)
-    if response is not None:  # a producer with acks=0 is exempt, as in Kafka: nobody could tell it
+    if response is not None:  # as in Kafka, acks=0 is exempt: there is no response for the throttle time
         quiet_ms = max(quiet_ms, _request_ms(throttling, served))
     return Answer(None if response is None else _encoded(served, response, quiet_ms), quiet_ms)
 

@@ -1,6 +1,6 @@
-"""`Throttling`: counts what each client of one node does, and says for how long it has to be quiet.
+"""`Throttling`: measures the usage of each client of one node, and returns the throttle time.
 
-Counts are kept only while there are quotas, and only for those who have one.
+Usage is only measured for clients that have a quota.
 Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager},
 kafka.network.ConnectionQuotas; KIP-13, KIP-124, KIP-219, KIP-599, KIP-612.
 """
@@ -28,7 +28,7 @@ _Counted = tuple[QuotaKey, str | None, str | None]
 
 
 class Client(NamedTuple):
-    """Who does something: a principal as Kafka writes it, and what the client calls itself."""
+    """A client: its principal as Kafka writes it, and its client id."""
 
     principal: str
     client_id: str | None
@@ -55,11 +55,11 @@ class Throttling:
 
     @property
     def active(self) -> bool:
-        """Whether anybody has a quota."""
+        """Whether there is any quota."""
         return bool(self.table)
 
     def record(self, key: QuotaKey, client: Client, amount: float) -> int:
-        """Count what a client did; return for how long it has to be quiet, in milliseconds."""
+        """Record the usage of a client; return the throttle time in milliseconds."""
         bound = self._bound(key, client)
         if bound is None:
             return 0
@@ -87,8 +87,8 @@ class Throttling:
         """The bound on changes of topics for one request.
 
         Args:
-            client: who asks.
-            strict: refuse what is above the bound, which clients of newer versions understand.
+            client: the client that sent the request.
+            strict: refuse changes above the quota, with an error that clients of newer versions understand.
         """
         bound = self._bound(QuotaKey.MUTATION, client)
         if bound is None:

@@ -1,10 +1,10 @@
-"""The broker's half of a login on one connection: handshake, tokens, and nothing else until it is complete.
+"""SASL authentication of one connection on the broker's side: only handshake and tokens until it is complete.
 
-States and refusals are those of Kafka's SaslServerAuthenticator: a refused login is answered, in Kafka's words, and
-then the connection is closed; any other request closes it at once. Tokens after SaslHandshake version 0 come bare,
-without a Kafka header. A login that ends some time (`connections.max.reauth.ms`, a token's expiry) may be renewed on
-the connection, by the same mechanism and for the same user (KIP-368); once it has ended, every request but the
-handshake that renews it closes the connection.
+States and errors are those of Kafka's SaslServerAuthenticator: a failed authentication gets a response with Kafka's
+message, then the connection is closed; any other request closes it immediately. Tokens after SaslHandshake version 0
+have no Kafka header. If the session expires (`connections.max.reauth.ms`, a token's expiry), the client may
+reauthenticate on the connection, with the same mechanism and user (KIP-368). After expiry, every request but the
+handshake of a reauthentication closes the connection.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ _ALLOWED: Final = {
 
 
 class Login:
-    """The login of one connection, and its renewals.
+    """The authentication of one connection, and its reauthentications.
 
     Args:
-        accounts: who may log in, and how.
-        listener: where the client came in.
+        accounts: the users and mechanisms.
+        listener: name of the client's listener.
         peer: the client's address, for the log.
         now: monotonic time, in seconds.
 
     Attributes:
-        state: where it is.
-        user: who has logged in, once COMPLETE.
+        state: the state of the authentication.
+        user: the authenticated user, once COMPLETE.
     """
 
     def __init__(self, accounts: Accounts, listener: str, peer: str, now: Callable[[], float]) -> None:
@@ -87,7 +87,7 @@ class Login:
         return self._bare and self.state is LoginState.AUTHENTICATE
 
     def check_allowed(self, api_key: int, name: str) -> None:
-        """Refuse what nobody may ask before the login is complete, or after its end.
+        """Refuse requests that are not allowed before authentication or after its expiry.
 
         Raises:
             CloseConnectionError: such a request.
@@ -163,7 +163,7 @@ class Login:
         if request.mechanism not in enabled:
             _logger.info("login from %s refused: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled))
             self._move_to(LoginState.FAILED)
-            if again:  # as Kafka does it: the handshake is taken up where nobody answers failures
+            if again:  # as in Kafka, a failed reauthentication handshake gets no response
                 raise CloseConnectionError(
                     f"{request.mechanism!r} is not enabled: the login of {self.user} is not renewed"
                 )
