@@ -66,11 +66,11 @@ FOLDER_NAME_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Replicas of a topic that others do not see yet.
+    """Replicas of a topic that is not published yet.
 
     Attributes:
-        config: the topic's settings with which they were made.
-        replicas: those that are made; None for one that could not be opened.
+        config: the topic's settings at the creation of the replicas.
+        replicas: the created replicas; None for one that could not be opened.
     """
 
     config: TopicConfig
@@ -82,14 +82,14 @@ class BrokerState:
 
     Args:
         config: the broker's properties.
-        storage: where logs are.
+        storage: storage of the logs.
         clock: wall clock.
-        rng: for ids.
-        max_versions: the Kafka release whose versions are offered at most; None is the newest.
-        controller: what the cluster's nodes share, opened; None for a node that is a cluster by itself.
+        rng: source of random ids.
+        max_versions: support only the API versions of this Kafka release; None is the newest release.
+        controller: the cluster's controller, opened; None for a cluster of one node.
 
     Raises:
-        ConfigError: the release is not a known one.
+        ConfigError: the release is unknown.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class BrokerState:
         run_to_end(self.opening())
 
     def opening(self) -> Steps[None]:
-        """Read what is on the storage, or begin a new cluster there.
+        """Open the storage, or format it for a new cluster.
 
         Raises:
-            ConfigError: the storage belongs to another node or cluster, or its files are damaged.
-            OSError: it cannot be read or written.
+            ConfigError: the storage belongs to another node or cluster, or its files are corrupt.
+            OSError: the storage cannot be read or written.
         """
         meta = self._open_meta()
         if self._is_alone:
@@ -273,10 +273,10 @@ class BrokerState:
         return partition
 
     def stage(self, topic: Topic, states: Sequence[PartitionState], *, first: int) -> Steps[None]:
-        """Make the replicas that are this node's of a topic's partitions from number `first` on, unseen by others.
+        """Create this node's replicas of a topic's partitions, starting with number `first`, without publishing them.
 
         Raises:
-            OSError: the storage is full or broken; `unstage` has to follow.
+            OSError: the storage is full or broken; the caller must call `unstage`.
         """
         config = TopicConfig.of(topic.configs, self.config.topic_defaults)
         staged = self._staged[topic.topic_id] = _Staged(config)
@@ -292,7 +292,7 @@ class BrokerState:
                 yield None
 
     def follow_staged(self, topic: Topic) -> Steps[None]:
-        """Let staged replicas follow their leaders."""
+        """Start replication of the staged replicas from their leaders."""
         staged = self._staged.get(topic.topic_id)
         for partition in [] if staged is None else list(staged.replicas.values()):
             if self._closed:
@@ -302,13 +302,13 @@ class BrokerState:
                 yield None
 
     def unstage(self, topic: Topic) -> Steps[None]:
-        """Remove the staged replicas of a topic, and what belongs to them."""
+        """Remove the staged replicas of a topic and their files."""
         staged = self._staged.pop(topic.topic_id, None)
         if staged is not None:
             yield from self.removing(topic, list(staged.replicas.items()))
 
     def publish(self, topic: Topic) -> None:
-        """Have the staged replicas of a topic, which the catalog has now."""
+        """Publish the staged replicas of a topic, which is in the catalog now."""
         staged = self._staged.pop(topic.topic_id, None)
         if staged is None:
             return
@@ -346,11 +346,11 @@ class BrokerState:
 
     @property
     def dynamic_configs(self) -> DynamicConfigs:
-        """What was set for brokers, groups and client metrics while brokers run."""
+        """The dynamic configurations of brokers, groups and client metrics."""
         return self.controller.dynamic_configs
 
     def reconfigure(self) -> None:
-        """Act on settings of brokers or topics that have changed."""
+        """Apply changed settings of brokers or topics."""
         cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
         own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
         self.config = self._started_with.reconfigured({**cluster, **own})
@@ -388,7 +388,7 @@ class BrokerState:
         self.controller.delete_topic(topic)
 
     def withdraw(self, topic: Topic) -> Replicas:
-        """Have no replica of a topic any more; `removing` has to follow."""
+        """Take the replicas of a topic out of service and return them; the caller must run `removing`."""
         replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
         if topic.name == OFFSETS_TOPIC:
             for key, _ in replicas:
@@ -439,10 +439,10 @@ class BrokerState:
             _logger.warning("%s cannot be removed before the next start: %s", folder, error)
 
     def close(self, *, sync: bool = True) -> None:
-        """Let go of the storage.
+        """Close the storage.
 
         Args:
-            sync: write everything out for good first; without it, it is as after a crash.
+            sync: flush everything to disk first; without it, the storage is as after a crash.
         """
         self._closed = True
         self.controller.leave(self)

@@ -201,7 +201,7 @@ def _java_hash(text: str) -> int:
 
 
 def _precedence(user: str, client_id: str) -> Iterator[tuple[Entity, str | None, str | None]]:
-    """Return the entities whose quota may apply to a client, most specific first, with the user and client id to count."""
+    """Return the entities whose quota may apply to a client, most specific first, with the counted user and client."""
     for owner in (user, None):
         for client in (client_id, None) if client_id else ():
             yield ((CLIENT_ID, client), (USER, owner)), user, client_id

@@ -48,11 +48,11 @@ class Accounts:
         return ScramServer(name, partial(self.credentials.find, name), random_bytes(self._rng).hex(), during)
 
     def logins(self, listener: str) -> Logins:
-        """How clients of a listener may log in."""
+        """Return the SASL settings of a listener."""
         return self._security.listeners[listener].logins
 
     def lifetime_ms(self, listener: str, mechanism: ServerMechanism) -> int | None:
-        """How long a login that is complete lasts, in milliseconds; None is for ever."""
+        """Return the lifetime of an authenticated session in milliseconds; None for no expiry."""
         limits = [self.logins(listener).reauth_ms.get(mechanism.name)]
         if mechanism.expires_ms is not None:
             limits.append(mechanism.expires_ms - self._clock.time_ms())

@@ -63,7 +63,7 @@ class BrokerSecurity:
     Attributes:
         listeners: by name, of those that listen.
         users: users of all listeners: passwords by user name.
-        frame_size_max: largest request before the login, in bytes.
+        frame_size_max: largest request before authentication, in bytes.
     """
 
     listeners: Mapping[str, ListenerSecurity]
@@ -72,16 +72,16 @@ class BrokerSecurity:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """How clients may log in, on any listener."""
+        """The enabled SASL mechanisms of all listeners."""
         enabled = {name for listener in self.listeners.values() for name in listener.logins.mechanisms}
         return tuple(name for name in MECHANISMS if name in enabled)
 
     def wants_login(self, listener: str) -> bool:
-        """Whether clients of a listener have to log in."""
+        """Return whether clients of a listener have to authenticate."""
         return self.listeners[listener].protocol.startswith("SASL")
 
     def tls_of(self, listener: str) -> ssl.SSLContext | None:
-        """What a listener speaks; None is plain TCP."""
+        """Return the TLS settings of a listener; None is plain TCP."""
         return self.listeners[listener].tls
 
 

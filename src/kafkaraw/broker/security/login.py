@@ -28,11 +28,11 @@ from kafkaraw.protocol.printable import printable
 _logger = logging.getLogger("kafkaraw.broker")
 BARE_TOKENS_VERSION: Final = 0
 RENEWAL_INTERVAL_S: Final = 1.0
-"""A login is not renewed more often than that."""
+"""Minimum time between reauthentications."""
 
 
 class LoginState(Enum):
-    """What the broker waits for."""
+    """The state of the authentication: what the broker waits for."""
 
     HANDSHAKE_REQUEST = "handshake request"
     AUTHENTICATE = "token"
@@ -101,7 +101,7 @@ class Login:
             raise CloseConnectionError(f"{name} before the login is complete; this listener asks for one (SASL)")
 
     def answer(self, api_version: int, request: Request[Response]) -> Response | None:
-        """Answer a request that belongs to the login; None for one that does not."""
+        """Answer a request of the SASL authentication; return None for any other request."""
         if isinstance(request, SaslHandshakeRequest):
             if self.state is LoginState.HANDSHAKE_REQUEST:
                 return self._handshake(request, api_version)
@@ -123,18 +123,18 @@ class Login:
         """Give a bare token to the mechanism and return its answer.
 
         Raises:
-            AuthenticationError: the login is refused.
+            AuthenticationError: the authentication failed.
         """
         return self._step(token)[0]
 
     def _renews(self, api_key: int) -> bool:
-        """Whether a request begins the renewal of a login that ends some time."""
+        """Return whether a request begins a reauthentication."""
         if self.state is not LoginState.COMPLETE or api_key != _HANDSHAKE_KEY or self._ends is None:
             return False
         return self._renewal_began is None or self._now() - self._renewal_began >= RENEWAL_INTERVAL_S
 
     def _step(self, token: bytes) -> tuple[bytes, int]:
-        """Give a token to the mechanism; return its answer and how long the login lasts, 0 for no end."""
+        """Pass a token to the mechanism; return its response and the session lifetime, 0 for no expiry."""
         assert self._mechanism is not None
         try:
             reply = self._mechanism.step(bytes(token))
@@ -169,7 +169,7 @@ class Login:
                 )
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(enabled))
         if self._mechanism is not None and request.mechanism != self._mechanism.name:
-            # Kafka answers here as if all was well, and closes the connection on what comes next.
+            # Kafka answers with success here, and closes the connection at the next request.
             self._move_to(LoginState.OTHER_MECHANISM)
         else:
             self._mechanism = self._accounts.mechanism(self._listener, request.mechanism, again=again)
