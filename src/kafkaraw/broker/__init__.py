@@ -1,9 +1,9 @@
-"""The embedded broker: speaks Kafka to any client, on one node or several, for development and tests.
+"""The embedded broker: a Kafka broker for development and tests, with one node or several, for any Kafka client.
 
 Start at `EmbeddedBroker` or `EmbeddedCluster` (in a `with` statement) or `run_broker` (in the foreground). Inside:
-`server` puts a node on a network, `connection` takes requests, `handlers/` answers them from `state`, `partitions/` and
-`log/` keep records; `controller` keeps what the nodes of a `cluster` share.
-It never imports the client: the two meet as bytes.
+`server` connects a node to a network, `connection` reads requests, `handlers/` answers them from `state`, `partitions/`
+and `log/` store records, and `controller` holds the state that the nodes of a `cluster` share.
+This package never imports the client: broker and client only exchange bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use: one broker needs neither clusters nor the command line's."""
+    """Import a public name on first use: a single broker needs neither the cluster nor the foreground modules."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

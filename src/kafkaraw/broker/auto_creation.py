@@ -1,8 +1,8 @@
-"""Topics that clients ask for before they exist: made behind the answer that there is no such topic (yet).
+"""Auto-creation of topics: they are created after the Metadata response that reports them as unknown.
 
-As in Apache Kafka, a Metadata request never waits for a topic: the client asks again. Topics are made in turns with
-other work of the event loop, and those of a turn are written down together. A node has a bounded number of names
-waiting; the rest are made when they are asked for again.
+As in Apache Kafka, a Metadata request never waits for a topic: the client retries. Topics are created in turns with
+other work of the event loop, and the metadata of those in one turn is written together. A node queues a limited number
+of names; other topics are created when they are requested again.
 Source: kafka.server.{AutoTopicCreationManager, KafkaApis.getTopicMetadata}.
 """
 
@@ -24,7 +24,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.printable import printable
 
 WAITING_MAX: Final = 1_000
-"""Names that may wait on a node."""
+"""Maximum number of queued topic names of a node."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -49,14 +49,14 @@ class AutoCreation:
         self._is_creating = False
 
     def want(self, name: str) -> None:
-        """Have a topic made soon; nothing happens when it waits already, or too many do."""
+        """Queue a topic for creation; no effect if it is already queued, or the queue is full."""
         if len(self._waiting) < WAITING_MAX:
             self._waiting[name] = None
             if self._beginning is None and not self._is_creating:
                 self._beginning = asyncio.get_running_loop().call_soon(self._begin)
 
     def close(self) -> None:
-        """Create nothing any more."""
+        """Stop creating topics."""
         self._waiting.clear()
         if self._beginning is not None:
             self._beginning.cancel()
@@ -76,7 +76,7 @@ class AutoCreation:
             self._is_creating = False
 
     def _next_together(self) -> Steps[None]:
-        """Create the next topics, and write them down together, before a turn of the loop ends."""
+        """Create the next topics, and write their metadata together, within one turn of the loop."""
         turn = Turn()
         made: list[Topic] = []
         partitions = 0

@@ -1,7 +1,7 @@
-"""A broker in a process of its own, so that it takes no time from its user's interpreter.
+"""A broker in a child process, so that it takes no time from the interpreter of its user.
 
-The child tells its address in the first line it prints, and dies with its parent: its standard input is a pipe that
-ends then, even when the parent is killed.
+The first line of the child's output is its address. The child ends with its parent: its standard input is a pipe that
+closes then, even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BrokerProcess:
             raise
 
     def _tell(self, line: str) -> None:
-        # Not as an argument: passwords and keys are among it, and everybody can read the arguments of a process.
+        # Not as an argument: it contains passwords and keys, and every local user can read the arguments of a process.
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")

@@ -1,7 +1,8 @@
-"""`Cluster`: several nodes in one process and on one loop, which stop, fail, come back and pass their lead on.
+"""`Cluster`: several nodes in one process and on one event loop, which can be started, stopped and killed.
 
-Everything ambient is passed in, as for a single node, so that a simulation runs it as it is. `embedded_cluster` puts it
-on a thread and real sockets. Who leads what is decided by the `controller`; here nodes are only started and stopped.
+Network, storage, clock and randomness are passed in, as for a single node, so that a simulation runs the same code.
+`embedded_cluster` runs a cluster on a thread with real sockets. The `controller` elects leaders; this module only
+starts and stops nodes.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ WAIT_TIMEOUT_S: Final = 10.0
 
 
 class Held(Protocol):
-    """A port that is kept."""
+    """A port that is reserved for a stopped node."""
 
     def release(self) -> None:
-        """Keep it no longer."""
+        """Release the port."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The world that a cluster is in.
+    """The environment of a cluster: network, storage, clock and randomness.
 
     Attributes:
-        network: how clients reach the nodes.
-        storage_of: opens a node's storage, by its id; called whenever the node starts.
-        facts: where is written down what the nodes share; closed with the cluster.
+        network: the network on which nodes listen.
+        storage_of: opens the storage of the node with a given id; called at each start of the node.
+        facts: storage of the cluster metadata that all nodes share; closed with the cluster.
         clock: wall clock.
-        rng: for ids; `random.Random` or alike.
-        replication_delay_s: how long each message between nodes takes, in seconds; None is no time.
-        hold_port: keeps the port of a node that is down for its return; None where nobody else would take it.
+        rng: source of random ids; `random.Random` or similar.
+        replication_delay_s: returns the delay of the next message between nodes, in seconds; None is no delay.
+        hold_port: reserves the port of a stopped node until it restarts; None if no other process could take the port.
     """
 
     network: Network
@@ -69,11 +70,11 @@ class Cluster:
             await cluster.kill_node(cluster.leader_of("t", 0))
 
     Args:
-        node_ids: the nodes that there are at first.
-        config_of: the properties of a node, by its id; listeners on port 0 keep the port that they get.
+        node_ids: ids of the initial nodes.
+        config_of: returns the properties of the node with a given id. A listener on port 0 keeps the port that it gets.
         surroundings: network, storage, clock and randomness.
-        faults: what is to go wrong, on all nodes; None for a plan of its own, empty at first.
-        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+        faults: the fault plan of all nodes; None for a new, empty plan.
+        max_versions: support only the API versions of this Kafka release, such as "2.4"; None is the newest release.
     """
 
     def __init__(
@@ -97,24 +98,24 @@ class Cluster:
         self._max_versions = max_versions
         self._held_ports: dict[int, list[Held]] = {}
 
-    # -- what is so ------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def node_ids(self) -> list[int]:
-        """All nodes that belong to the cluster, running or not."""
+        """The ids of all nodes of the cluster, running or not."""
         return sorted(self._configs)
 
     @property
     def bootstrap_servers(self) -> str:
-        """What to give to clients: the addresses of all nodes, running or not."""
+        """The addresses of all nodes, running or not, for the clients' option `bootstrap_servers`."""
         endpoints = [one for node_id in self.node_ids for one in self._configs[node_id].advertised_listeners]
         return ",".join(str(endpoint).partition("://")[2] for endpoint in endpoints)
 
     def address_of(self, node_id: int) -> str:
-        """Where clients reach a node, running or not: `host:port`, with commas when there are several listeners.
+        """Return the addresses of a node, running or not: `host:port`, separated by commas for several listeners.
 
         Raises:
-            UsageError: there is no such node.
+            UsageError: the node does not exist.
         """
         self._check_known(node_id)
         endpoints = self._configs[node_id].advertised_listeners
@@ -122,14 +123,14 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told is the controller."""
+        """The id of the node that Metadata responses name as the controller."""
         return self.controller.catalog.controller_id
 
     def partition_state(self, topic: str, partition: int) -> PartitionState:
-        """Who holds and who leads a partition.
+        """Return the replicas, leader and ISR of a partition.
 
         Raises:
-            UsageError: there is no such partition.
+            UsageError: the partition does not exist.
         """
         state = self.controller.catalog.state_of(TopicPartition(topic, partition))
         if state is None:
@@ -137,27 +138,27 @@ class Cluster:
         return state
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """The node that leads a partition; None when there is none."""
+        """Return the id of the leader of a partition; None if it has no leader."""
         leader = self.partition_state(topic, partition).leader
         return None if leader == NO_LEADER else leader
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
-        """The replicas in sync."""
+        """Return the ids of the in-sync replicas of a partition."""
         return list(self.partition_state(topic, partition).isr)
 
     def coordinator_of(self, group_id: str) -> int | None:
-        """The node that coordinates a group; None when none does, as before anybody has asked for a group."""
+        """Return the id of the coordinator of a group; None if there is none, as before any group is used."""
         node = next(iter(self.nodes.values()), None)
         return None if node is None else node.state.groups.topic.leader_for(group_id, self.controller.catalog)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start all nodes.
 
         Raises:
-            ConfigError: a storage belongs to another cluster or node, or is damaged.
-            NetworkError: an address is taken, or not this machine's.
+            ConfigError: a storage belongs to another cluster or node, or is corrupt.
+            NetworkError: an address is already in use, or does not belong to this machine.
             OSError: a storage cannot be read or written.
         """
         try:
@@ -211,11 +212,11 @@ class Cluster:
         return node
 
     async def stop(self) -> None:
-        """Stop all nodes at once: nobody takes over from anybody. Stopping twice does nothing."""
+        """Stop all nodes at the same time, without electing other leaders. A second call has no effect."""
         await self._end(lambda node: node.stop())
 
     async def kill(self) -> None:
-        """Kill all nodes at once, as when the machine fails."""
+        """Kill all nodes at the same time, as if the machine had crashed."""
         await self._end(lambda node: node.kill())
 
     async def _end(self, end: Callable[[BrokerNode], Coroutine[object, None, None]]) -> None:
@@ -228,14 +229,14 @@ class Cluster:
         finally:
             self._around.facts.close()
 
-    # -- what happens to nodes -------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     async def start_node(self, node_id: int) -> None:
-        """Start a node that has stopped: its replicas catch up, and are in sync again then.
+        """Start a stopped node. Its replicas rejoin the ISR once they have caught up.
 
         Raises:
-            UsageError: it runs, or there is no such node.
-            NetworkError: its address is taken.
+            UsageError: the node is already running, or does not exist.
+            NetworkError: its address is already in use.
         """
         if node_id in self.nodes:
             raise UsageError(f"node {node_id} runs already")
@@ -248,25 +249,25 @@ class Cluster:
             raise UsageError(f"there is no node {node_id}; there are {self.node_ids}")
 
     async def stop_node(self, node_id: int) -> None:
-        """Stop a node in order: others lead instead of it first.
+        """Stop a node gracefully: its partitions get other leaders first.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: the node is not running.
         """
         await self._remove(node_id).stop()
         self._hold_ports(node_id)
 
     async def kill_node(self, node_id: int) -> None:
-        """Stop a node as a process stops that is killed: nothing is synced or said, others take over.
+        """Stop a node as if its process was killed: nothing is flushed or announced. Other replicas become leaders.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: the node is not running.
         """
         await self._remove(node_id).kill()
         self._hold_ports(node_id)
 
     def _hold_ports(self, node_id: int) -> None:
-        """Clients go on asking for a node that is down: its port must not become anybody else's meanwhile."""
+        """Reserve the ports of a stopped node: clients keep connecting to them, so no other process may get them."""
         hold = self._around.hold_port
         if hold is not None:
             self._held_ports[node_id] = [hold(one.host, one.port) for one in self._configs[node_id].listeners]
@@ -283,7 +284,7 @@ class Cluster:
         return node
 
     async def add_node(self) -> int:
-        """Start one more node, and return its id. It holds what is created from now on."""
+        """Start a new node and return its id. Only partitions that are created later get replicas on it."""
         node_id = max(self._configs) + 1
         self._configs[node_id] = self._config_of(node_id)
         try:
@@ -295,26 +296,26 @@ class Cluster:
         return node_id
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Let another node lead a partition.
+        """Make a node the leader of a partition.
 
         Raises:
-            UsageError: there is no such partition, or the node does not run or is not in sync.
+            UsageError: the partition does not exist, or the node is not running or not in sync.
         """
         self.controller.move_leader(TopicPartition(topic, partition), node_id)
 
     def pause_replication(self, node_id: int) -> None:
-        """Let nothing reach the followers on a node, until `resume_replication`."""
+        """Stop replication to the followers on a node until `resume_replication`."""
         self.replication.hold(node_id)
 
     def resume_replication(self, node_id: int) -> None:
-        """End a `pause_replication`."""
+        """Resume replication after `pause_replication`."""
         self.replication.release(node_id)
 
     async def wait_for(self, is_so: Callable[[], bool], what: str, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until something is so; asked whenever the state of a partition has changed.
+        """Wait until a condition holds; it is checked after each change of a partition's state.
 
         Raises:
-            KafkaTimeoutError: it was not, within `timeout` seconds.
+            KafkaTimeoutError: the condition did not hold within `timeout` seconds.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -324,10 +325,10 @@ class Cluster:
             raise KafkaTimeoutError(f"after {timeout:g} s still not so: {what}") from None
 
     async def wait_until_in_sync(self, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until every partition has a leader, and every replica on a node that runs is in sync.
+        """Wait until every partition has a leader and every replica on a running node is in sync.
 
         Raises:
-            KafkaTimeoutError: that was not so within `timeout` seconds.
+            KafkaTimeoutError: this did not happen within `timeout` seconds.
         """
         await self.wait_for(self._is_in_sync, "all replicas on running nodes are in sync", timeout)
 
@@ -350,7 +351,7 @@ class Cluster:
 
 
 def _pinned(config: BrokerConfig, addresses: Iterable[Endpoint]) -> BrokerConfig:
-    """The properties with the ports that a node got: it is to have them again when it starts again."""
+    """Return the properties with the ports that a node got, so that it listens on the same ports after a restart."""
     ports = {endpoint.name: endpoint.port for endpoint in addresses}
     return replace(
         config,

@@ -1,10 +1,10 @@
-"""One client's connection: takes requests in order, answers them in order.
+"""One client's connection: handles requests in order and sends the responses in order.
 
-A request that waits (a long-polling Fetch) holds back those behind it, as in Kafka. While answers pile up unsent, or
-too many requests wait, nothing more is read: a slow reader costs a bounded amount of memory. A client above its quota
-is answered, and then not read from for as long as it was told to be quiet (KIP-219).
-Unknown APIs and versions, and bytes that make no sense, close the connection with one line in the log, apart from
-ApiVersions, whose unknown versions are answered (KIP-511).
+A request that waits (the long poll of a Fetch) blocks later ones, as in Kafka. While too many responses are unsent or
+too many requests are queued, the connection reads nothing: a slow client uses a limited amount of memory. A client
+above its quota gets its response, and then the connection is muted for the throttle time (KIP-219).
+An unknown API or version, or invalid bytes, close the connection with one line in the log; unknown versions of
+ApiVersions get a response (KIP-511).
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.printable import printable
 
 WAITING_BYTES_MAX: Final = 1 << 20
-"""Requests that may wait in memory behind one that is being answered; more are left in the network's buffers."""
+"""Maximum size of the requests queued in memory behind one in progress; further ones stay in socket buffers."""
 FRAME_COST_BYTES: Final = 512
-"""What a waiting request counts besides its bytes: its buffer, the view of it and its place in the queue.
+"""Overhead that counts for each queued request: its buffer, the view of it and its queue entry.
 
-They take about 300 bytes. So at most 2,048 requests wait, however short they are.
+These take about 300 bytes. The overhead limits the queue to 2,048 requests, even if they are very short.
 """
 TURN_GAP_S: Final = 0.0005
-"""What came so soon after the last answer is taken to have come with what was answered before: the same turn."""
+"""A request that arrives within this time after the last response counts as part of the same turn."""
 _DIVIDED_KEYS: Final = frozenset(key for key, served in REGISTERED.items() if served.divided)
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -68,10 +68,10 @@ class BrokerConnection:
     """The broker's end of one link.
 
     Args:
-        state: what the node knows.
-        listener: name of the listener on which the client came.
-        on_lost: called when the connection is gone.
-        faults: what is to go wrong with requests; None for nothing.
+        state: the node's state.
+        listener: name of the client's listener.
+        on_lost: called when the connection is closed or lost.
+        faults: the fault plan; None for no faults.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class BrokerConnection:
         self._now: Callable[[], float] = lambda: 0.0
 
     def link_made(self, link: Link) -> None:
-        """The connection stands."""
+        """The connection is established."""
         self._link = link
         self._now = asyncio.get_running_loop().time
         self._turn = Turn()
@@ -150,7 +150,7 @@ class BrokerConnection:
         self.abort()
 
     def _identify(self, certificate: bytes, principals: PrincipalMapping) -> None:
-        """Learn from its certificate who the client is."""
+        """Set the client's principal from its certificate."""
         subject = subject_of(certificate)
         user = principals.user(subject)
         if user is None:
@@ -158,7 +158,7 @@ class BrokerConnection:
         self._principal = f"User:{user}"
 
     def frame_received(self, frame: memoryview) -> None:
-        """A request has come."""
+        """A request has arrived."""
         if self._closing:
             return
         if len(frame) < REQUEST_HEADER_SIZE_MIN and self._link is not None and self._login_is_over:
@@ -170,7 +170,7 @@ class BrokerConnection:
 
     @property
     def _login_is_over(self) -> bool:
-        """Whether each frame must have a request header. Some tokens of a login are sent without one, and are short."""
+        """Whether each frame must have a request header. Some SASL tokens are sent without one, and are short."""
         return self._login is None or self._login.state is LoginState.COMPLETE
 
     def writing_paused(self, paused: bool) -> None:
@@ -179,7 +179,7 @@ class BrokerConnection:
             self._work()
 
     def link_lost(self, error: KafkaError | None) -> None:
-        """The connection is gone; what the client had sent before is still done.
+        """The connection is lost; requests that the client sent before are still handled.
 
         A client that sends with acks=0 may close as soon as its bytes have left. Source: Kafka's Selector, which keeps
         channels with pending requests in `closingChannels`.
@@ -193,7 +193,7 @@ class BrokerConnection:
                 timer.cancel()
         self._quiet_timer = None
         if error is not None and link is not None:
-            # Bytes that are no Kafka frame mean that somebody dialled the wrong port; a lost peer is everyday life.
+            # Bytes that are no Kafka frame come from a client with a wrong port; lost connections are common.
             level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
             _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
         self._cancel_waiting()
@@ -210,7 +210,7 @@ class BrokerConnection:
             self._end_large()
 
     def close(self) -> None:
-        """Take no more requests, and close the link once what was answered is sent."""
+        """Stop handling requests, and close the link once all responses are sent."""
         self._closing = True
         self._frames.clear()
         self._waiting_bytes = 0
@@ -228,7 +228,7 @@ class BrokerConnection:
                 self._sending.closing()
 
     def abort(self) -> None:
-        """Close the link at once, and drop what was answered but not sent."""
+        """Close the link immediately, and drop unsent responses."""
         link = self._link
         self.close()
         if self._sending is not None:
@@ -237,7 +237,7 @@ class BrokerConnection:
             link.abort()
 
     def close_later(self, delay_s: float) -> None:
-        """Take no requests, and close the link after so long."""
+        """Stop handling requests, and close the link after a delay."""
         self._closing = True
         self._quiet_timer = asyncio.get_running_loop().call_later(delay_s, self.close)
         self._set_reading()
@@ -270,7 +270,7 @@ class BrokerConnection:
         return not busy and (self._is_lost or not link.write_paused)
 
     def _keep_quiet(self, delay_s: float) -> None:
-        """Answer and read nothing more for so long."""
+        """Mute the connection: read and answer nothing for the throttle time."""
         self._quiet_timer = asyncio.get_running_loop().call_later(delay_s, self._go_on)
 
     def _go_on(self) -> None:
@@ -304,7 +304,7 @@ class BrokerConnection:
         self._dispatch(link, header, frame, at)
 
     def _closing_on_failure(self, link: Link, act: Callable[..., object], *arguments: object) -> None:
-        """The root of request handling: a bad request costs its connection, never the broker or another client."""
+        """Handle a request: an invalid request closes its connection, but never affects the broker or other clients."""
         try:
             act(*arguments)
         except (ProtocolError, CloseConnectionError) as error:
@@ -341,7 +341,7 @@ class BrokerConnection:
         self._ask(link, header, request, len(frame) - at)
 
     def _begin_large(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
-        """No other large request of the node is being answered: decode this one, in turns with other connections."""
+        """Decode a large request in turns with other connections; no other large request of the node is in progress."""
         decoded, size_bytes = run_in_turns(_decoding(header, frame, at)), len(frame) - at
         if isinstance(decoded, Deferred):
             self._waiting = decoded
@@ -399,7 +399,7 @@ class BrokerConnection:
         self._give(link, header, self._faults.answer(incoming), served)
 
     def _context_of(self, header: RequestHeader, link: Link) -> RequestContext:
-        """What the handler is told besides the request: mostly the same as the last time."""
+        """Return the context of a request; the last one is reused if it is the same."""
         last = self._context
         if (
             last is None
@@ -473,7 +473,7 @@ class BrokerConnection:
         self._waiting = None
         if self._link is not None:
             self._closing_on_failure(self._link, self._give, self._link, header, answer, served)
-            # Not at once: whatever ended the wait (an append, a deletion) is perhaps only half done.
+            # Not immediately: the operation that ended the wait (an append, a deletion) may not be complete yet.
             asyncio.get_running_loop().call_soon(self._work)
 
     def _send(self, link: Link, header: RequestHeader, response: Response, *, version: int) -> None:
@@ -492,7 +492,7 @@ class BrokerConnection:
             link.send(encoded)
 
     def _watch_idleness(self, idle_seconds: float) -> None:
-        """Close the connection when nothing has happened for so long; else look again when that may be.
+        """Close the connection if it was idle for the limit; otherwise check again when that may be the case.
 
         Answers that are still unsent keep it open, as long as bytes leave (`SendingWatch`).
         """

@@ -1,7 +1,7 @@
-"""`Controller`: keeps what the nodes of a cluster know together, writes it down, and tells them of every change.
+"""`Controller`: holds and stores the cluster metadata, and notifies the nodes of every change.
 
-There is one, shared by all nodes of the process: facts need no vote. A node that is alone has one of its own. Which
-leader follows which is decided in `elections`; what a node does about it, in `state` and `partition`.
+All nodes of the process share one controller, so metadata needs no quorum. A single node has its own controller.
+`elections` decides which replica becomes leader; `state` and `partition` carry this out on each node.
 Source: org.apache.kafka.controller.{QuorumController, ReplicationControlManager, ClusterControlManager}.
 """
 
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 
 BROKER: Final = ConfigResourceType.BROKER
 WRITE_DELAY_S: Final = 0.1
-"""How long a change that is not urgent waits for others, to be written down with them."""
+"""Delay of a write that is not urgent, so that several changes are written together."""
 METADATA_TOPIC_ID: Final = Uuid(bytes(15) + b"\x01")  # Kafka's own __cluster_metadata
 
 _logger = logging.getLogger("kafkaraw.broker")
 
 
 Replicas = Sequence[tuple[TopicPartition, Partition | None]]
-"""Replicas of a node; None for one of which only files may be there."""
+"""Replicas of a node; None for a replica that is not open but may have files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Partitions of a topic that are being made.
+    """Partitions of a topic that are being created.
 
     Attributes:
-        first: the number of the first one.
-        states: who is to lead them.
-        live: the nodes that ran when that was decided.
+        first: number of the first partition.
+        states: the initial state of each partition: replicas, leader, ISR.
+        live: the nodes that were running when the states were decided.
     """
 
     first: int
@@ -78,58 +78,58 @@ class Member(Protocol):
     groups: GroupNode
 
     def stage(self, topic: Topic, states: Sequence[PartitionState], *, first: int) -> Steps[None]:
-        """Make the replicas that are this node's of a topic's partitions from number `first` on, unseen by others.
+        """Create this node's replicas of a topic's partitions, starting with number `first`, without publishing them.
 
         Raises:
-            OSError: the storage is full or broken; `unstage` has to follow.
+            OSError: the storage is full or broken; the caller must call `unstage`.
         """
         ...
 
     def follow_staged(self, topic: Topic) -> Steps[None]:
-        """Let staged replicas follow their leaders."""
+        """Start replication of the staged replicas from their leaders."""
         ...
 
     def unstage(self, topic: Topic) -> Steps[None]:
-        """Remove the staged replicas of a topic, and what belongs to them."""
+        """Remove the staged replicas of a topic and their files."""
         ...
 
     def publish(self, topic: Topic) -> None:
-        """Have the staged replicas of a topic, which the catalog has now."""
+        """Publish the staged replicas of a topic, which is in the catalog now."""
         ...
 
     def withdraw(self, topic: Topic) -> Replicas:
-        """Have no replica of a topic any more; `removing` has to follow."""
+        """Take the replicas of a topic out of service and return them; the caller must run `removing`."""
         ...
 
     def removing(self, topic: Topic, replicas: Replicas) -> Steps[None]:
-        """Close replicas of a topic, and remove what belongs to them."""
+        """Close replicas of a topic and remove their files."""
         ...
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Take the part in a partition that a new state gives this node."""
+        """Make this node's replica leader or follower, as a new partition state says."""
         ...
 
     def reconfigure(self) -> None:
-        """Act on settings of brokers or topics that have changed."""
+        """Apply changed settings of brokers or topics."""
         ...
 
 
 class Controller:
-    """The facts of a cluster, and their changes.
+    """The metadata of a cluster, and all changes to it.
 
     Args:
-        config: properties that all nodes have in common, such as the defaults of topics.
-        storage: where the facts are written down; its root holds small text files.
-        rng: for ids and salts.
-        replication: the way between the nodes.
+        config: properties that all nodes have in common, such as topic defaults.
+        storage: storage of the metadata, as small text files in its root.
+        rng: source of random ids and salts.
+        replication: the replication between the nodes.
 
     Attributes:
-        catalog: the brokers, the topics, and who leads them.
-        producer_ids: hands out the cluster's producer ids.
-        credentials: who can log in by SCRAM.
+        catalog: the brokers, the topics, and the partition states.
+        producer_ids: allocates the cluster's producer ids.
+        credentials: the SCRAM credentials.
         quotas: the quotas that clients have set.
-        dynamic_configs: what was set for brokers, groups and client metrics while brokers run.
-        changes: runs the changes of topics (`making_topic` and its like), one after another, in turns with other work.
+        dynamic_configs: dynamic configurations of brokers, groups and client metrics.
+        changes: runs topic changes (`making_topic` and similar) one after another, alternating with other work.
     """
 
     def __init__(
@@ -160,16 +160,16 @@ class Controller:
         self._write_timer: asyncio.TimerHandle | None = None
 
     def open(self, cluster_id: str, *, elect: bool = False) -> None:
-        """Read what was written down.
+        """Read the stored metadata.
 
         Args:
-            cluster_id: tells clusters apart.
-            elect: nobody leads until nodes are up: what was written down of leaders is of a former life. They begin
-                new epochs, because a machine that crashed may have lost what it wrote in the old ones.
+            cluster_id: identifies the cluster.
+            elect: partitions have no leader until nodes are up; the stored leaders are those before the restart.
+                Leaders then begin new epochs, because a machine that crashed may have lost writes of the old epochs.
 
         Raises:
-            ConfigError: a file is damaged.
-            OSError: it cannot be read.
+            ConfigError: a file is corrupt.
+            OSError: a file cannot be read.
         """
         self.catalog.cluster_id = cluster_id
         text = self.storage.read_text(ROOT, TOPICS_FILE)
@@ -192,14 +192,14 @@ class Controller:
             self.dynamic_configs.load(configs)
 
     def close(self) -> None:
-        """All nodes are about to stop, at once: nothing that they say about each other is true any more."""
+        """Close the controller before all nodes stop at the same time: ignore what they report about each other."""
         self._closed = True
         self.changes.stop()
         if self._write_timer is not None:
             self._write_states()
 
     async def next_change(self) -> None:
-        """Wait until the state of some partition has changed; for tests and operators, within a time limit."""
+        """Wait until the state of any partition changes; for tests and operators, which set a time limit."""
         if self._changed is None:
             self._changed = asyncio.Event()
         await self._changed.wait()
@@ -216,12 +216,12 @@ class Controller:
         return Authorizer(rules, access.super_users, allow_everyone_if_no_acl_found=everyone)
 
     def change_acls(self, authorizer: Authorizer, *, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
-        """Add and remove access control entries, for good.
+        """Add and remove ACLs, and store the result.
 
         Args:
-            authorizer: the one that is to act on them.
-            add: entries; those that are there already stay as they are.
-            remove: entries that are there.
+            authorizer: the authorizer that gets the new ACLs.
+            add: ACLs to add; existing ones stay unchanged.
+            remove: existing ACLs to remove.
 
         Raises:
             OSError: the storage is full or broken; nothing is changed.
@@ -237,18 +237,18 @@ class Controller:
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def join(self, member: Member) -> None:
-        """A node has opened its storage and has its replicas; it can be told of changes."""
+        """Add a node that has opened its storage and its replicas; it is notified of changes from now on."""
         self._members[member.node_id] = member
 
     def leave(self, member: Member) -> None:
-        """A node is about to close its storage."""
+        """Remove a node that is about to close its storage."""
         self._members.pop(member.node_id, None)
         if not self._members:
             self.changes.stop()
             self._in_work.clear()
 
     def brokers_up(self, brokers: Iterable[Broker]) -> None:
-        """Nodes can be reached: partitions that have waited for them get their leaders."""
+        """Register nodes that clients can reach; partitions that waited for these nodes get leaders."""
         new = {broker.node_id: broker for broker in brokers}
         self.catalog.brokers.update(new)
         self.catalog.racks.update({node_id: broker.rack for node_id, broker in new.items()})
@@ -264,31 +264,31 @@ class Controller:
         self._remind(new)
 
     def broker_down(self, node_id: int) -> None:
-        """A node can no longer be reached, or is about to stop: others lead instead of it, where they can."""
+        """Unregister a node that is unreachable or about to stop; its partitions get other leaders, if possible."""
         if self.catalog.brokers.pop(node_id, None) is None:
             return
         self._choose_controller()
-        if len(self.catalog.racks) > 1:  # nobody else could take over from a node that is alone: nothing changes
+        if len(self.catalog.racks) > 1:  # a single node has no replicas elsewhere that could become leaders
             live = self.catalog.brokers
             self._change(lambda _, state, unclean: elections.without_node(state, node_id, live, unclean=unclean))
             self._remind([node_id])
 
     def transactions_of(self, node_id: int) -> TransactionNode | None:
-        """A node's part in transactions; None while it does not run."""
+        """Return the `TransactionNode` of a node; None if the node is not running."""
         member = self._members.get(node_id)
         return None if member is None else member.transactions
 
     def groups_of(self, node_id: int) -> GroupNode | None:
-        """A node's part in groups; None while it does not run."""
+        """Return the `GroupNode` of a node; None if the node is not running."""
         member = self._members.get(node_id)
         return None if member is None else member.groups
 
     def is_live(self, node_id: int) -> bool:
-        """Whether a node can be reached."""
+        """Return whether a node is reachable."""
         return node_id in self.catalog.brokers
 
     def _remind(self, node_ids: Collection[int]) -> None:
-        """Leaders whose followers have come or gone must look again, also where no state has changed."""
+        """Notify leaders whose followers have started or stopped, even if no partition state has changed."""
         for topic in self.catalog.topics():
             for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
                 leader = self._members.get(state.leader)
@@ -296,7 +296,7 @@ class Controller:
                     leader.lead_or_follow(key, state)
 
     def _choose_controller(self) -> None:
-        """The controller is a node as long as that runs, then the next one by id."""
+        """Choose the node that is named as controller: the same one while it runs, then the next one by id."""
         live = sorted(self.catalog.brokers)
         if live and self.catalog.controller_id not in live:
             later = [node_id for node_id in live if node_id > self.catalog.controller_id]
@@ -305,10 +305,10 @@ class Controller:
     # -- leadership ------------------------------------------------------------------------------------------------
 
     def move_leader(self, topic_partition: TopicPartition, node_id: int) -> None:
-        """Let another node lead a partition.
+        """Make a node the leader of a partition.
 
         Raises:
-            UsageError: there is no such partition, or the node does not run or is not in sync.
+            UsageError: the partition does not exist, or the node is not running or not in sync.
         """
         state = self.catalog.state_of(topic_partition)
         if state is None:
@@ -321,20 +321,20 @@ class Controller:
         self._apply({topic_partition: elections.led_by(state, node_id)})
 
     def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
-        """Followers of a partition lag too far behind."""
+        """Remove followers that lag too far behind from the ISR of a partition."""
         state = self.catalog.state_of(topic_partition)
         if state is not None:
             self._apply({topic_partition: elections.shrunk(state, list(lagging))})
 
     def expand_isr(self, topic_partition: TopicPartition, node_id: int) -> None:
-        """A follower has caught up; it counts only while it runs."""
+        """Add a follower that has caught up to the ISR of a partition, if its node is running."""
         state = self.catalog.state_of(topic_partition)
         if state is not None and node_id in self.catalog.brokers:
-            # Not urgent: should it be forgotten, fewer count as in sync than have everything, and none too many.
+            # Not urgent: if this write is lost, the stored ISR is too small, which is safe; it is never too large.
             self._apply({topic_partition: elections.expanded(state, node_id)}, urgent=False)
 
     def _change(self, decide: Callable[[TopicPartition, PartitionState, bool], PartitionState]) -> None:
-        """Let every partition have what is decided for it; also told is whether its elections may be unclean."""
+        """Apply the decision of `decide` to every partition; its last argument allows unclean leader election."""
         decided: dict[TopicPartition, PartitionState] = {}
         defaults = self._config.reconfigured(self.dynamic_configs.of(BROKER, ALL_BROKERS)).topic_defaults
         for topic in self.catalog.topics():
@@ -357,7 +357,7 @@ class Controller:
             self._write_timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._write_states)
         for key, state in changed.items():
             for member in list(self._members.values()):
-                # A node told before may have caused a change already: who comes later gets the newest.
+                # A node notified earlier may have caused another change already; later nodes get the newest state.
                 member.lead_or_follow(key, self.catalog.state_of(key) or state)
         if self._changed is not None:
             self._changed.set()
@@ -377,10 +377,10 @@ class Controller:
     # -- topics ----------------------------------------------------------------------------------------------------
 
     def create_topic(self, plan: Plan) -> Topic:
-        """Create a topic at once; for topics of a bounded number of partitions.
+        """Create a topic synchronously; only for topics with a bounded number of partitions.
 
         Raises:
-            OSError: a node's storage is full or broken; there is no such topic then.
+            OSError: a node's storage is full or broken; the topic is not created.
         """
         self.finish_changes_of(plan.name)
         topic = run_to_end(self.making_topic(plan))
@@ -388,15 +388,15 @@ class Controller:
         return topic
 
     def finish_changes_of(self, name: str) -> None:
-        """Complete at once what is being done with a topic of that name, in `changes`."""
+        """Complete the pending changes of a topic (in `changes`) synchronously."""
         if name in self._in_work:
             self.changes.finish()
 
     def making_topic(self, plan: Plan) -> Steps[Topic]:
-        """Make the replicas of a new topic; it is there for others once `publishing` is done.
+        """Create the replicas of a new topic; the topic becomes visible once `publishing` has run.
 
         Raises:
-            OSError: a node's storage is full or broken; there is no such topic then.
+            OSError: a node's storage is full or broken; the topic is not created.
         """
         topic = Topic(plan.name, self._new_topic_id(), plan.assignments, dict(plan.configs))
         self.catalog.announce(topic)
@@ -404,10 +404,10 @@ class Controller:
         return topic
 
     def growing_topic(self, topic: Topic, more: Assignments) -> Steps[None]:
-        """Let a topic have more partitions; they are there for others when all are made.
+        """Add partitions to a topic; they become visible once all of them are created.
 
         Raises:
-            OSError: a node's storage is full or broken; the topic is as it was.
+            OSError: a node's storage is full or broken; the topic is unchanged.
         """
         first = topic.partitions_count
         yield from self._staging(replace(topic, assignments=(*topic.assignments, *more)), first=first)
@@ -416,14 +416,14 @@ class Controller:
         yield from self.publishing([replace(now, assignments=(*now.assignments, *more))])
 
     def _staging(self, topic: Topic, *, first: int) -> Steps[None]:
-        """Make the replicas of a topic's partitions from number `first` on, on all nodes that run."""
+        """Create the replicas of a topic's partitions, starting with number `first`, on all running nodes."""
         live = self.catalog.brokers
         states = [elections.first_state(replicas, live) for replicas in topic.assignments[first:]]
         self._in_work[topic.name] = _Staged(first, states, frozenset(live))
         ready: dict[int, Member] = {}
         try:
             while lacking := [member for node_id, member in self._members.items() if ready.get(node_id) is not member]:
-                for member in lacking:  # others may join meanwhile
+                for member in lacking:  # other nodes may start meanwhile
                     yield from member.stage(topic, states, first=first)
                     ready[member.node_id] = member
             for member in list(self._members.values()):
@@ -439,10 +439,10 @@ class Controller:
         del self._in_work[topic.name]
 
     def publishing(self, topics: Sequence[Topic]) -> Steps[None]:
-        """Write down topics whose replicas are made, all at once, and have them; what is done first is one step.
+        """Store and publish topics whose replicas are created, all together; the store is one step.
 
         Raises:
-            OSError: they cannot be written down; the topics are as they were, the new ones are not there.
+            OSError: the metadata cannot be written; existing topics are unchanged, new ones are not created.
         """
         if not topics:
             return
@@ -474,7 +474,7 @@ class Controller:
                 _logger.info("created topic %s with %d partition(s)%s", topic.name, topic.partitions_count, note)
 
     def _states_now(self, topic: Topic) -> list[PartitionState]:
-        """The first states of the partitions that were made, by the nodes that run now."""
+        """Return the initial states of the created partitions, for the nodes that are running now."""
         staged = self._in_work[topic.name]
         assert staged is not None
         if staged.live == frozenset(self.catalog.brokers):
@@ -483,27 +483,27 @@ class Controller:
         return [elections.first_state(replicas, self.catalog.brokers) for replicas in added]
 
     def _remind_of(self, topic: Topic, first: int) -> None:
-        """Nodes have come or gone while partitions were made: have the replicas take the parts that they have now."""
+        """Apply the current partition states to replicas if nodes started or stopped while partitions were created."""
         states = self.catalog.states_of(topic)
         for key, state in list(zip(topic.partitions(), states, strict=True))[first:]:
             for member in list(self._members.values()):
                 member.lead_or_follow(key, self.catalog.state_of(key) or state)
 
     def _write_topics(self, *, but: Topic | None = None) -> None:
-        """Write down the topics, without one that is being deleted.
+        """Store the topics, without the topic that is being deleted.
 
         Raises:
-            OSError: they cannot be written down.
+            OSError: the metadata cannot be written.
         """
         stored = [one for one in self._stored() if one[0] is not but]
         deleting = [*self._deleting, but.topic_id] if but is not None else list(self._deleting)
         self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(stored, deleting))
 
     def alter_topic(self, topic: Topic) -> None:
-        """Take in other settings of a topic that is there.
+        """Change the settings of an existing topic.
 
         Raises:
-            OSError: they cannot be written down; the topic is as it was.
+            OSError: the metadata cannot be written; the topic is unchanged.
         """
         before = self.catalog.topic(topic.name)
         assert before is not None and before.assignments == topic.assignments, topic.name
@@ -517,10 +517,10 @@ class Controller:
         self._reconfigure()
 
     def configure(self, kind: ConfigResourceType, name: str, configs: Mapping[str, str]) -> None:
-        """Set exactly these values for a broker (by id, or `ALL_BROKERS`), a group, or a subscription.
+        """Replace the dynamic configuration of a broker (by id, or `ALL_BROKERS`), a group, or a subscription.
 
         Raises:
-            OSError: they cannot be written down; nothing is changed.
+            OSError: the metadata cannot be written; nothing is changed.
         """
         self.dynamic_configs.put(kind, name, configs)
         self._reconfigure()
@@ -528,27 +528,27 @@ class Controller:
     def _reconfigure(self) -> None:
         for member in list(self._members.values()):
             member.reconfigure()
-        if len(self.catalog.racks) > 1:  # elections may be unclean now, and fewer replicas in sync may do
+        if len(self.catalog.racks) > 1:  # a partition may get a leader or reach its min ISR now
             live = self.catalog.brokers
             self._change(lambda _, state, unclean: elections.with_leader(state, live, unclean=unclean))
             self._remind(self.catalog.racks)
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic at once, its records, and the offsets committed in it.
+        """Delete a topic, its records and its committed offsets synchronously.
 
         Raises:
-            OSError: the storage is broken; the topic is still there.
+            OSError: the storage is broken; the topic still exists.
         """
         self.finish_changes_of(topic.name)
         run_to_end(self.deleting_topic(topic))
 
     def deleting_topic(self, topic: Topic) -> Steps[None]:
-        """Delete a topic, its records, and the offsets committed in it: first it is gone, then its files are removed.
+        """Delete a topic, its records and its committed offsets: first from the metadata, then its files.
 
-        Its id is written down until the files are removed, so that a node that crashes removes them when it starts.
+        The topic's id stays stored until the files are removed, so that a node that crashes removes them at restart.
 
         Raises:
-            OSError: the storage is broken; the topic is still there.
+            OSError: the storage is broken; the topic still exists.
         """
         self._write_topics(but=topic)
         self._deleting[topic.topic_id] = None
@@ -564,7 +564,7 @@ class Controller:
         del self._in_work[topic.name]
 
     def is_deleting(self, topic_id: Uuid | None) -> bool:
-        """Whether a topic is gone whose files may still be there."""
+        """Return whether a topic is deleted but may still have files."""
         return topic_id in self._deleting
 
     def _stored(self) -> list[StoredTopic]:

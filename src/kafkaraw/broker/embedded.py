@@ -1,7 +1,7 @@
-"""`EmbeddedBroker`: a broker for tests, demos and laptops, in one line.
+"""`EmbeddedBroker`: a broker for tests, demos and development, started in one line.
 
-By default it runs on a loop thread of its own in this process; with `process=True` in a process of its own. It never
-shares the clients' loop thread.
+By default the broker runs in this process, on its own loop thread. With `process=True` it runs in a child process. It
+never shares the loop thread of the clients.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ STOP_TIMEOUT_S = 30.0
 
 
 class EmbeddedBroker:
-    """A broker on this machine, on 127.0.0.1 unless `listeners` says otherwise.
+    """A Kafka broker on this machine. It listens on 127.0.0.1, unless the property `listeners` is set.
 
         with EmbeddedBroker() as broker:
             producer = Producer(bootstrap_servers=broker.bootstrap_servers)
 
     Args:
-        port: port to listen on; 0 is any free one.
-        data_dir: where to keep topics; None keeps them in memory.
-        process: run in a process of its own, which ends with this one.
+        port: port to listen on; 0 (and None) selects a free port.
+        data_dir: directory in which topics are stored; None keeps them in memory.
+        process: run the broker in a child process, which ends with this process.
         properties: Kafka's broker properties, such as `{"num.partitions": 4}`.
-        users: passwords of those who may log in, by user name; without `listeners`, the broker's one is SASL_PLAINTEXT.
-        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+        users: users that may authenticate: passwords by user name. Without `listeners`, the listener is SASL_PLAINTEXT.
+        max_versions: support only the API versions of this Kafka release, such as "2.4"; None is the newest release.
 
     Raises:
-        ConfigError: a property is unknown or wrong, or the release is not a known one.
-        UsageError: `max_versions` is given for a broker in a process of its own.
+        ConfigError: a property is unknown or has an invalid value, or the release is unknown.
+        UsageError: `max_versions` is given together with `process=True`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What to give to clients.
+        """The addresses for the clients' option `bootstrap_servers`.
 
         Raises:
             UsageError: the broker is not running.
@@ -84,10 +84,10 @@ class EmbeddedBroker:
 
     @property
     def faults(self) -> Faults:
-        """What is to go wrong with requests, and whether it has; it stays when the broker is started again.
+        """The faults to inject into requests, and whether they have happened. They are kept over a restart.
 
         Raises:
-            UsageError: the broker runs in a process of its own, where faults cannot be reached.
+            UsageError: the broker runs in a child process, where faults cannot be set.
         """
         if self._in_process:
             raise UsageError("faults need a broker in this process: use EmbeddedBroker() without process=True")
@@ -95,22 +95,22 @@ class EmbeddedBroker:
 
     @property
     def process_id(self) -> int:
-        """The process that the broker runs in."""
+        """The id of the process in which the broker runs."""
         return os.getpid() if self._child is None else self._child.process_id
 
     def start(self) -> EmbeddedBroker:
-        """Start; clients can connect when this returns.
+        """Start the broker. Clients can connect as soon as this returns.
 
         Raises:
-            UsageError: it is running already.
+            UsageError: the broker is already running.
             ConfigError: the data directory cannot be used.
-            NetworkError: the port is taken.
-            KafkaError: the child process ended at once.
+            NetworkError: the port is already in use.
+            KafkaError: the child process ended during startup.
         """
         if self._child is not None or self._node is not None:
             raise UsageError("the broker is running already")
         if self._in_process:
-            from kafkaraw.broker.child import BrokerProcess  # only for a broker in a process of its own
+            from kafkaraw.broker.child import BrokerProcess  # only for a broker in a child process
 
             self._child = BrokerProcess(self.config)
             return self
@@ -125,11 +125,11 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """Stop; what is in `data_dir` is complete when this returns. Stopping twice does nothing."""
+        """Stop the broker. When this returns, `data_dir` is complete. A second call has no effect."""
         self._end(kill=False)
 
     def kill(self) -> None:
-        """Stop as if the broker had crashed: connections break and nothing is written out. For fault tests."""
+        """Stop the broker as if it had crashed: connections break, and nothing is flushed. For fault tests."""
         self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
@@ -137,7 +137,7 @@ class EmbeddedBroker:
         node, self._node = self._node, None
         loop_thread, self._loop_thread = self._loop_thread, None
         if os.getpid() != self._owner_process_id:
-            return  # a forked child has copies of what belongs to its parent: it must not end them
+            return  # a forked child has copies of its parent's objects and must not stop them
         if child is not None:
             (child.kill if kill else child.stop)()
         if node is not None and loop_thread is not None:

@@ -1,6 +1,6 @@
-"""`EmbeddedCluster`: several brokers for tests of what happens when one of them fails, in one line.
+"""`EmbeddedCluster`: several brokers, started in one line, to test how clients behave when a broker fails.
 
-All nodes run on one loop thread of their own in this process, each with a listener and a data directory of its own.
+All nodes run in this process and share one loop thread. Each node has its own listener and its own data directory.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ T = TypeVar("T")
 
 
 class EmbeddedCluster:
-    """Several brokers on this machine, on 127.0.0.1 unless `listeners` says otherwise.
+    """Several Kafka brokers on this machine. They listen on 127.0.0.1, unless the property `listeners` is set.
 
         with EmbeddedCluster() as cluster:
             producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
             cluster.kill_node(cluster.leader_of("flights"))
 
-    Topics that do not say otherwise have a replica on every node, on three at most (default.replication.factor).
+    The default replication factor (`default.replication.factor`) is the number of nodes, at most 3.
 
     Args:
-        nodes: how many; None is as many as there are `node_ids`, or 3.
-        node_ids: their ids; None is 0, 1, 2 and so on.
-        port: port of the first node, the next one has the next port; 0 (and None) is any free one for each.
+        nodes: number of nodes; None is the number of `node_ids`, or 3 without them.
+        node_ids: ids of the nodes; None is 0, 1, 2 and so on.
+        port: port of the first node; each further node has the next port. 0 (and None) selects a free port for each.
         ports: the port of each node, in the order of the ids: a list, or a range with a step.
-        data_dir: where to keep topics, in a directory for each node; None keeps them in memory.
+        data_dir: directory in which topics are stored, with a subdirectory for each node; None keeps them in memory.
         properties: Kafka's broker properties, the same for all nodes.
-        users: passwords of those who may log in, by user name; without `listeners`, those are SASL_PLAINTEXT.
+        users: users that may authenticate: passwords by user name. Without `listeners`, listeners are SASL_PLAINTEXT.
         racks: the rack of each node, in the order of the ids; None for no racks.
-        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
+        max_versions: support only the API versions of this Kafka release, such as "2.4"; None is the newest release.
 
     Raises:
-        ConfigError: a property is unknown or wrong, ids or ports contradict each other, or the release is not a known
-            one.
+        ConfigError: a property is unknown or has an invalid value, ids or ports contradict each other, or the release
+            is unknown.
     """
 
     def __init__(  # noqa: PLR0913  # each has a default
@@ -69,7 +69,7 @@ class EmbeddedCluster:
         self._node_ids = chosen_node_ids(nodes, node_ids)
         port = port if ports is not None else port or 0
         self._config_of = cluster_configs(self._node_ids, properties, port=port, ports=ports, users=users, racks=racks)
-        self._config_of(self._node_ids[0])  # so is a wrong property
+        self._config_of(self._node_ids[0])  # an invalid property is an error here already, too
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._faults = Faults()
         self._max_versions = max_versions
@@ -77,11 +77,11 @@ class EmbeddedCluster:
         self._loop_thread: LoopThread | None = None
         self._cluster: Cluster | None = None
 
-    # -- what is so ------------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """What to give to clients: the addresses of all nodes, running or not.
+        """The addresses of all nodes, running or not, for the clients' option `bootstrap_servers`.
 
         Raises:
             UsageError: the cluster is not running.
@@ -90,29 +90,29 @@ class EmbeddedCluster:
 
     @property
     def faults(self) -> Faults:
-        """What is to go wrong with requests, on all nodes (or on one: `node=`), and whether it has."""
+        """The faults to inject into requests, on all nodes or on one (`node=`), and whether they have happened."""
         return self._faults
 
     @property
     def node_ids(self) -> list[int]:
-        """All nodes that belong to the cluster, running or not."""
+        """The ids of all nodes of the cluster, running or not."""
         return self._running.node_ids
 
     @property
     def nodes(self) -> list[int]:
-        """The nodes that run."""
+        """The ids of the running nodes."""
         return sorted(self._running.nodes)
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told is the controller."""
+        """The id of the node that Metadata responses name as the controller."""
         return self._running.controller_id
 
     def address_of(self, node_id: int) -> str:
-        """Where clients reach a node that runs, as `host:port`.
+        """Return the address of a running node, as `host:port`.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: the node is not running.
         """
         node = self._running.nodes.get(node_id)
         if node is None:
@@ -120,61 +120,61 @@ class EmbeddedCluster:
         return node.bootstrap_servers
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """The node that leads a partition; None when there is none.
+        """Return the id of the leader of a partition; None if it has no leader.
 
         Raises:
-            UsageError: there is no such partition.
+            UsageError: the partition does not exist.
         """
         return self._running.leader_of(topic, partition)
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
-        """The replicas in sync.
+        """Return the ids of the in-sync replicas of a partition.
 
         Raises:
-            UsageError: there is no such partition.
+            UsageError: the partition does not exist.
         """
         return self._running.isr_of(topic, partition)
 
     def coordinator_of(self, group_id: str) -> int | None:
-        """The node that coordinates a group; None when none does, as before anybody has asked for a group."""
+        """Return the id of the coordinator of a group; None if there is none, as before any group is used."""
         return self._running.coordinator_of(group_id)
 
-    # -- what happens to nodes -------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     def stop_node(self, node_id: int, timeout: float = STOP_TIMEOUT_S) -> None:
-        """Stop a node in order: others lead instead of it first.
+        """Stop a node gracefully: its partitions get other leaders first.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: the node is not running.
         """
         self._run(lambda cluster: cluster.stop_node(node_id), timeout)
 
     def kill_node(self, node_id: int, timeout: float = STOP_TIMEOUT_S) -> None:
-        """Stop a node as a process stops that is killed: nothing is synced or said, others take over.
+        """Stop a node as if its process was killed: nothing is flushed or announced. Other replicas become leaders.
 
         Raises:
-            UsageError: it does not run.
+            UsageError: the node is not running.
         """
         self._run(lambda cluster: cluster.kill_node(node_id), timeout)
 
     def start_node(self, node_id: int, timeout: float = START_TIMEOUT_S) -> None:
-        """Start a node that has stopped; see also `wait_until_in_sync`.
+        """Start a stopped node; see also `wait_until_in_sync`.
 
         Raises:
-            UsageError: it runs, or there is no such node.
-            NetworkError: its port was taken by somebody else.
+            UsageError: the node is already running, or does not exist.
+            NetworkError: another process uses the node's port.
         """
         self._run(lambda cluster: cluster.start_node(node_id), timeout)
 
     def add_node(self, timeout: float = START_TIMEOUT_S) -> int:
-        """Start one more node, and return its id. It holds what is created from now on."""
+        """Start a new node and return its id. Only partitions that are created later get replicas on it."""
         return self._run(lambda cluster: cluster.add_node(), timeout)
 
     def move_leader(self, topic: str, partition: int, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Let another node lead a partition.
+        """Make a node the leader of a partition.
 
         Raises:
-            UsageError: there is no such partition, or the node does not run or is not in sync.
+            UsageError: the partition does not exist, or the node is not running or not in sync.
         """
 
         async def move(cluster: Cluster) -> None:
@@ -183,7 +183,7 @@ class EmbeddedCluster:
         self._run(move, timeout)
 
     def pause_replication(self, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Let nothing reach the followers on a node, until `resume_replication`: they lag, and fall out of sync."""
+        """Stop replication to the followers on a node until `resume_replication`. They lag and leave the ISR."""
 
         async def pause(cluster: Cluster) -> None:
             cluster.pause_replication(node_id)
@@ -191,7 +191,7 @@ class EmbeddedCluster:
         self._run(pause, timeout)
 
     def resume_replication(self, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """End a `pause_replication`."""
+        """Resume replication after `pause_replication`."""
 
         async def resume(cluster: Cluster) -> None:
             cluster.resume_replication(node_id)
@@ -199,14 +199,14 @@ class EmbeddedCluster:
         self._run(resume, timeout)
 
     def wait_until_in_sync(self, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until every partition has a leader, and every replica on a node that runs is in sync.
+        """Wait until every partition has a leader and every replica on a running node is in sync.
 
         Raises:
-            KafkaTimeoutError: that was not so within `timeout` seconds.
+            KafkaTimeoutError: this did not happen within `timeout` seconds.
         """
         self._run(lambda cluster: cluster.wait_until_in_sync(timeout), timeout + WAIT_TIMEOUT_S)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     @property
     def _running(self) -> Cluster:
@@ -222,12 +222,12 @@ class EmbeddedCluster:
         return loop_thread.run(action(cluster), timeout)
 
     def start(self) -> EmbeddedCluster:
-        """Start; clients can connect when this returns.
+        """Start the cluster. Clients can connect as soon as this returns.
 
         Raises:
-            UsageError: it is running already.
+            UsageError: the cluster is already running.
             ConfigError: the data directory cannot be used.
-            NetworkError: a port is taken.
+            NetworkError: a port is already in use.
         """
         if self._cluster is not None:
             raise UsageError("the cluster is running already")
@@ -242,18 +242,18 @@ class EmbeddedCluster:
         return self
 
     def stop(self) -> None:
-        """Stop all nodes; what is in `data_dir` is complete when this returns. Stopping twice does nothing."""
+        """Stop all nodes. When this returns, `data_dir` is complete. A second call has no effect."""
         self._end(lambda cluster: cluster.stop())
 
     def kill(self) -> None:
-        """Stop all nodes as if the machine had crashed: connections break and nothing is written out."""
+        """Stop all nodes as if the machine had crashed: connections break, and nothing is flushed."""
         self._end(lambda cluster: cluster.kill())
 
     def _end(self, end: Callable[[Cluster], Coroutine[Any, Any, None]]) -> None:
         cluster, self._cluster = self._cluster, None
         loop_thread, self._loop_thread = self._loop_thread, None
         if os.getpid() != self._owner_process_id:
-            return  # a forked child has copies of what belongs to its parent: it must not end them
+            return  # a forked child has copies of its parent's objects and must not stop them
         if cluster is not None and loop_thread is not None:
             try:
                 loop_thread.run(end(cluster), STOP_TIMEOUT_S)

@@ -1,8 +1,8 @@
-"""Answers that say an error code, for any API, made from the declarations: what `faults` answers with.
+"""Error responses for any API, built from the message declarations, for `faults`.
 
-The answer mirrors the request: where the request lists topics, partitions, groups or keys, the response lists the
-same ones with the code. Those that a fault does not mean are left in a smaller request, for the handler to answer.
-Start at `refuse`. This module must know no API by itself beyond the small tables below.
+The response mirrors the request: where the request lists topics, partitions, groups or keys, the response lists the
+same ones with the error code. Entries to which a fault does not apply stay in a smaller request, which the handler
+answers. Start at `refuse`. Apart from the small tables below, nothing in this module is specific to one API.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TOPIC_FIELDS: Final = ("name", "topic", "topic_name")
 PARTITION_FIELDS: Final = ("partition", "partition_index", "index", "partition_id")
 NOT_A_KEY: Final = (*CODE_FIELDS, "error_message", "throttle_time_ms")
 NOT_ASKED: Final = ("forgotten_topics_data",)
-"""Lists in requests that nothing in the response answers."""
+"""Lists in requests that have no counterpart in the response."""
 NEEDED_ANYWAY: Final = ("Metadata",)
-"""APIs whose response is of no use without what it says besides (brokers): their handler always runs."""
+"""APIs whose response also carries other data that clients need (brokers): their handler always runs."""
 UNKNOWN_IS_MINUS_ONE: Final = frozenset(
     {
         "base_offset",
@@ -44,23 +44,23 @@ WHOLE_REQUEST_CODES: Final = frozenset(
     for code in ErrorCode
     if any(word in code.name for word in ("COORDINATOR", "GROUP", "SESSION", "CLUSTER", "CONTROLLER", "MEMBER"))
 )
-"""Codes that are about the whole request or a group, and so stand at the outermost place that has room."""
+"""Codes that concern the whole request or a group; they go into the outermost field for an error code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request, refused as a whole or in part.
+    """A request that is refused completely or partly.
 
     Attributes:
-        response: says the code for what is refused, and nothing about the rest.
-        rest: what is left for the handler; None when nothing is.
+        response: has the error code for the refused entries, and no other entries.
+        rest: request with the remaining entries, for the handler; None if there are none.
     """
 
     response: Response
     rest: Request[Response] | None
 
     def completed(self, answer: R) -> R:
-        """The handler's answer to the rest, with what is refused put in."""
+        """Return the handler's response to `rest`, with the refused entries added."""
         _merge(answer, self.response)
         return answer
 
@@ -75,19 +75,19 @@ def refuse(
     partition: int | None = None,
     topic_name: Callable[[bytes], str | None] = lambda _: None,
 ) -> Refused | None:
-    """Refuse a request, or the topic and partition of it that are named.
+    """Refuse a request, or only one topic or partition in it.
 
     Args:
         api: the API.
-        version: the request's.
+        version: API version of the request.
         request: the decoded request; it is not changed.
-        code: the error.
-        topic: refuse this one only.
-        partition: refuse this number only.
-        topic_name: the name of the topic with an id.
+        code: the error code.
+        topic: refuse only this topic.
+        partition: refuse only partitions with this number.
+        topic_name: returns the name of the topic with a given id.
 
     Returns:
-        None when the request has nothing of what is named, or its response has no room for a code.
+        None if the request does not contain that topic or partition, or its response has no field for an error code.
     """
     mirror = _Mirror(version, code, topic, partition, topic_name)
     response, rest = mirror.element(request, api.response, mirror.is_unbounded)
@@ -109,7 +109,7 @@ class _Mirror:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether everything in the request is meant."""
+        """Whether the complete request is refused."""
         return self.topic is None and self.partition is None
 
     @property
@@ -117,7 +117,7 @@ class _Mirror:
         return self.is_unbounded and self.code in WHOLE_REQUEST_CODES
 
     def element(self, asked: object, answer: type[object], meant: bool) -> tuple[Any, Any]:
-        """The answer to one thing that was asked, and what of it is left to be handled (None: nothing)."""
+        """Return the response entry for one request entry, and what remains of that entry for the handler (or None)."""
         response = blank(answer, self.version)
         _copy_keys(asked, response, answer, self.version)
         own = _code_field(answer, self.version)
@@ -137,7 +137,7 @@ class _Mirror:
         return response
 
     def _lists(self, asked: object, response: object, answer: type[object], meant: bool) -> object | None:
-        """Mirror the lists; return what is left of what was asked."""
+        """Mirror the request's lists in the response; return what remains for the handler."""
         changes: dict[str, list[object]] = {}
         for mine, theirs in _partners(type(asked), answer, self.version):
             assert isinstance(theirs.kind, ArrayOf) and isinstance(theirs.kind.element, StructOf)
@@ -160,7 +160,7 @@ class _Mirror:
         return _replaced(asked, changes)
 
     def _means(self, list_name: str, one: object, meant: bool) -> bool | None:
-        """Whether an element is meant: True; None when it is not; False when that is seen further inside."""
+        """Whether an element is refused: True if it is, None if not, False if its nested elements decide."""
         if "topic" in list_name:
             if self.topic is not None and self._name_of(one) != self.topic:
                 return None
@@ -175,7 +175,7 @@ class _Mirror:
         return name or (None if topic_id is None else self.topic_name(topic_id))
 
     def emptied(self, request: object) -> object:
-        """The request without anything in its lists of topics."""
+        """Return the request with empty lists of topics."""
         lists: dict[str, list[object]] = {
             f.name: [] for f in _fields(type(request), self.version) if "topic" in f.name and _is_list(f)
         }
@@ -188,7 +188,7 @@ def _replaced(message: Any, lists: dict[str, list[object]]) -> object:  # noqa: 
 
 
 def blank(cls: type[object], version: int) -> Any:  # noqa: ANN401 -- an object of any declared class
-    """An object of a declared class with nothing in it: zeros, empty lists, nulls."""
+    """Return an object of a declared class with default values: zeros, empty lists, nulls."""
     values: dict[str, object] = {}
     for field in spec_of(cls).fields:
         if isinstance(field.kind, StructOf):
@@ -205,7 +205,7 @@ def blank(cls: type[object], version: int) -> Any:  # noqa: ANN401 -- an object 
 
 
 def _copy_keys(asked: object, response: object, answer: type[object], version: int) -> None:
-    """Say in the response what it answers: the fields of the same name, or of the same meaning."""
+    """Copy the identifying fields of the request to the response: those of the same name, or of the same meaning."""
     fields = [field for field in _fields(answer, version) if not _is_list(field) and field.name not in NOT_A_KEY]
     if isinstance(asked, (str, int, bytes)):  # a list of plain names, ids or numbers
         if fields:
@@ -254,7 +254,7 @@ def _code_field(cls: type[object], version: int) -> str | None:
 
 
 def _carries_code(cls: type[object], version: int) -> bool:
-    """Whether a structure has room for an error code, itself or further inside."""
+    """Whether a structure has a field for an error code, itself or in a nested structure."""
     if _code_field(cls, version) is not None:
         return True
     return any(
@@ -276,7 +276,7 @@ def _answer_lists(cls: type[object], version: int) -> list[FieldSpec]:
 
 
 def _partners(asked: type[object], answer: type[object], version: int) -> list[tuple[FieldSpec, FieldSpec]]:
-    """Which list of the response answers which list of the request: that of its name, else the only one there is."""
+    """Match lists of the request to lists of the response: by name, else the only list that there is."""
     if asked in (str, int) or issubclass(asked, bytes):
         return []
     mine = [field for field in _fields(asked, version) if _is_list(field) and field.name not in NOT_ASKED]
@@ -289,7 +289,7 @@ def _partners(asked: type[object], answer: type[object], version: int) -> list[t
 
 
 def _merge(into: Any, other: Any) -> None:  # noqa: ANN401 -- objects of any declared class
-    """Put the refused elements into an answer of the same class."""
+    """Insert the refused elements into a response of the same class."""
     for field in spec_of(type(into)).fields:
         added = getattr(other, field.name)
         if not (isinstance(field.kind, ArrayOf) and isinstance(field.kind.element, StructOf) and added):

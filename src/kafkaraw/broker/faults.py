@@ -1,12 +1,12 @@
-"""Faults on demand: which requests go wrong, how, and whether that has happened yet.
+"""Fault injection: which requests go wrong, how, and whether the fault has happened yet.
 
     fault = broker.faults.on(api="Produce", topic="flights", nth=2).answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     ...
     assert fault.consumed
 
-A plan is shared by the thread of the test and the loops of the brokers: everything on `Faults`, `Fault` and `Held` may
-be called from any thread. A connection hands each request to `Faults.answer`; time is that of its running loop, so
-that delays are virtual in simulations. Nothing here knows links or bytes, apart from `Damaged.send`.
+The thread of the test and the event loops of the brokers share one plan: all methods of `Faults`, `Fault` and `Held`
+may be called from any thread. A connection passes each request to `Faults.answer`. Delays use the clock of the running
+loop, so they take virtual time in simulations. Only `Damaged.send` works on links and bytes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ WAIT_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A request as it comes to a node.
+    """A request that a node has received.
 
     Attributes:
-        topic_name: the name of the topic with an id.
-        handle: lets the handler answer a request of this API.
+        topic_name: returns the name of the topic with a given id; None if it is unknown.
+        handle: calls the handler with a request of this API.
     """
 
     api: Api
@@ -67,7 +67,7 @@ Action = Callable[[Incoming], FaultReply]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a fault is for; None is any."""
+    """The requests to which a fault applies; a field that is None matches any value."""
 
     api: int | None = None
     version: int | None = None
@@ -77,7 +77,7 @@ class Match:
     partition: int | None = None
 
     def fits(self, incoming: Incoming) -> bool:
-        """Whether a request is meant."""
+        """Return whether a request matches."""
         header = incoming.header
         pairs = (
             (self.api, header.api_key),
@@ -92,7 +92,7 @@ class Match:
         return self.refuse(incoming, ErrorCode.UNKNOWN_SERVER_ERROR) is not None
 
     def refuse(self, incoming: Incoming, code: ErrorCode) -> Refused | None:
-        """Refuse what is meant of a request."""
+        """Refuse the part of a request that matches; None if nothing does."""
         return refuse(
             incoming.api,
             incoming.header.api_version,
@@ -111,24 +111,24 @@ class Match:
 
 
 class _Answerable(Match):
-    """Requests in whose answer there is room for an error code."""
+    """Requests whose response has a field for an error code."""
 
     __slots__ = ()
 
     def fits(self, incoming: Incoming) -> bool:
-        """Whether a request is meant."""
+        """Return whether a request matches."""
         return Match.fits(self, incoming) and self.refuse(incoming, ErrorCode.UNKNOWN_SERVER_ERROR) is not None
 
 
 class Fault:
-    """One thing that goes wrong. Made by `Faults.on(...)` and one of its verbs."""
+    """One fault. `Faults.on(...)` and a method of the returned `Trigger` create it."""
 
     def __init__(self, match: Match, what: str, nth: int, times: int | None, action: Action) -> None:
         self.match = match
         self.description = f"{what} on {match}" + (f", from the {nth}. on" if nth > 1 else "")
         self.hits = 0
         self._seen = 0
-        self._ended = 0  # hits whose action is over; the nodes of a cluster may have loops of their own
+        self._ended = 0  # hits whose action has completed; each node of a cluster may have its own loop
         self._ended_lock = threading.Lock()
         self._nth = nth
         self._times = times
@@ -138,28 +138,28 @@ class Fault:
 
     @property
     def consumed(self) -> bool:
-        """Whether it has happened as often as it was to (one without a limit: at least once)."""
+        """Whether the fault has happened `times` times; at least once if it has no limit."""
         return self._consumed.is_set()
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not happen again."""
+        """Whether the fault will not happen again."""
         return self._times is not None and self.hits >= self._times
 
     def wait_until_consumed(self, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Block until it has happened.
+        """Block until the fault is `consumed`.
 
         Raises:
-            KafkaTimeoutError: it did not within `timeout` seconds.
+            KafkaTimeoutError: the fault was not consumed within `timeout` seconds.
         """
         if not wait_interruptibly(self._consumed.wait, timeout):
             raise self._not_consumed(timeout)
 
     async def until_consumed(self, timeout: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until it has happened; on any event loop.
+        """Wait until the fault is `consumed`; may be awaited on any event loop.
 
         Raises:
-            KafkaTimeoutError: it did not within `timeout` seconds.
+            KafkaTimeoutError: the fault was not consumed within `timeout` seconds.
         """
         loop = asyncio.get_running_loop()
         happened = asyncio.Event()
@@ -175,11 +175,11 @@ class Fault:
         return KafkaTimeoutError(f"after {timeout:g} s this fault has not happened: {self}")
 
     def takes(self, incoming: Incoming, *, taken: bool) -> bool:
-        """Count a request, and say whether it is this fault's; called by the plan, under its lock.
+        """Count a request and return whether this fault applies to it. The plan calls this while it holds its lock.
 
         Args:
             incoming: the request.
-            taken: another fault has it already, so that it is only counted.
+            taken: an earlier fault already applies to the request, so this fault only counts it.
         """
         if self.is_over or not self.match.fits(incoming):
             return False
@@ -190,7 +190,7 @@ class Fault:
         return True
 
     def act(self, incoming: Incoming) -> FaultReply:
-        """Let it happen; it has, too, when the action or the request's handler raises."""
+        """Run the action on a request. It counts as happened even if the action or the request's handler raises."""
         try:
             return self._action(incoming)
         finally:
@@ -211,7 +211,7 @@ class Fault:
 
 
 class Held(Fault):
-    """A fault that holds requests back until they are released."""
+    """A fault that holds requests until `release` is called."""
 
     def __init__(self, match: Match, nth: int, times: int | None) -> None:
         super().__init__(match, "hold", nth, times, self._hold)
@@ -228,7 +228,7 @@ class Held(Fault):
             return _handled_after(released, incoming)
 
     def release(self) -> None:
-        """Let everything that is held go on to be answered, and hold nothing more."""
+        """Pass all held requests on to their handlers, and hold no further requests."""
         with self._lock:
             self._released = True
             waiting, self._waiting = self._waiting, []
@@ -240,7 +240,7 @@ FaultT = TypeVar("FaultT", bound=Fault)
 
 
 class Faults:
-    """A plan of faults, in the order in which they were set: a request goes to the first that fits."""
+    """A plan of faults, in the order in which they were set. The first fault that matches a request applies to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -259,20 +259,20 @@ class Faults:
         nth: int = 1,
         times: int | None = 1,
     ) -> Trigger:
-        """Say which requests are meant; a verb of what is returned says what happens to them.
+        """Select the requests of a fault. The methods of the returned `Trigger` set what happens to them.
 
         Args:
-            api: Kafka's name or the key of the API; None is any.
-            version: of the request.
-            node: id of the node that gets it.
-            client_id: what the client calls itself.
-            topic: a topic that the request names.
-            partition: a partition that it names.
-            nth: the first such request that is meant, counted from now: 1 is the next.
-            times: how many of them; None is all until `clear`.
+            api: name or key of the API, as in Kafka; None is any.
+            version: API version of the request.
+            node: id of the node that receives the request.
+            client_id: client id in the request's header.
+            topic: a topic in the request.
+            partition: a partition in the request.
+            nth: the first matching request to which the fault applies, counted from now: 1 is the next one.
+            times: number of requests to which the fault applies; None is all until `clear`.
 
         Raises:
-            UsageError: there is no such API, or a number is not positive.
+            UsageError: the API does not exist, or a number is not positive.
         """
         if nth < 1 or (times is not None and times < 1):
             raise UsageError("nth and times count from 1")
@@ -280,14 +280,14 @@ class Faults:
         return Trigger(self, Match(key, version, node, client_id, topic, partition), nth, times)
 
     def add(self, fault: FaultT) -> FaultT:
-        """Set a fault; the verbs of `on` do this."""
+        """Add a fault to the plan. The methods of `Trigger` call this."""
         with self._lock:
             self._faults.append(fault)
             self.are_set = True
         return fault
 
     def clear(self) -> None:
-        """Forget every fault; what is held goes on."""
+        """Remove all faults and release all held requests."""
         with self._lock:
             faults, self._faults = self._faults, []
             self.are_set = False
@@ -297,22 +297,22 @@ class Faults:
 
     @property
     def unconsumed(self) -> list[Fault]:
-        """Those that have not happened (as often as they were to)."""
+        """The faults that are not `consumed`."""
         with self._lock:
             return [fault for fault in self._faults if not fault.consumed]
 
     def assert_all_consumed(self) -> None:
-        """Check that everything has happened that was to.
+        """Check that all faults are `consumed`.
 
         Raises:
-            AssertionError: something has not; it says what, and what was seen instead.
+            AssertionError: a fault is not. The message lists such faults and the matching requests seen so far.
         """
         missing = self.unconsumed
         if missing:
             raise AssertionError("faults that did not happen: " + "; ".join(map(str, missing)))
 
     def answer(self, incoming: Incoming) -> FaultReply:
-        """Answer a request: as its handler does, unless a fault is meant for it. Called by connections."""
+        """Answer a request: by the fault that applies to it, else by its handler. Connections call this."""
         chosen: Fault | None = None
         with self._lock:
             for fault in self._faults:
@@ -323,7 +323,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Which requests are meant; each method sets a fault for them."""
+    """The requests that `Faults.on` selected; each method adds a fault for them to the plan."""
 
     faults: Faults
     match: Match
@@ -331,32 +331,32 @@ class Trigger:
     times: int | None
 
     def answer(self, code: ErrorCode) -> Fault:
-        """Answer with an error code, without handling what is meant; the rest of the request is handled.
+        """Answer the matching part of a request with an error code; the handler answers the rest.
 
-        A request whose response has no room for the code is not meant. Produce without acknowledgements has no
-        answer: its connection is closed, as Kafka does.
+        A request whose response has no field for the code does not match. Produce with acks=0 has no response: its
+        connection is closed, as in Kafka.
         """
         match = _Answerable(*(getattr(self.match, name) for name in Match.__slots__))
         return self._set(f"answer {code.name}", lambda incoming: _refusal(incoming, match, code), match)
 
     def delay(self, seconds: float) -> Fault:
-        """Answer later; requests behind it on the same connection wait too."""
+        """Handle the request after a delay. Later requests on the same connection wait, too."""
         return self._set(f"delay {seconds:g} s", lambda incoming: _after(seconds, incoming))
 
     def close(self, *, handled: bool = False) -> Fault:
-        """Close the connection instead of answering; with `handled` the request has been carried out by then."""
+        """Close the connection without a response; with `handled`, the request is carried out first."""
         if not handled:
             return self._set("close", lambda _: _CLOSE)
         return self._set("close when handled", lambda incoming: _instead(incoming, lambda _: _CLOSE))
 
     def swallow(self, *, handled: bool = False) -> Fault:
-        """Never answer, nor anything behind it on the connection; with `handled` it is carried out all the same."""
+        """Never answer this request or later ones on the connection; with `handled`, the request is carried out."""
         if not handled:
             return self._set("swallow", lambda _: _never())
         return self._set("swallow when handled", lambda incoming: _instead(incoming, lambda _: _never()))
 
     def cut(self, at: int) -> Fault:
-        """Send the first `at` bytes of the answer, its size included, then close the connection."""
+        """Send the first `at` bytes of the response, including its size field, then close the connection."""
 
         def send(link: Link, segments: Segments) -> None:
             frame = _joined(segments)
@@ -366,7 +366,7 @@ class Trigger:
         return self._damage(f"cut at byte {at}", send)
 
     def corrupt(self, *, seed: int = 0, flips: int = 8) -> Fault:
-        """Flip bits of the answer, behind its size and correlation id; the same seed flips the same."""
+        """Flip bits of the response after its size and correlation id. The same seed flips the same bits."""
         rolls = itertools.count()
 
         def send(link: Link, segments: Segments) -> None:
@@ -410,7 +410,7 @@ def _refusal(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
 
 
 def _at_once(request: Request[Response]) -> Request[Response]:
-    """Make a request (a copy, made by `refuse`) not wait for more data: what is refused is to be told now."""
+    """Make a request (a copy from `refuse`) not wait for more data: the error code must be answered immediately."""
     if hasattr(request, "max_wait_ms"):
         request.max_wait_ms = 0
     return request
@@ -435,7 +435,7 @@ def _instead(incoming: Incoming, change: Callable[[Answer[Response]], FaultReply
 
 
 def _roll(seed: int, number: int) -> int:
-    """A number that follows from a seed and a count."""
+    """Return a pseudo-random number that depends only on a seed and a counter."""
     import hashlib  # only for faults with a probability: it takes 6 ms
 
     return int.from_bytes(hashlib.blake2b(b"%d:%d" % (seed, number), digest_size=8).digest())
@@ -449,5 +449,5 @@ def _joined(segments: Segments) -> bytes:
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and its waiters with it
         loop.call_soon_threadsafe(callback)

@@ -1,12 +1,12 @@
-"""Fetch sessions: what clients read, kept from one Fetch to the next, so that both sides say only what has changed.
+"""Fetch sessions: the partitions of a client, kept between Fetch requests, so that both sides only send changes.
 
-A session is opened by a full request and lives in a cache with a limited number of places; an idle one, or a small one
-that has lived for a while, gives way to a new one. Other than Kafka's, the cache also has a limit of partitions, and
-forgets idle sessions when there are free places, too: what clients have named and left costs bounded memory for a
-bounded time. A client whose session is gone, or cannot be opened, names everything in every request.
+A full request opens a session in a cache with a limited number of slots. A new session evicts an idle one, or a smaller
+one that is old enough. Unlike Kafka's, the cache also limits the number of partitions, and removes idle sessions even
+if there are free slots, so that abandoned sessions use limited memory for a limited time. A client without a session
+sends full requests.
 
-Reading itself is not done here: `in_session` turns a request into one that names everything, and its answer into one
-that names what is new. Start there.
+This module does not read records: `in_session` converts a request to a full request, and the full response to an
+incremental one. Start there.
 Source: KIP-227, KIP-516; org.apache.kafka.server.{FetchManager, FetchSession, FetchSessionCache}.
 """
 
@@ -36,9 +36,9 @@ OPENING_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 """Of a request without a session, which also closes the one whose id it gives."""
 EVICTION_MS: Final = 120_000
-"""How long a session is safe from being evicted after its creation, and may be idle."""
+"""Time for which a new session cannot be evicted, and after which an idle session can."""
 SESSION_PARTITIONS_MAX: Final = 20_000
-"""Partitions in a session; a client that reads more has none."""
+"""Maximum number of partitions in a session; a client that reads more gets no session."""
 PARTITIONS_MAX: Final = 100_000
 """Partitions in all sessions of a node."""
 _EPOCH_MAX: Final = 2**31 - 1
@@ -50,7 +50,7 @@ _Key = tuple[str | Uuid, int]
 
 @dataclass(slots=True)
 class _Kept:
-    """One partition in a session: what is asked of it, and what was said of it last."""
+    """One partition in a session: its last entry in a request, and in a response."""
 
     topic: str
     topic_id: Uuid
@@ -59,7 +59,7 @@ class _Kept:
     log_start_offset: int = _UNKNOWN
 
     def has_news(self, data: PartitionData) -> bool:
-        """Whether an answer says something that the client does not know; notes what it says."""
+        """Return whether a response entry is new to the client, and store it as the last one."""
         news = (
             bool(data.error_code)
             or _size(data) > 0
@@ -120,7 +120,7 @@ class FetchSession:
         return topics
 
     def only_news(self, topics: Iterable[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
-        """Leave out what the client knows; a partition that gave records goes behind the others, whose turn it is."""
+        """Leave out unchanged partitions; move partitions with records to the end, so that the others come first."""
         left = []
         for topic in topics:
             partitions = []
@@ -174,7 +174,7 @@ class FetchSessions:
             self._partitions_count -= len(session)
 
     def _close_idle(self) -> None:
-        """Forget sessions that nobody has used for as long as they are kept."""
+        """Remove the sessions that have been idle for too long."""
         now_ms = self._now_ms()
         while self._sessions:
             oldest = next(iter(self._sessions.values()))
@@ -281,7 +281,7 @@ def _without_session(request: FetchRequest, topics: list[FetchTopic]) -> FetchRe
 
 
 def _each_once(topics: list[FetchTopic], *, by_ids: bool) -> list[FetchTopic]:
-    """What is asked, each partition once: of one that is named again, the last words count, as in Apache Kafka."""
+    """Return each requested partition once; of duplicates, the last one counts, as in Apache Kafka."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return topics
     names = {topic.topic_id if by_ids else topic.topic for topic in topics}

@@ -1,7 +1,7 @@
-"""`run_broker`: a broker in the foreground, until SIGINT or SIGTERM. For the command line and child processes.
+"""`run_broker`: run a broker in the foreground until SIGINT or SIGTERM. For the command line and child processes.
 
-Its first line of output is `bootstrap.servers=HOST:PORT`, so that scripts can wait for it and read the port. A
-cluster says next where it takes commands about its nodes, `control.socket=PATH` (`node_commands`).
+Its first line of output is `bootstrap.servers=HOST:PORT`, so that scripts can wait for it and read the port. The second
+line of a cluster is `control.socket=PATH`: the socket for commands that start and stop its nodes (`node_commands`).
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
 
     Args:
         properties: Kafka's broker properties.
-        data_dir: where to keep topics; None keeps them in memory.
+        data_dir: directory in which topics are stored; None keeps them in memory.
         host: address to listen on; None is 127.0.0.1.
-        port: port to listen on, 0 for a free one; None is 9092. Further nodes have the ports after it.
+        port: port to listen on, 0 for a free one; None is 9092. Each further node has the next port.
         end_with_stdin: stop also when standard input ends, as it does when the parent process dies.
-        users: passwords of those who may log in, by user name; the listener asks for a login then.
-        nodes: how many brokers; None is 1, or as many as there are `node_ids`. More than one are a cluster.
-        node_ids: the ids of a cluster's nodes; None is 0, 1, 2 and so on.
+        users: users that may authenticate: passwords by user name. With users, the listener requires authentication.
+        nodes: number of brokers; None is the number of `node_ids`, or 1 without them. More than one form a cluster.
+        node_ids: ids of the cluster's nodes; None is 0, 1, 2 and so on.
         ports: the port of each node of a cluster, instead of `port`: a list, or a range with a step.
-        control_socket: where a cluster takes commands about its nodes; None is a place of its own for each process.
+        control_socket: path of the socket for commands to a cluster; None is a path of its own for each process.
 
     Raises:
-        ConfigError: a property is unknown or wrong, ids or ports contradict each other, or the data directory or the
-            control socket cannot be used.
-        NetworkError: the address is taken, or not this machine's.
+        ConfigError: a property is unknown or has an invalid value, ids or ports contradict each other, or the data
+            directory or the control socket cannot be used.
+        NetworkError: the address is already in use, or does not belong to this machine.
         OSError: the data directory cannot be read or written.
     """
     if (nodes is None or nodes == 1) and node_ids is None and ports is None and control_socket is None:

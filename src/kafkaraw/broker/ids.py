@@ -34,5 +34,5 @@ def random_uuid_text(rng: RandomBits) -> str:
 
 
 def random_bytes(rng: RandomBits) -> bytes:
-    """Bytes that nobody guesses, as long as salts and nonces are."""
+    """Return random bytes, of the length of salts and nonces."""
     return rng.getrandbits(SALT_BITS).to_bytes(SALT_BITS // 8)

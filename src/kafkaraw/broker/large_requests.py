@@ -21,17 +21,17 @@ ASIDE_MAX: Final = 4
 
 
 class LargeRequests:
-    """The large requests of a node, in the order in which they came; the first one is worked on."""
+    """The large requests of a node, in order of arrival; the first one is in progress."""
 
     def __init__(self) -> None:
         self._places: dict[object, Callable[[], None]] = {}
         self._aside: set[object] = set()
 
     def enter(self, owner: object, begin: Callable[[], None]) -> None:
-        """Have `begin` called when it is the turn of a request: at once, when there is no other.
+        """Queue a request; call `begin` when it is first in the queue, immediately if the queue is empty.
 
         Args:
-            owner: who must `leave` later; has no other place.
+            owner: the object that must `leave` later; it must not be in the queue already.
             begin: begins the work.
         """
         self._places[owner] = begin
@@ -39,7 +39,7 @@ class LargeRequests:
             begin()
 
     def leave(self, owner: object) -> None:
-        """A request is answered or its connection is lost: the next one begins soon."""
+        """Remove a request that is answered, or whose connection is lost; then begin the next one."""
         self._aside.discard(owner)
         self._free(owner)
 
@@ -56,7 +56,7 @@ class LargeRequests:
             asyncio.get_running_loop().call_soon(self._begin, next(iter(self._places)))
 
     def _begin(self, owner: object) -> None:
-        """Begin the next one, if it is still there: else whoever left has seen to it."""
+        """Begin the next request, if it is still in the queue; otherwise `leave` has begun the one after it."""
         begin = self._places.get(owner)
         if begin is not None:
             begin()

@@ -78,7 +78,7 @@ def parse_endpoints(setting: str, text: str, protocols: Mapping[str, str]) -> tu
 def advertised_endpoints(
     text: str, listeners: tuple[Endpoint, ...], protocols: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
-    """What clients of each listener are told, in the order of `listeners`.
+    """Return the advertised address of each listener, in the order of `listeners`.
 
     Raises:
         ConfigError: a listener has no address that a client could use.

@@ -31,7 +31,7 @@ class NodeCommands:
         self._lock = asyncio.Lock()
 
     async def answer(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        """Carry out a command, and tell how the nodes are then, or why it failed."""
+        """Run a command, and return the state of the nodes afterwards, or the error."""
         command, node_id = request.get("command"), request.get("node")
         async with self._lock:
             try:

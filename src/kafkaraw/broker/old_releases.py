@@ -1,7 +1,7 @@
 """What older Kafka releases speak: the versions of each API that their brokers offer.
 
 `max_versions="2.4"` makes a node of ours offer those, the ones that Kafka 4.0 removed (KIP-896) among them. Records are
-of magic 2 whatever the version: Produce 0 to 2 and Fetch 0 to 3, which carry older ones, are offered and refused. The
+of magic 2 in all versions: Produce 0 to 2 and Fetch 0 to 3, which carry older ones, are offered and refused. The
 facts are tested against a captured answer of a 2.4 broker and against another client's table.
 """
 

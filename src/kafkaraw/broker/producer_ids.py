@@ -27,7 +27,7 @@ class ProducerIds:
         self._block_end = 0
 
     def take(self) -> int:
-        """A producer id that nobody has.
+        """Return an unused producer id.
 
         Raises:
             ConfigError: the file on the storage is damaged.

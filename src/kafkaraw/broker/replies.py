@@ -40,7 +40,7 @@ class CloseConnection:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What a `Deferred` delivers instead of its value if the work on the request failed in a later turn of the loop."""
+    """Delivered by a `Deferred` instead of its value, if the work on the request failed in a later turn of the loop."""
 
     error: Exception
 
@@ -72,7 +72,7 @@ class Deferred(Generic[T_co]):
         return self._over
 
     def when_idle(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once when the request only waits for an event: at once if that is so now."""
+        """Call `tell` once when the request only waits for an event; immediately if it already does."""
         if self._is_idle:
             tell()
         else:
@@ -113,10 +113,10 @@ Reply: TypeAlias = R | NoReply | CloseConnection | Deferred[R | NoReply | CloseC
 
 
 def answered(begin: Callable[[Callable[[T], None]], None]) -> T | Deferred[T]:
-    """The value of something that reports by a call: at once when it has reported already, else later.
+    """Return the value of an operation with a callback: the value if it was called at once, else a `Deferred`.
 
     Args:
-        begin: starts it; takes the callback for the value.
+        begin: starts the operation; takes the callback for the value.
     """
     deferred: Deferred[T] = Deferred(lambda: None)
     at_once: list[T] = []
@@ -134,7 +134,7 @@ def answered(begin: Callable[[Callable[[T], None]], None]) -> T | Deferred[T]:
 
 
 def after(value: T | Deferred[T], go_on: Callable[[T], U | Deferred[U]]) -> U | Deferred[U]:
-    """What follows on a value: at once, or when the value comes.
+    """Call `go_on` with a value: immediately, or when a deferred value is delivered; return its result.
 
     Args:
         value: the value, or one that comes later.
@@ -176,7 +176,7 @@ def after_answer(reply: Reply[R], go_on: Callable[[Answer[R]], U | Deferred[U]])
 
 
 def after_response(reply: Reply[R], change: Callable[[R], R]) -> Reply[R]:
-    """Change the response of a reply, at once or when it comes; no reply and a closed connection stay as they are."""
+    """Change the response of a reply, now or when it is delivered; no reply and a closed connection are unchanged."""
 
     def go_on(answer: Answer[R]) -> Answer[R]:
         return answer if isinstance(answer, NoReply | CloseConnection) else change(answer)

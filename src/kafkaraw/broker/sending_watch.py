@@ -1,8 +1,8 @@
-"""Watches whether a client takes its answers: one that does not holds memory and descriptors, and is dropped.
+"""Disconnects clients that do not read their responses, because these use memory and file descriptors.
 
-A reader may be slow: it is dropped if no byte leaves and its system acknowledges none. Where the system does not tell
-of acknowledgements (any but Linux), a long part of a file counts when all of it has left: a reader has to take 4 MiB
-within the limit there, 14 kB/s with the default. Start at `SendingWatch`.
+A client may read slowly: it is disconnected if no byte is sent and its system acknowledges none. On systems that do not
+report acknowledgements (all but Linux), a long slice of a file only counts once it is sent completely: there, a client
+has to read 4 MiB within the limit, which is 14 kB/s with the default. Start at `SendingWatch`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`BrokerNode`: one broker on a network. It opens the storage, listens, and keeps track of connections.
 
-Everything ambient is passed in (network, storage, clock, randomness), so that a simulation can run it as it is; real
-ones are chosen in `system`. Requests are handled by `connection` and `handlers`.
+Network, storage, clock and randomness are passed in, so that a simulation can run the same code; `system` provides the
+real ones. `connection` and `handlers` handle requests.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from kafkaraw.net import Clock, Link, Listener, Network
 from kafkaraw.net.wire_log import tapped
 
 DRAIN_TIMEOUT_S = 1.0
-"""How long clients have, when the broker stops, to read answers that are on their way."""
+"""Time that clients have at broker shutdown to read responses that are already being sent."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
 
 class BrokerNode:
-    """A broker: one node, of a cluster or by itself.
+    """One broker: a node of a cluster, or a cluster of its own.
 
     Args:
         config: the broker's properties.
-        network: how clients reach it.
-        storage: where its logs are; closed with the broker.
+        network: the network on which it listens.
+        storage: storage of its logs; closed with the broker.
         clock: wall clock.
-        rng: for ids; `random.Random` or alike.
-        faults: what is to go wrong; None for a plan of its own, empty at first.
-        max_versions: answer like this Kafka release, such as "2.4"; None is the newest.
-        controller: what the cluster's nodes share, opened; None for a node that is a cluster by itself.
+        rng: source of random ids; `random.Random` or similar.
+        faults: the fault plan; None for a new, empty plan.
+        max_versions: support only the API versions of this Kafka release, such as "2.4"; None is the newest release.
+        controller: the cluster's controller, opened; None for a cluster of one node.
 
     Raises:
-        ConfigError: the release is not a known one.
+        ConfigError: the release is unknown.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class BrokerNode:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are to be given, `host:port`, with commas when there are several listeners.
+        """The addresses for the clients: `host:port`, separated by commas for several listeners.
 
         Raises:
             UsageError: the broker is not running.
@@ -83,7 +83,7 @@ class BrokerNode:
         return ",".join(str(endpoint).partition("://")[2] for endpoint in self._endpoints.values())
 
     async def start(self) -> None:
-        """Open the storage, listen, and take part in the cluster.
+        """Open the storage, listen, and register with the controller.
 
         Raises: see `prepare`.
         """
@@ -92,15 +92,15 @@ class BrokerNode:
 
     @property
     def description(self) -> Broker:
-        """What clients are told of this node."""
+        """The description of this node in Metadata responses."""
         return Broker(self.config.node_id, dict(self._endpoints), self.config.rack)
 
     async def prepare(self) -> None:
-        """Open the storage and listen; the cluster has not been told yet that this node is there.
+        """Open the storage and listen, without registering with the controller yet.
 
         Raises:
-            ConfigError: the storage belongs to another broker, or is damaged.
-            NetworkError: an address is taken, or not this machine's.
+            ConfigError: the storage belongs to another broker, or is corrupt.
+            NetworkError: an address is already in use, or does not belong to this machine.
             OSError: the storage cannot be read or written.
         """
         try:
@@ -133,13 +133,13 @@ class BrokerNode:
         return _LimitedConnection(self, listener)
 
     def admit(self, connection: BrokerConnection, address: str) -> str:
-        """A connection stands, TLS included; returns why it is one too many, and nothing when it may stay."""
+        """Count an established connection (after TLS); return why it exceeds a limit, or nothing if it may stay."""
         self._connections[connection] = address
         self._count.limits = self.state.config.connection_limits  # they change while the broker runs
         return self._count.add(address)
 
     def forget(self, connection: BrokerConnection) -> None:
-        """A connection is gone."""
+        """Forget a closed connection."""
         address = self._connections.pop(connection, None)
         if address is not None:
             self._count.remove(address)
@@ -148,13 +148,13 @@ class BrokerNode:
 
     @property
     def connections_count(self) -> int:
-        """Connections that stand."""
+        """Number of established connections."""
         return len(self._connections)
 
     async def stop(self) -> None:
-        """Stop listening, drop the connections, write everything out and let go of the storage.
+        """Stop listening, close the connections, flush all logs and close the storage.
 
-        Others lead instead of it before it goes, where they can. Stopping twice does nothing.
+        Its partitions get other leaders first, where other replicas are in sync. A second call has no effect.
         """
         self.state.controller.broker_down(self.config.node_id)
         await self._stop_listening()
@@ -162,7 +162,7 @@ class BrokerNode:
         self.state.close()
 
     async def kill(self) -> None:
-        """Stop as a process does that is killed: connections break, and nothing is synced or said. For fault tests."""
+        """Stop as if the process was killed: connections break, nothing is flushed or announced. For fault tests."""
         self._abort_connections()
         self.state.close(sync=False)
         self.state.controller.broker_down(self.config.node_id)
@@ -176,7 +176,7 @@ class BrokerNode:
         self._endpoints.clear()
 
     async def _end_connections(self) -> None:
-        """Let answers on their way arrive, for clients that read them soon; then drop the rest."""
+        """Wait until clients have read the responses being sent, up to the time limit; then close all connections."""
         for connection in list(self._connections):
             connection.close()
         if self._connections:
@@ -200,14 +200,14 @@ class BrokerNode:
 
 
 class _LimitedConnection(BrokerConnection):
-    """A connection that is turned away when there are too many."""
+    """A connection that is closed because it exceeds a connection limit."""
 
     def __init__(self, node: BrokerNode, listener: str) -> None:
         super().__init__(node.state, listener, node.forget, faults=node.faults)
         self._node = node
 
     def link_made(self, link: Link) -> None:
-        """The connection stands."""
+        """The connection is established."""
         super().link_made(link)
         address = link.peer.rpartition(":")[0].strip("[]")
         reason = self._node.admit(self, address)
@@ -217,6 +217,6 @@ class _LimitedConnection(BrokerConnection):
             return
         delay_ms = self._node.state.throttling.connection_delay_ms(address)
         if delay_ms:
-            # Closed late, so that a client that tries again at once waits meanwhile (KIP-612).
+            # Closed after a delay, which throttles a client that reconnects immediately (KIP-612).
             _logger.info("turning away the connection from %s: it is above its quota of new ones", link.peer)
             self.close_later(delay_ms / 1000)

@@ -1,7 +1,7 @@
-"""What one broker node knows and holds, without any network: handlers work on it, `server` puts it on the wire.
+"""The state of one broker node, without a network: handlers work on it, and `server` connects it to the network.
 
-Its replicas are its own. Facts about the cluster (topics, leaders, producer ids) are kept by the
-`controller`, which all nodes share. Everything ambient is passed in.
+The node owns its replicas. The `controller`, which all nodes share, holds the cluster metadata (topics, leaders,
+producer ids). Storage, clock and randomness are passed in.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ FOLDER_NAME_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Replicas of a topic that others do not see yet.
+    """Replicas of a topic that is not published yet.
 
     Attributes:
-        config: the topic's settings with which they were made.
-        replicas: those that are made; None for one that could not be opened.
+        config: the topic's settings at the creation of the replicas.
+        replicas: the created replicas; None for one that could not be opened.
     """
 
     config: TopicConfig
@@ -82,14 +82,14 @@ class BrokerState:
 
     Args:
         config: the broker's properties.
-        storage: where logs are.
+        storage: storage of the logs.
         clock: wall clock.
-        rng: for ids.
-        max_versions: the Kafka release whose versions are offered at most; None is the newest.
-        controller: what the cluster's nodes share, opened; None for a node that is a cluster by itself.
+        rng: source of random ids.
+        max_versions: support only the API versions of this Kafka release; None is the newest release.
+        controller: the cluster's controller, opened; None for a cluster of one node.
 
     Raises:
-        ConfigError: the release is not a known one.
+        ConfigError: the release is unknown.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class BrokerState:
         run_to_end(self.opening())
 
     def opening(self) -> Steps[None]:
-        """Read what is on the storage, or begin a new cluster there.
+        """Open the storage, or format it for a new cluster.
 
         Raises:
-            ConfigError: the storage belongs to another node or cluster, or its files are damaged.
-            OSError: it cannot be read or written.
+            ConfigError: the storage belongs to another node or cluster, or its files are corrupt.
+            OSError: the storage cannot be read or written.
         """
         meta = self._open_meta()
         if self._is_alone:
@@ -180,7 +180,7 @@ class BrokerState:
         """Folders that no topic claims are from a creation or deletion that a crash cut short.
 
         They are removed if they hold no record, or if it is known that their topic was being deleted. Others are
-        renamed, as Kafka does it: somebody may have put them there.
+        renamed, as in Kafka, because a user may have created them.
         """
         topics = {
             folder_name(key): topic
@@ -214,7 +214,7 @@ class BrokerState:
         return all(self._is_empty_file(folder, name) for name in self._storage.files(folder))
 
     def _is_empty_file(self, folder: str, name: str) -> bool:
-        """Whether a file of a partition's folder tells of no record."""
+        """Return whether a file of a partition's folder has no records."""
         if name.removesuffix(".tmp") in (PARTITION_FILE, EPOCHS_FILE):
             return True
         if not is_segment(name):
@@ -273,10 +273,10 @@ class BrokerState:
         return partition
 
     def stage(self, topic: Topic, states: Sequence[PartitionState], *, first: int) -> Steps[None]:
-        """Make the replicas that are this node's of a topic's partitions from number `first` on, unseen by others.
+        """Create this node's replicas of a topic's partitions, starting with number `first`, without publishing them.
 
         Raises:
-            OSError: the storage is full or broken; `unstage` has to follow.
+            OSError: the storage is full or broken; the caller must call `unstage`.
         """
         config = TopicConfig.of(topic.configs, self.config.topic_defaults)
         staged = self._staged[topic.topic_id] = _Staged(config)
@@ -292,7 +292,7 @@ class BrokerState:
                 yield None
 
     def follow_staged(self, topic: Topic) -> Steps[None]:
-        """Let staged replicas follow their leaders."""
+        """Start replication of the staged replicas from their leaders."""
         staged = self._staged.get(topic.topic_id)
         for partition in [] if staged is None else list(staged.replicas.values()):
             if self._closed:
@@ -302,13 +302,13 @@ class BrokerState:
                 yield None
 
     def unstage(self, topic: Topic) -> Steps[None]:
-        """Remove the staged replicas of a topic, and what belongs to them."""
+        """Remove the staged replicas of a topic and their files."""
         staged = self._staged.pop(topic.topic_id, None)
         if staged is not None:
             yield from self.removing(topic, list(staged.replicas.items()))
 
     def publish(self, topic: Topic) -> None:
-        """Have the staged replicas of a topic, which the catalog has now."""
+        """Publish the staged replicas of a topic, which is in the catalog now."""
         staged = self._staged.pop(topic.topic_id, None)
         if staged is None:
             return
@@ -334,7 +334,7 @@ class BrokerState:
             self._storage.write_text(folder, PARTITION_FILE, metadata, durable=False)
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Take the part in a partition that a new state gives this node."""
+        """Make this node's replica leader or follower, as a new partition state says."""
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             partition.lead_or_follow(state)
@@ -346,11 +346,11 @@ class BrokerState:
 
     @property
     def dynamic_configs(self) -> DynamicConfigs:
-        """What was set for brokers, groups and client metrics while brokers run."""
+        """The dynamic configurations of brokers, groups and client metrics."""
         return self.controller.dynamic_configs
 
     def reconfigure(self) -> None:
-        """Act on settings of brokers or topics that have changed."""
+        """Apply changed settings of brokers or topics."""
         cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
         own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
         self.config = self._started_with.reconfigured({**cluster, **own})
@@ -388,7 +388,7 @@ class BrokerState:
         self.controller.delete_topic(topic)
 
     def withdraw(self, topic: Topic) -> Replicas:
-        """Have no replica of a topic any more; `removing` has to follow."""
+        """Take the replicas of a topic out of service and return them; the caller must run `removing`."""
         replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
         if topic.name == OFFSETS_TOPIC:
             for key, _ in replicas:
@@ -439,10 +439,10 @@ class BrokerState:
             _logger.warning("%s cannot be removed before the next start: %s", folder, error)
 
     def close(self, *, sync: bool = True) -> None:
-        """Let go of the storage.
+        """Close the storage.
 
         Args:
-            sync: write everything out for good first; without it, it is as after a crash.
+            sync: flush everything to disk first; without it, the storage is as after a crash.
         """
         self._closed = True
         self.controller.leave(self)
@@ -464,7 +464,7 @@ class BrokerState:
         self._storage.close()
 
     def _read_offsets(self, file: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint. A damaged one is passed over: leaders tell of high watermarks, segments of starts."""
+        """Read a checkpoint. A corrupt one is ignored: leaders send high watermarks, segments have offsets."""
         text = self._storage.read_text(ROOT, file)
         try:
             return {} if text is None else read_offsets(text)
@@ -473,7 +473,7 @@ class BrokerState:
             return {}
 
     def _write_log_starts(self) -> None:
-        """Write down where logs start, as far as the names of their files do not tell."""
+        """Write the log start offsets that differ from the names of the first segments."""
         starts = {
             key: partition.log.log_start_offset
             for key, partition in self._partitions.items()
@@ -485,7 +485,7 @@ class BrokerState:
             _logger.error("%s cannot be written, deleted records may come back: %s", LOG_STARTS_FILE, error)
 
     def _write_high_watermarks(self) -> None:
-        """Write high watermarks down; a replica that is the only one needs none, it has them in its log."""
+        """Write the high watermarks; a single replica needs none, because its log end offset is the high watermark."""
         replicated = {
             key: partition.high_watermark
             for key, partition in self._partitions.items()

@@ -115,7 +115,7 @@ class _Run:
             self._result.append(end.value)
             return True
 
-    def taken_result(self) -> Any:  # noqa: ANN401  # whatever the generator returns
+    def taken_result(self) -> Any:  # noqa: ANN401  # any result of a generator
         """The result; it is not kept, because this object may wait for the garbage collector."""
         return self._result.pop()
 
@@ -164,7 +164,7 @@ class TurnQueue:
         at_once: list[Any] = []
         is_later = False
 
-        def deliver(result: Any) -> None:  # noqa: ANN401  # whatever the generator returns
+        def deliver(result: Any) -> None:  # noqa: ANN401  # any result of a generator
             if is_later:
                 deferred.resolve(result)
             else:

@@ -1,8 +1,9 @@
 """The decision: may this principal, from this host, do that to this resource?
 
-Kafka's StandardAuthorizer, rule for rule: super users may everything; of the entries that cover the resource one that
-denies wins over any that allow; without one that allows it is no, unless no entry at all covers the resource and
-`allow.everyone.if.no.acl.found` is set. Decides by principal and host alone; `broker.handlers.authorization` asks.
+The rules are those of Kafka's StandardAuthorizer: super users are permitted everything. Among the ACLs that match the
+resource, DENY takes precedence over ALLOW. Without a matching ALLOW the operation is denied, unless no ACL matches the
+resource and `allow.everyone.if.no.acl.found` is set. Only principal and host count; `broker.handlers.authorization`
+calls this module.
 Source: org.apache.kafka.metadata.authorizer.StandardAuthorizerData, org.apache.kafka.server.authorizer.Authorizer;
 KIP-11, KIP-290, KIP-679 (`allows_any`).
 """
@@ -36,11 +37,11 @@ _SOME_RESOURCE: Final = "hardcode"
 
 
 class Client(NamedTuple):
-    """Who asks.
+    """The client that sent a request.
 
     Attributes:
         principal: such as "User:ada".
-        host: the IP address from which the client came.
+        host: the client's IP address.
     """
 
     principal: str

@@ -15,12 +15,12 @@ from kafkaraw.protocol.acl_codes import WILDCARD, AclOperation, AclPermissionTyp
 
 
 class Acl(NamedTuple):
-    """One entry: somebody may, or may not, do something with the resources of a pattern.
+    """One ACL: allows or denies a principal an operation on the resources of a pattern.
 
     Attributes:
         pattern_type: LITERAL (the name, or "*" for all names) or PREFIXED (all names that begin with it).
-        principal: such as "User:ada"; "User:*" is everybody.
-        host: an IP address; "*" is every one.
+        principal: such as "User:ada"; "User:*" is every user.
+        host: an IP address; "*" is every address.
     """
 
     resource_type: ResourceType
@@ -34,7 +34,7 @@ class Acl(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which entries to list or to delete. None and ANY leave a field open."""
+    """A filter of ACLs to list or delete. None and ANY match every value of a field."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -45,7 +45,7 @@ class AclFilter:
     permission_type: AclPermissionType = AclPermissionType.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether an entry is meant."""
+        """Return whether an ACL matches."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.operation in (AclOperation.ANY, acl.operation)
@@ -108,7 +108,7 @@ class AclRules:
                 yield from entries
 
     def applying_to(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        """The entries whose pattern covers a resource, whomever they concern."""
+        """Return the ACLs whose pattern matches a resource, for all principals."""
         names = [name] if name == WILDCARD else [name, WILDCARD]
         patterns = [(PatternType.LITERAL, literal) for literal in names]
         ends = range(1, min(len(name), self._prefix_length_max) + 1)

@@ -19,7 +19,7 @@ DEFAULT_PORT: Final = 9092
 LOOPBACK: Final = "127.0.0.1"
 REPLICAS_MAX: Final = 3
 NODES: Final = 3
-"""How many nodes a cluster has unless told otherwise."""
+"""Default number of nodes of a cluster."""
 
 
 def broker_config(
@@ -105,7 +105,7 @@ def cluster_configs(
         port: port of the first node, the next one has the next port; 0 is any free one for each; None is 9092.
         ports: the port of each node, in the order of `node_ids`; nodes beyond them go on with the step of a range, and
             have any free port after a list.
-        users: passwords of those who may log in, by user name.
+        users: users that may authenticate: passwords by user name.
         racks: the rack of each node, in the order of `node_ids`; nodes beyond them have none.
 
     Raises:

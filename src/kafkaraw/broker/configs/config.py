@@ -120,7 +120,7 @@ class BrokerConfig:
         groups: what the coordinators of groups follow.
         connection_limits: how many connections it takes, and how long a login may take.
         security: TLS and logins of the listeners.
-        access: who may do what; None when everybody may do everything.
+        access: settings of the authorizer; None without an authorizer, which permits every operation.
         quota_windows: over which time clients' rates are measured.
         mutation_windows: the same for changes of topics.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
@@ -175,7 +175,7 @@ class BrokerConfig:
 
         Args:
             properties: by Kafka's names.
-            users: passwords of those who may log in, by user name.
+            users: users that may authenticate: passwords by user name.
 
         Raises:
             ConfigError: a name is unknown, a value is not allowed, or two of them contradict each other.

@@ -166,7 +166,7 @@ def check_broker(configs: Configs, *, one_broker: bool) -> None:
     listening = [name for name in configs if _is_per_listener(name) or _mode_is(name, PER_BROKER)]
     if not one_broker:
         _refuse_names("Cannot update these configs at default cluster level, broker id must be specified", listening)
-    # Kafka would act on them. To pass them over in silence could leave a listener open that somebody meant to close.
+    # Kafka would apply them. Ignoring them silently could leave a listener open that an administrator meant to close.
     # What is about Kerberos is kept: no listener of this broker has it.
     acted_on = (name for name in listening if not name.startswith(_KERBEROS_PREFIX))
     _refuse_names("This broker cannot change its listeners while it runs", acted_on)

@@ -103,7 +103,7 @@ class Limits:
     assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
     assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
-    new_member_join_timeout_ms: int = 300_000  # of a JoinGroup of somebody new, who cannot send heartbeats
+    new_member_join_timeout_ms: int = 300_000  # of a new member's JoinGroup: it cannot send heartbeats
     offsets_retention_ms: int = 604_800_000  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
 

@@ -1,7 +1,7 @@
-"""The assignors of consumer groups on the broker's side: range and uniform. Pure functions.
+"""The server-side assignors of consumer groups: range and uniform. Pure functions.
 
-`range` gives every member neighbouring partitions of each topic; `uniform` spreads partitions evenly and lets members
-keep what they have. Racks are not looked at, as in Kafka 4.3.
+`range` assigns each member a contiguous range of the partitions of each topic. `uniform` distributes partitions evenly
+and is sticky. As in Kafka 4.3, racks are ignored.
 Source: org.apache.kafka.coordinator.group.assignor.{RangeAssignor, UniformAssignor}; KIP-848.
 """
 
@@ -19,11 +19,11 @@ Parts = Mapping[Uuid, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """What an assignor knows of a member.
+    """A member, as input of an assignor.
 
     Attributes:
-        topics: ids of those that it reads.
-        assignment: what it was to have before.
+        topics: ids of its subscribed topics.
+        assignment: its previous target assignment.
     """
 
     instance_id: str | None
@@ -37,11 +37,11 @@ Assignor = Callable[[Members, Counts], dict[str, Parts]]
 
 
 def assign_range(members: Members, counts: Counts) -> dict[str, Parts]:
-    """Neighbouring partitions of each topic to each member; static members keep their order.
+    """Assign each member a contiguous range of the partitions of each topic; static members keep their order.
 
     Args:
-        members: by member id.
-        counts: partitions of every topic that anybody reads.
+        members: members by member id.
+        counts: number of partitions of every subscribed topic.
     """
     ordered = sorted(members, key=lambda name: _range_order(name, members[name].instance_id))
     found: dict[str, dict[Uuid, frozenset[int]]] = {member_id: {} for member_id in ordered}
@@ -61,11 +61,11 @@ def _range_order(member_id: str, instance_id: str | None) -> tuple[bool, str]:
 
 
 def assign_uniform(members: Members, counts: Counts) -> dict[str, Parts]:
-    """As many partitions to each member as to the others, moving as few as that takes.
+    """Assign all members the same number of partitions, and move as few partitions as possible.
 
     Args:
-        members: by member id.
-        counts: partitions of every topic that anybody reads.
+        members: members by member id.
+        counts: number of partitions of every subscribed topic.
     """
     kept = {member_id: _kept(spec, counts) for member_id, spec in members.items()}
     taken = {each for parts in kept.values() for each in parts}
@@ -96,10 +96,10 @@ def _kept(spec: MemberSpec, counts: Counts) -> dict[tuple[Uuid, int], None]:
 
 
 def _fill_evenly(kept: _Placed, free: list[tuple[Uuid, int]]) -> None:
-    """All read the same topics: everybody gets the quota, and as many as are left one more."""
+    """Assign partitions if all members have the same topics: each gets the quota, and some get one more."""
     total = len(free) + sum(map(len, kept.values()))
     quota, extra = divmod(total, len(kept)) if kept else (0, 0)
-    # Those who have most already get the extra ones, so that least moves.
+    # Members that already have the most partitions get the extra ones, so that the fewest partitions move.
     order = sorted(kept, key=lambda member_id: -len(kept[member_id]))
     quotas = {member_id: quota + (place < extra) for place, member_id in enumerate(order)}
     for member_id, parts in kept.items():
@@ -112,7 +112,7 @@ def _fill_evenly(kept: _Placed, free: list[tuple[Uuid, int]]) -> None:
 
 
 def _balance(members: Members, kept: _Placed, free: list[tuple[Uuid, int]]) -> None:
-    """Members read different topics: partitions go to whoever has least, and then from those with most to others."""
+    """Assign partitions if members have different topics: to the member with the fewest, then balance by moves."""
 
     def readers(topic_id: Uuid) -> list[str]:
         return [member_id for member_id, spec in members.items() if topic_id in spec.topics]
@@ -141,4 +141,4 @@ def _grouped(parts: Mapping[tuple[Uuid, int], None]) -> Parts:
 
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-"""By Kafka's names."""
+"""The assignors by Kafka's names."""

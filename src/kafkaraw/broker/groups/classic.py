@@ -1,7 +1,7 @@
 """The classic group protocol in the coordinator: joins, the leader, rebalances, leaves and session timeouts.
 
-Decides about one group at a time, which it is given; `coordinator` keeps them. Answers are callbacks, because members
-wait for each other: JoinGroup until all have joined, SyncGroup until the leader has handed in the assignment.
+Each method works on the group that it is given; `coordinator` holds the groups. Responses are callbacks, because
+members wait for each other: JoinGroup until all have joined, SyncGroup until the leader has sent the assignment.
 Start at `join`.
 Source: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-814.
 """
@@ -40,16 +40,16 @@ _logger = logging.getLogger("kafkaraw.broker.groups")
 _S = ClassicState
 
 HANDED_OUT_MAX: Final = 1 << 20
-"""Characters of the newest member ids that were handed out; a member cannot join with an older one."""
+"""Limit of the total length of handed-out member ids, in characters; a member cannot join with an older id."""
 
 
 class ClassicProtocol:
     """Decides about members of classic groups.
 
     Args:
-        context: what the node gives.
+        context: services of the node.
         topics: the cluster's topics.
-        find: the group of that name, when it is there and classic.
+        find: returns the classic group with a given id, if it exists.
     """
 
     def __init__(self, context: CoordinatorContext, topics: Topics, find: Callable[[str], ClassicGroup | None]) -> None:
@@ -67,9 +67,9 @@ class ClassicProtocol:
         """Let a new member join, or a member rejoin.
 
         Args:
-            group: with that name.
-            request: what it asks for.
-            caller: who asks.
+            group: the group.
+            request: the JoinGroup request.
+            caller: the client that sent it.
             answer: called with the response, when all members have joined.
         """
         member_id = request.member_id
@@ -115,7 +115,7 @@ class ClassicProtocol:
             self._add(group, request, caller, new_id, answer)
 
     def _hand_out_id(self, group: ClassicGroup, member_id: str, session_ms: int) -> None:
-        """Expect a member under a new id; ids that are never used cost a bounded amount of memory."""
+        """Expect a member with a new member id. The memory of ids that are never used is limited."""
         group.pending_joins[member_id] = None
         self._watch(group, member_id, session_ms)
         self._handed_out.append((group.group_id, member_id))
@@ -157,7 +157,7 @@ class ClassicProtocol:
         if group.state is _S.PREPARING_REBALANCE:
             self._update(group, member, request, answer)
         elif group.state is _S.COMPLETING_REBALANCE and same:
-            # The answer before was lost, probably.
+            # The previous response was probably lost.
             answer(_joined(group, member))
         elif group.state is _S.STABLE and same and not group.is_leader(member.member_id):
             answer(_joined(group, member, with_members=False))
@@ -186,7 +186,7 @@ class ClassicProtocol:
         elif group.state is _S.STABLE:
             self._rebalance_or_complete(group, f"the protocol changes with static member {new_id}")
         elif group.state is _S.COMPLETING_REBALANCE:
-            # The leader may know the old id already, and would assign nothing to the new one.
+            # The leader may only know the old member id, and would assign nothing to the new one.
             self._prepare(group, f"static member {new_id} takes the place of {old_id}")
         else:
             self._complete_if_all_joined(group)
@@ -310,7 +310,7 @@ class ClassicProtocol:
 
     def _emptied(self, group: ClassicGroup) -> Callable[[ErrorCode], None]:
         def written(code: ErrorCode) -> None:
-            if code:  # harmless: should the broker fail, the members of before are loaded, and time out
+            if code:  # harmless: if the broker fails, it loads the previous members, which time out
                 _logger.warning("group %r: that it is empty was not written: %s", group.group_id, code.name)
 
         return written
@@ -364,7 +364,7 @@ class ClassicProtocol:
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
 
         def written(code: ErrorCode) -> None:
-            # Somebody may have joined or left meanwhile.
+            # A member may have joined or left meanwhile.
             if group.state is not _S.COMPLETING_REBALANCE or group.generation != request.generation_id:
                 return
             if code:
@@ -392,7 +392,7 @@ class ClassicProtocol:
     # ---- staying and leaving
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
-        """Take a heartbeat; return the error code for the response."""
+        """Handle a heartbeat; return the error code for the response."""
         code = group.check_member(request.member_id, request.group_instance_id)
         if not code and request.generation_id != group.generation:
             code = ErrorCode.ILLEGAL_GENERATION
@@ -465,8 +465,9 @@ class ClassicProtocol:
     def begin(self, group: ClassicGroup) -> None:
         """Start the session timeouts of a group that was read from the log.
 
-        A group that had to rebalance, as when it has just become a classic one, is found as if it had not: when
-        partitions are nobody's it rebalances now. (In Apache Kafka 4.3 they stay so until somebody joins or leaves.)
+        The log does not record that a rebalance was pending, as after a conversion to a classic group. If partitions
+        are assigned to no member, the group therefore rebalances now. (In Apache Kafka 4.3, they stay unassigned until
+        a member joins or leaves.)
         """
         for member in group.members.values():
             self._watch(group, member.member_id, member.session_timeout_ms)
@@ -479,8 +480,8 @@ class ClassicProtocol:
         """Take over a group that was a consumer group until now.
 
         Args:
-            group: with all its members.
-            why: they have to join again; empty when they need not.
+            group: the group with all its members.
+            why: reason for a rebalance; empty if the members need not rejoin.
         """
         for member in group.members.values():
             self._watch(group, member.member_id, member.session_timeout_ms)
@@ -488,7 +489,7 @@ class ClassicProtocol:
             self._prepare(group, why)
 
     def drop(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Answer the members that wait: another node coordinates the group now."""
+        """Answer the members that wait, because another node coordinates the group now."""
         self._timers.cancel(_join(group))
         self._timers.cancel(_sync(group))
         for member_id in [*group.members, *group.pending_joins]:
@@ -520,7 +521,7 @@ def _reason(request: JoinGroupRequest) -> str:
 
 
 def _take_over(member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
-    """Update a member with what its JoinGroup says."""
+    """Update a member from its JoinGroup request."""
     before = member.joined
     member.protocols = _protocols(request)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

@@ -39,13 +39,13 @@ class ClassicMember:
     """One member.
 
     Attributes:
-        instance_id: name of a static member; None for a dynamic one.
+        instance_id: `group.instance.id` of a static member; None for a dynamic member.
         client_host: the client's address, as Kafka shows it.
         protocols: (assignor, subscription), the preferred one first.
-        assignment: what the leader has given it, or nothing.
-        is_new: it has sent its first JoinGroup, which is not answered yet: its session does not time out meanwhile.
-        joined: who waits for the answer to its JoinGroup.
-        synced: who waits for the answer to its SyncGroup.
+        assignment: its assignment from the leader; empty if there is none.
+        is_new: its first JoinGroup is not answered yet; until then, its session does not time out.
+        joined: callback for the response to its JoinGroup, while it waits.
+        synced: callback for the response to its SyncGroup, while it waits.
     """
 
     member_id: str
@@ -89,14 +89,14 @@ class ClassicGroup:
     """One group.
 
     Attributes:
-        previous_state: the state before; a first rebalance takes longer.
+        previous_state: the previous state; the first rebalance of a group takes longer.
         protocol_type: `consumer` for consumers; None before the first member has joined.
         protocol_name: the assignor in use.
-        state_since_ms: when it got into its state, in milliseconds since 1970; -1 unknown.
-        subscribed_topics: those of all members; None if a subscription cannot be read.
-        pending_joins: member ids that were handed out and did not join yet (KIP-394).
-        pending_syncs: members that have not asked for their assignment.
-        grew: a member has joined during the first rebalance, which waits a little longer then.
+        state_since_ms: time of the last change of state, in milliseconds since 1970; -1 if unknown.
+        subscribed_topics: the topics of all members; None if a subscription cannot be read.
+        pending_joins: member ids that were handed out but have not joined yet (KIP-394).
+        pending_syncs: members that have not sent SyncGroup yet.
+        grew: a member has joined during the first rebalance, which extends its delay.
     """
 
     group_id: str
@@ -340,7 +340,7 @@ class ClassicGroup:
         """Return the record of the group.
 
         Args:
-            assignments: by member id; None for those that the members have.
+            assignments: by member id; None for the members' current assignments.
         """
         members = [
             MemberMetadata(

@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
 
-Nobody leads, and nobody waits for the others: the coordinator assigns, as for all members of the group, and a classic
-member is told by its heartbeats to join again for what comes next. Start at `join`.
+There is no leader, and members do not wait for each other: the coordinator assigns partitions, as for all members of
+the group. The heartbeat response asks a classic member to rejoin for its next assignment. Start at `join`.
 Source: the classicGroup*ToConsumerGroup methods of org.apache.kafka.coordinator.group.GroupMetadataManager of Kafka
 4.3; KIP-848.
 """
@@ -41,10 +41,10 @@ class ClassicMembers:
     """Decides about members of the classic protocol in consumer groups.
 
     Args:
-        context: what the node gives.
+        context: services of the node.
         topics: the cluster's topics.
         consumer: decides about the groups.
-        commit_change: writes a change down.
+        commit_change: writes a change to the log.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class ClassicMembers:
         """Let a new member join, or a member rejoin for its next assignment.
 
         Args:
-            change: to a group that has members.
-            request: what it asks for.
-            caller: who asks.
+            change: the change of a group that has members.
+            request: the JoinGroup request.
+            caller: the client that sent it.
             answer: called with the response.
         """
         group, member_id = change.group, request.member_id or self._context.new_id()
@@ -160,7 +160,7 @@ class ClassicMembers:
         found = ((self._topics.find(owned.topic), owned.partitions) for owned in said.owned_partitions)
         return {topic[0]: frozenset(partitions) for topic, partitions in found if topic is not None}
 
-    # ---- what it is to read
+    # ---- assignments
 
     def sync(self, change: GroupChange, request: SyncGroupRequest, answer: Synced) -> None:
         """Answer a member with its assignment."""
@@ -199,10 +199,10 @@ class ClassicMembers:
     # ---- staying and leaving
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
-        """Take a heartbeat; return the error code for the response.
+        """Handle a heartbeat; return the error code for the response.
 
-        In a group without members of the new protocol nobody else notices that the group or its topics have changed:
-        there its members are to join again for that. (Those of Apache Kafka 4.3 are not, and partitions stay unread.)
+        In a group without members of the consumer protocol, no other request notices that the group or its topics have
+        changed. There, this heartbeat asks the member to rejoin. (Apache Kafka 4.3 does not: partitions stay unread.)
         """
         on_its_own = all(member.classic is not None for member in group.members.values())
         if on_its_own and group.topics_version != self._topics.version:
@@ -274,7 +274,7 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
 def _who_leaves(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
     holder = group.static_member(one.group_instance_id)
     if holder is not None and one.member_id == UNKNOWN_MEMBER:
-        return holder  # an administrator names it so
+        return holder  # an administrator identifies the member this way
     return _find(group, one.member_id, one.group_instance_id)
 
 

@@ -1,9 +1,9 @@
-"""The consumer group protocol (KIP-848): members send heartbeats, the coordinator says what each is to read.
+"""The consumer group protocol (KIP-848): members send heartbeats, and the coordinator assigns partitions.
 
-A heartbeat is decided on a copy of the group, as a list of records; the copy takes the group's place once they are in
-the log, and the answer goes out once they cannot be lost. Start at `heartbeat`.
+A heartbeat changes a copy of the group by a list of records. The copy replaces the group once the records are in the
+log, and the response is sent once they are replicated. Start at `heartbeat`.
 Source: the consumer part of org.apache.kafka.coordinator.group.GroupMetadataManager of Kafka 4.3; KIP-848, KIP-1082,
-KIP-1263 (assignments at most so often).
+KIP-1263 (minimum interval between assignments).
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ _logger = logging.getLogger("kafkaraw.broker.groups")
 
 Answer = Callable[[ConsumerGroupHeartbeatResponse], None]
 Downgraded = Callable[[ClassicGroup, str], None]
-"""Told of a group that is a classic one now, and why its members have to join again; empty when they need not."""
+"""Called with a group that is now classic, and the reason for a rebalance; empty if members need not rejoin."""
 
 
 class ConsumerProtocol:
     """Decides about members of consumer groups.
 
     Args:
-        context: what the node gives.
+        context: services of the node.
         topics: the cluster's topics.
-        begin: gives the change that a request is to make.
-        commit_change: writes a change down.
-        downgraded: told of a group that is a classic one now.
+        begin: creates the change of a request.
+        commit_change: writes a change to the log.
+        downgraded: called with a group that has become a classic group.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class ConsumerProtocol:
     # ---- requests
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
-        """A member joins, lives or leaves.
+        """Handle the heartbeat of a member that joins, stays or leaves.
 
         Args:
-            request: what it says.
-            caller: who asks.
-            answer: told what it is to read.
+            request: the heartbeat.
+            caller: the client that sent it.
+            answer: called with the response, which has the assignment.
         """
         try:
             check_request(request, caller.version, self._context.limits.assignors)
@@ -140,7 +140,7 @@ class ConsumerProtocol:
         return change, response
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Check that there may be one more, or that whoever asks is in already.
+        """Check that the group has room for another member, or already has this one.
 
         Raises:
             Refusal: GROUP_MAX_SIZE_REACHED.
@@ -189,13 +189,13 @@ class ConsumerProtocol:
     def take_place(
         self, change: GroupChange, holder: ConsumerMember, member_id: str, *, released: bool = False
     ) -> ConsumerMember:
-        """A static member has come back under another id: it takes over what it had.
+        """Replace a static member that rejoins with another member id; it keeps its assignment.
 
         Args:
-            change: to the group.
-            holder: who has the name now.
-            member_id: who asks for it.
-            released: it may be taken from a member that has not left.
+            change: the change of the group.
+            holder: the member that has the instance id now.
+            member_id: the member id in the request.
+            released: the instance id may also be taken from a member that has not left.
         """
         instance_id = holder.instance_id
         if holder.epoch != LEAVING_FOR_A_WHILE and holder.classic is None and not released:
@@ -214,19 +214,19 @@ class ConsumerProtocol:
         change.add(group.member_record(member), group.target_record(member_id, target), group.assignment_record(member))
         return member
 
-    # ---- what is read
+    # ---- subscriptions
 
     def subscribe(self, change: GroupChange, before: ConsumerMember, member: ConsumerMember, caller: Caller) -> bool:
-        """Take over what a member wants to read; a new epoch begins when that, or a topic, has changed.
+        """Update a member's subscription; if it or a topic has changed, begin a new group epoch.
 
         Args:
-            change: to the group.
-            before: the member as it was.
-            member: as it is.
-            caller: who asks; sees only what it may see.
+            change: the change of the group.
+            before: the member before the request.
+            member: the member after the request.
+            caller: the client, whose permissions limit the topics of a regex.
 
         Returns:
-            whether the member reads something else now.
+            whether the member's subscribed topics have changed.
         """
         group = change.group
         if group.members.get(member.member_id) != member:
@@ -245,11 +245,11 @@ class ConsumerProtocol:
     def refresh(
         self, change: GroupChange, *, bump: bool, caller: Caller | None = None, resolved: str | None = None
     ) -> None:
-        """Look at the topics again, if they have changed, and begin a new epoch if need be.
+        """Refresh the topics of the group if they have changed, and begin a new group epoch if necessary.
 
         Args:
-            change: to the group.
-            bump: begin one in any case.
+            change: the change of the group.
+            bump: begin a new epoch in any case.
             caller: the member whose permissions decide which topics a regex matches. Without one, regexes keep what
                 they matched until the next heartbeat of a member.
             resolved: a regex that this request has matched already.
@@ -275,7 +275,7 @@ class ConsumerProtocol:
         change.add(*(group.regex_record(regex, None) for regex in list(group.regexes) if regex not in wanted))
 
     def _resolve_again(self, change: GroupChange, regex: str, caller: Caller) -> None:
-        """Match a regex with the topics as they are now; if that is refused, it keeps what it matched."""
+        """Match a regex with the current topics; if that is refused, keep the topics that it matched before."""
         try:
             resolved = self._resolve(change.group, regex, caller)
         except Refusal as refusal:
@@ -295,10 +295,10 @@ class ConsumerProtocol:
         found = frozenset(name for name in names if pattern.fullmatch(name))
         return Resolved(found, self._topics.version, self._context.now_ms())
 
-    # ---- who is to read what
+    # ---- assignment
 
     def update_target(self, change: GroupChange) -> None:
-        """Make a new target for a new epoch, unless the last one was made a moment ago."""
+        """Compute a target assignment for a new epoch, unless the minimum interval since the last one is not over."""
         group, now_ms = change.group, self._context.now_ms()
         interval_ms = self._context.limits_of(group.group_id).assignment_interval_ms
         recent = group.target_ms and interval_ms and now_ms < group.target_ms + interval_ms
@@ -325,7 +325,7 @@ class ConsumerProtocol:
     def reconciled(
         self, change: GroupChange, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
     ) -> ConsumerMember:
-        """Bring a member a step nearer to its target; see `reconcile`."""
+        """Take the next step of a member towards its target assignment; see `reconcile`."""
         group = change.group
         member = group.members[member_id]
         readable = None
@@ -362,7 +362,7 @@ class ConsumerProtocol:
         )
 
     def remove(self, change: GroupChange, member_ids: Collection[str]) -> None:
-        """Have members no longer; the group may become a classic one by that."""
+        """Remove members; the group may become a classic group."""
         group = change.group
         for member_id in member_ids:
             _logger.info("group %r: %r is gone", group.group_id, member_id)
@@ -377,12 +377,12 @@ class ConsumerProtocol:
         self.refresh(change, bump=True)
 
     def go_down(self, change: GroupChange, leaving: Collection[str], why: str) -> None:
-        """Have the group be a classic one.
+        """Convert the group to a classic group.
 
         Args:
-            change: to the group.
-            leaving: who is not in it any more.
-            why: its members have to join again; empty when they need not.
+            change: the change of the group.
+            leaving: the members that leave.
+            why: reason for a rebalance; empty if the members need not rejoin.
         """
         group = change.group
         made = downgrade(change, leaving, self._topics, self._context.now_ms())
@@ -390,7 +390,7 @@ class ConsumerProtocol:
         change.after.append(lambda: self._downgraded(made, why))
 
     def fence(self, group_id: str, member_id: str, why: str) -> None:
-        """A member was silent for too long, or too slow."""
+        """Remove a member after a session, rebalance or join timeout."""
         try:
             change = self._begin(group_id, False)
         except Refusal:
@@ -401,7 +401,7 @@ class ConsumerProtocol:
             self._commit_change(change, lambda code: self._fenced(group_id, member_id, why, code))
 
     def _fenced(self, group_id: str, member_id: str, why: str, code: ErrorCode) -> None:
-        if code:  # it stays a member, and is looked at again
+        if code:  # it stays a member, and is checked again
             delay_ms = self._context.limits_of(group_id).consumer_session_ms
             self._context.timers.set(
                 _session(group_id, member_id), delay_ms, lambda: self.fence(group_id, member_id, why)
@@ -419,7 +419,7 @@ class ConsumerProtocol:
         change.after.append(lambda: self._set_timers(group_id, member, anew=anew))
 
     def _set_timers(self, group_id: str, member: ConsumerMember, *, anew: bool) -> None:
-        """A member's session begins anew; what it has to give up it has to give up in time."""
+        """Restart the session timeout of a member, and the rebalance timeout while it has partitions to revoke."""
         timers, member_id = self._context.timers, member.member_id
         if member.classic is None:
             self.cancel_waits(group_id, member_id)
@@ -451,13 +451,13 @@ class ConsumerProtocol:
         )
 
     def expect(self, wait: str, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Have a classic member send a JoinGroup or SyncGroup within a time.
+        """Start the timeout for a JoinGroup or SyncGroup of a classic member.
 
         Args:
             wait: "join" or "sync".
-            group_id: of the group.
-            member_id: who.
-            timeout_ms: the time.
+            group_id: id of the group.
+            member_id: id of the member.
+            timeout_ms: the timeout.
         """
         self._context.timers.set(
             _wait(wait, group_id, member_id),
@@ -468,11 +468,11 @@ class ConsumerProtocol:
         )
 
     def expects(self, wait: str, group_id: str, member_id: str) -> bool:
-        """Whether it has to do so already."""
+        """Return whether such a timeout is running."""
         return _wait(wait, group_id, member_id) in self._context.timers
 
     def cancel_waits(self, group_id: str, member_id: str, *waits: str) -> None:
-        """It has done so; no name stands for both."""
+        """Cancel the timeout of a member that has sent the request; without a name, cancel both."""
         for wait in waits or ("join", "sync"):
             self._context.timers.cancel(_wait(wait, group_id, member_id))
 
@@ -482,7 +482,7 @@ class ConsumerProtocol:
         self._context.timers.cancel(_rebalance(group_id, member_id))
 
     def drop(self, group: ConsumerGroup) -> None:
-        """The group is no longer coordinated here."""
+        """Cancel all timeouts of a group that this coordinator no longer has."""
         for member_id in group.members:
             self._forget(group.group_id, member_id)
 

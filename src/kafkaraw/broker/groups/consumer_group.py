@@ -1,6 +1,6 @@
-"""A group of the new protocol (KIP-848): its members, what each is to have and has, and how it is written down.
+"""A group of the consumer protocol (KIP-848): members, target and current assignments, and its records.
 
-Everything changes by records alone (`replay`), whether they were just decided or found in the log. Decisions are in
+A group only changes by records (`replay`), both new ones and those loaded from the log. Decisions are in
 `consumer`. Source: org.apache.kafka.coordinator.group.modern.consumer.{ConsumerGroup, ConsumerGroupMember}.
 """
 
@@ -22,15 +22,15 @@ from kafkaraw.protocol.error_codes import ErrorCode
 
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-"""The epoch of a static member that wants its place back."""
+"""The epoch of a static member that leaves temporarily."""
 COMMIT_SINCE: Final = 9
-"""The first version of OffsetCommit that knows member epochs."""
+"""The first version of OffsetCommit with member epochs."""
 Owned = Mapping[Uuid, Mapping[int, int]]
 """Topic id -> partition -> the epoch in which it was assigned."""
 
 
 class MemberState(IntEnum):
-    """How far a member has got; the numbers are those in the records."""
+    """The reconciliation state of a member; the numbers are those in the records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -39,12 +39,12 @@ class MemberState(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it."""
+        """Kafka's name of the state."""
         return self.name
 
 
 class ClassicSide(NamedTuple):
-    """What a member said that speaks the classic protocol.
+    """The JoinGroup data of a member that uses the classic protocol.
 
     Attributes:
         protocols: (assignor, subscription).
@@ -55,11 +55,11 @@ class ClassicSide(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The topics that match an expression.
+    """The topics that match a regex.
 
     Attributes:
-        version: of the topics, when that was looked up.
-        resolved_ms: when it was looked up, in milliseconds since 1970.
+        version: version of the cluster's topics when the regex was matched.
+        resolved_ms: when the regex was matched, in milliseconds since 1970.
     """
 
     topics: frozenset[str]
@@ -72,11 +72,11 @@ class ConsumerMember:
     """One member.
 
     Attributes:
-        epoch: of the assignment that it has, or is getting to; -2 for a static one that left for a while.
-        previous_epoch: the epoch before, for telling a lost answer from a member that was left behind.
-        assigned: what it may read.
-        revoking: what it has to give up first.
-        classic: what it said when it speaks the classic protocol.
+        epoch: the member epoch; -2 for a static member that has left and may rejoin.
+        previous_epoch: the previous epoch, which distinguishes a lost response from a fenced member.
+        assigned: its assigned partitions.
+        revoking: partitions that it has to revoke first.
+        classic: its JoinGroup data, if it uses the classic protocol.
     """
 
     member_id: str
@@ -96,7 +96,7 @@ class ConsumerMember:
     classic: ClassicSide | None = None
 
     def at(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> ConsumerMember:
-        """The member with another assignment."""
+        """Return the member with another assignment."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
 
@@ -105,12 +105,12 @@ class ConsumerGroup:
     """One group.
 
     Attributes:
-        epoch: grows with every change of members, subscriptions or topics.
-        metadata_hash: of the topics that are read; tells whether they have changed.
-        target_epoch: the group's epoch that the target was made for.
-        target_ms: when it was made, in milliseconds since 1970; 0 for never.
-        target: what each member is to have, by member id.
-        regexes: what subscribed expressions match.
+        epoch: incremented at each change of members, subscriptions or topics.
+        metadata_hash: hash of the subscribed topics; it changes when they change.
+        target_epoch: the group epoch of the target assignment.
+        target_ms: when the target was computed, in milliseconds since 1970; 0 for never.
+        target: the target assignment, by member id.
+        regexes: the topics that subscribed regexes match.
     """
 
     group_id: str
@@ -127,7 +127,7 @@ class ConsumerGroup:
     protocol_type: str = "consumer"
 
     def copy(self) -> ConsumerGroup:
-        """The same, to be changed without changing this one."""
+        """Return a copy that can be changed independently."""
         return replace(
             self,
             members=dict(self.members),
@@ -203,7 +203,7 @@ class ConsumerGroup:
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return max(votes, key=lambda name: votes[name], default=default) or default
 
-    # ---- who may do what with positions
+    # ---- access to committed offsets
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool, version: int
@@ -225,7 +225,7 @@ class ConsumerGroup:
     def may_commit(
         self, member_id: str, epoch: int, parts: Iterable[tuple[Uuid, int]], *, in_transaction: bool
     ) -> ErrorCode:
-        """Return the error code of a commit with an earlier epoch, from which on the member owns the partitions."""
+        """Return the error code of a commit with an earlier epoch, from which on the member must own the partitions."""
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return ErrorCode.NONE

@@ -26,7 +26,7 @@ def version_of(data: bytes) -> int:
     """Return the version of the bytes; the newest known one if it is newer.
 
     Raises:
-        ProtocolError: there is none.
+        ProtocolError: the bytes have no version.
     """
     if len(data) < _VERSION_SIZE:
         raise ProtocolError(f"the embedded consumer protocol has {len(data)} bytes, too few for a version")

@@ -27,12 +27,12 @@ CLIENTS_MEMBER_ID_SINCE: Final = 1
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Check what does not depend on the group.
+    """Check the fields of a heartbeat that do not depend on the group.
 
     Args:
-        request: what a member says.
-        version: of the request.
-        assignors: those that there are.
+        request: the heartbeat.
+        version: its version.
+        assignors: names of the known assignors.
 
     Raises:
         Refusal: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
@@ -109,7 +109,8 @@ def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
 def check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> None:
     """Check the epoch of a member; it may be one behind if a response was lost.
 
-    What that answer asked it to give up it still has: Apache Kafka fences it then, though nobody else can have that.
+    After a lost response, the member still has the partitions that the response asked it to revoke. Apache Kafka fences
+    the member then, although these partitions cannot be assigned to another member.
 
     Raises:
         Refusal: FENCED_MEMBER_EPOCH.

@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`, as long as this node leads it.
 
-What is decided is written as records, and counts once they cannot be lost; `load` brings back what a log says after a
-change of leader. Pure: it has no clock, loop or log of its own. Who may be a member is decided in `classic`, `consumer`
-and `classic_members`; here are the requests' ways to them, positions, and what is asked about groups.
+Decisions are written as records and take effect once these are replicated; `load` restores the groups from the log
+after a change of leader. Pure: it has no clock, loop or log of its own. `classic`, `consumer` and `classic_members`
+decide about members; this module routes requests to them, handles committed offsets, and describes groups.
 Start at `join` and `commit`.
 Source: org.apache.kafka.coordinator.group.{GroupCoordinatorShard, OffsetMetadataManager}.
 """
@@ -68,7 +68,7 @@ class Claim(NamedTuple):
 
     Attributes:
         epoch: generation of the group, or epoch of the member; -1 for none.
-        version: of the request.
+        version: version of the request.
     """
 
     group_id: str
@@ -82,13 +82,13 @@ class GroupCoordinator:
     """Coordinates the groups of one partition.
 
     Args:
-        journal: where records are kept.
+        journal: the coordinator's log.
         topics: the cluster's topics.
-        timers: what is to happen later.
+        timers: timeouts of sessions, joins and rebalances.
         now_ms: wall clock, in milliseconds since 1970.
-        new_id: gives a random UUID, as text.
+        new_id: returns a random UUID, as text.
         limits: the broker's settings.
-        limits_of: the settings for one group; the broker's when None.
+        limits_of: returns the settings of one group; None applies the broker's settings to all groups.
     """
 
     def __init__(
@@ -197,8 +197,8 @@ class GroupCoordinator:
         """Begin the change of a consumer group for a request.
 
         Args:
-            group_id: of the group.
-            found: make it when there is none, or of a classic one.
+            group_id: id of the group.
+            found: create the group if it does not exist, or convert a classic group.
 
         Raises:
             Refusal: GROUP_ID_NOT_FOUND.
@@ -265,13 +265,13 @@ class GroupCoordinator:
     def _found(
         self, request: JoinGroupRequest, caller: Caller, answer: Joined, *, instead_of: ConsumerGroup | None
     ) -> None:
-        """Create a group for its first member, and write it to the log at once.
+        """Create a group for its first member, and write it to the log immediately.
 
         Args:
-            request: what it asks for.
-            caller: who asks.
+            request: the JoinGroup request.
+            caller: the client that sent it.
             answer: called with the response.
-            instead_of: a group of the new protocol without members, which goes.
+            instead_of: an empty group of the consumer protocol, which the new group replaces.
         """
         group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=self._now_ms())
         self._classic.join(group, request, caller, answer)
@@ -317,14 +317,14 @@ class GroupCoordinator:
         else:
             answer(self._classic.leave(group, leaving))
 
-    # ---- positions
+    # ---- committed offsets
 
     def commit(self, claim: Claim, positions: Positions, done: Done) -> None:
         """Commit offsets of a group.
 
         Args:
-            claim: who says so.
-            positions: what to keep.
+            claim: the identity in the commit.
+            positions: the offsets to store.
             done: called with NONE once they are replicated.
         """
         code = self._check_commit(claim, positions, in_transaction=False)
@@ -357,7 +357,7 @@ class GroupCoordinator:
         self._watch_offsets()
 
         def appended() -> None:
-            # Whoever wants stable positions waits for these from now on, not only when they cannot be lost.
+            # OffsetFetch with require_stable is refused from now on, not only after these offsets are replicated.
             for key, committed in positions:
                 self._offsets.commit_in_transaction(producer[0], claim.group_id, key, committed)
 
@@ -391,12 +391,12 @@ class GroupCoordinator:
         """Return committed offsets of a group.
 
         Args:
-            group_id: of the group.
-            wanted: which; None for all that it has.
-            stable: refuse those that open transactions are about to change.
+            group_id: id of the group.
+            wanted: the partitions; None for all with committed offsets.
+            stable: refuse partitions with pending offsets of open transactions.
 
         Returns:
-            for each the position, None when there is none, or UNSTABLE_OFFSET_COMMIT.
+            for each partition the committed offset, None if there is none, or UNSTABLE_OFFSET_COMMIT.
         """
         found: dict[TopicPartition, CommittedOffset | ErrorCode | None] = {}
         for key in self._offsets.of(group_id) if wanted is None else wanted:
@@ -474,7 +474,8 @@ class GroupCoordinator:
         """Delete offsets of a group.
 
         Returns:
-            why not, for the group as a whole; `done` is not called then. Else it is told the code for each.
+            the error code for the whole group, if there is one; `done` is not called then. Otherwise, `done` is called
+            with the code of each partition.
         """
         group = self._groups.get(group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
@@ -498,11 +499,11 @@ class GroupCoordinator:
     # ---- questions
 
     def group(self, group_id: str) -> Group | None:
-        """Return a group, to read only."""
+        """Return a group; callers must not change it."""
         return self._groups.get(group_id)
 
     def groups(self) -> list[Group]:
-        """Return all groups by name, to read only."""
+        """Return all groups by name; callers must not change them."""
         return [self._groups[name] for name in sorted(self._groups)]
 
     def _classic_group(self, group_id: str) -> ClassicGroup | None:

@@ -1,7 +1,7 @@
 """The migration of a group with members from one protocol to the other. Pure.
 
-It goes up when a member of the new protocol joins a classic group of consumers, and down when the last one leaves; in
-between, classic members are served by `classic_members`. Members keep what they have.
+A classic group is upgraded when a member of the consumer protocol joins it, and downgraded when the last such member
+leaves. In between, `classic_members` serves the classic members. Members keep their assignments.
 Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup and the validateOnline* methods of
 org.apache.kafka.coordinator.group.GroupMetadataManager of Kafka 4.3; KIP-848.
 """
@@ -37,7 +37,7 @@ NEVER_MS: Final = 0
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
 
-# ---- up
+# ---- upgrade
 
 
 def check_upgrade(group: ClassicGroup, limits: Limits) -> None:
@@ -61,7 +61,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
     """Return the change that makes a classic group with its members a consumer group.
 
     Raises:
-        Refusal: GROUP_ID_NOT_FOUND, its members say what a broker cannot read.
+        Refusal: GROUP_ID_NOT_FOUND, the broker cannot read the members' subscriptions.
     """
     try:
         said = {member_id: _subscription(group, member) for member_id, member in group.members.items()}
@@ -86,7 +86,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
 
 def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
     name = group.protocol_name or group.select_protocol()
-    # While a group rebalances, a member may not know the assignor of before: it says the same for each, in Kafka.
+    # During a rebalance, a member may lack the assignor. In Kafka, its subscription is the same for each assignor.
     return read_subscription(member.metadata(name) or member.protocols[0][1])
 
 
@@ -95,8 +95,8 @@ def _held(
 ) -> dict[str, frozenset[TopicPartition]]:
     """Return the partitions of each member: assigned ones, or owned ones if a rebalance has cleared the assignment.
 
-    Apache Kafka takes the latter for nothing, and gives others what such a member has until it hears of it. When two
-    say so of a partition, it is with whom had it later.
+    Apache Kafka ignores owned partitions here, and assigns them to other members before this member has revoked them.
+    If two members claim a partition, the one with the later generation owns it.
     """
     held = {member.member_id: _given(group, member) for member in group.members.values() if member.assignment}
     taken = frozenset[TopicPartition]().union(*held.values())
@@ -157,7 +157,7 @@ def _no_upgrade(group: ClassicGroup, problem: str) -> Refusal:
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-# ---- down
+# ---- downgrade
 
 
 def goes_down_without(group: ConsumerGroup, leaving: Collection[str], limits: Limits) -> bool:
@@ -172,8 +172,8 @@ def goes_down_with(group: ConsumerGroup, replaced: ConsumerMember | None, limits
     """Return whether a group becomes a classic one if a static member rejoins with the classic protocol.
 
     Args:
-        group: as it is before.
-        replaced: who has the name now, if anybody.
+        group: the group before the request.
+        replaced: the member that has the instance id now, if there is one.
         limits: the settings.
     """
     if replaced is None or replaced.classic is not None:
@@ -197,8 +197,8 @@ def downgrade(change: GroupChange, leaving: Iterable[str], topics: Topics, now_m
     """Make the group of a change a classic one.
 
     Args:
-        change: to the group; all members but those who leave speak the classic protocol.
-        leaving: who leaves.
+        change: the change of the group; all members that stay use the classic protocol.
+        leaving: the members that leave.
         topics: the cluster's topics.
         now_ms: wall clock, in milliseconds since 1970.
     """

@@ -1,7 +1,7 @@
 """The group coordinators of a node, their logs, and their timers.
 
-The node that leads a partition of `__consumer_offsets` coordinates the groups in it. `GroupNode` makes and resigns
-coordinators as leaders change. It knows nothing of requests; handlers ask it.
+The leader of a partition of `__consumer_offsets` is the coordinator of the groups in it. `GroupNode` starts and stops
+coordinators when leaders change. It does not know requests; handlers call it.
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; GroupCoordinatorService.
 """
 
@@ -42,11 +42,11 @@ class GroupNode:
     """The group coordinators of one node.
 
     Args:
-        node_id: the node.
-        controller: what the cluster's nodes share.
+        node_id: id of the node.
+        controller: the cluster's controller.
         config: the node's properties.
         clock: wall clock.
-        rng: for member ids.
+        rng: source of random member ids.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class GroupNode:
     # -- which coordinators are here ---------------------------------------------------------------------------------
 
     def lead_or_follow(self, partition: Partition) -> None:
-        """A partition of `__consumer_offsets` has a new state: begin to coordinate its groups, or stop."""
+        """Start or stop the coordinator of a partition of `__consumer_offsets`, as its new state says."""
         self._hosting.lead_or_follow(partition)
 
     def _make(self, partition: Partition) -> tuple[_Coordinating, Callable[[], None]] | None:
@@ -103,7 +103,7 @@ class GroupNode:
         return limits_of_group(self._config.groups.limits, configs)
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """The node has no replica of a partition of `__consumer_offsets` any more."""
+        """Stop the coordinator of a partition of `__consumer_offsets` whose replica is removed from this node."""
         self._hosting.drop(topic_partition.partition)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class GroupNode:
             self._timer.cancel()
 
     def hosted(self) -> list[GroupCoordinator]:
-        """The coordinators on this node."""
+        """Return the coordinators on this node."""
         return [here.coordinator for here in self._hosting.all()]
 
     def coordinator(self, group_id: str) -> GroupCoordinator:
@@ -129,7 +129,7 @@ class GroupNode:
         """Return the partition of `__consumer_offsets` that a group belongs to.
 
         Raises:
-            Refusal: there is no room for that topic.
+            Refusal: that topic cannot be created.
         """
         self.topic.have(self._controller, self._config)
         return self.topic.partition_for(group_id, self._controller.catalog)
@@ -138,7 +138,7 @@ class GroupNode:
         """Return the node that coordinates a group; None while no node does.
 
         Raises:
-            Refusal: there is no room for `__consumer_offsets`.
+            Refusal: `__consumer_offsets` cannot be created.
         """
         self.topic.have(self._controller, self._config)
         return self.topic.leader_for(group_id, self._controller.catalog)
@@ -146,20 +146,20 @@ class GroupNode:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def marked(self, topic_partition: TopicPartition, producer_id: int, kind: ControlType) -> None:
-        """The end of a transaction is written in a partition of `__consumer_offsets`."""
+        """Apply a transaction marker that is replicated in a partition of `__consumer_offsets`."""
         here = self._hosting.find(topic_partition.partition)
         if here is not None:
             here.coordinator.end_transaction(producer_id, commit=kind is ControlType.COMMIT)
 
     def forget_topic(self, name: str) -> None:
-        """A topic was deleted."""
+        """Delete the committed offsets of a deleted topic."""
         for coordinator in self.hosted():
             coordinator.forget_topic(name)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     def _wake_at(self, at_ms: float) -> None:
-        """Make sure that the timers are checked by then."""
+        """Schedule a check of the timers at a deadline, or earlier."""
         at_s = at_ms / 1000
         if self._timer is not None:
             if self._timer.when() <= at_s:
@@ -191,26 +191,26 @@ class KnownTopics:
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """Version of the topics, incremented at each change."""
         return self._catalog.version
 
     def find(self, name: str) -> tuple[Uuid, int] | None:
-        """Id and number of partitions of a topic."""
+        """Return the id and the number of partitions of a topic."""
         topic = self._catalog.topic(name)
         return None if topic is None else (topic.topic_id, topic.partitions_count)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic."""
+        """Return the name of a topic."""
         topic = self._catalog.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
     def names(self) -> list[str]:
-        """All names, in order."""
+        """Return all topic names, in order."""
         return [topic.name for topic in self._catalog.topics()]
 
 
 class _Journal:
-    """A partition's log as a coordinator's; implements `runtime.Journal`."""
+    """The log of a partition, as `runtime.Journal`."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log

@@ -1,6 +1,6 @@
 """The committed offsets of the groups of one coordinator, and the pending ones of open transactions.
 
-Only what is known; who may commit is decided in `coordinator`. Source: OffsetMetadataManager.Offsets.
+This module only stores them; `coordinator` decides which commits are valid. Source: OffsetMetadataManager.Offsets.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class CommittedOffset:
 
     Attributes:
         committed_ms: when it was committed, in milliseconds since 1970.
-        expires_ms: when to forget it, in milliseconds since 1970; -1 leaves that to the broker.
-        topic_id: of the topic when it was committed; zero for none.
+        expires_ms: when it expires, in milliseconds since 1970; -1 applies the broker's retention time.
+        topic_id: id of the topic when it was committed; zero for none.
     """
 
     offset: int

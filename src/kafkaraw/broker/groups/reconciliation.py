@@ -1,7 +1,7 @@
 """Reconciliation: the next step of a member from its current to its target assignment. Pure.
 
-First it gives up what it is not to have any more, and says so by its next heartbeat; then it gets what is free; what
-others have not given up yet it waits for.
+First the member revokes the partitions outside its target and acknowledges this by its next heartbeat. Then it is
+assigned the free partitions of its target. It waits for partitions that other members have not revoked yet.
 Source: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder of Kafka 4.3; KIP-848, KIP-1251.
 """
 
@@ -19,12 +19,12 @@ from kafkaraw.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a member is to have.
+    """The target assignment of a member.
 
     Attributes:
-        epoch: of the target.
-        parts: the target.
-        readable: ids of the topics that the member reads; None when that has not changed since the target was made.
+        epoch: epoch of the target.
+        parts: partitions of the target, by topic id.
+        readable: ids of the member's subscribed topics; None if they have not changed since the target was computed.
     """
 
     epoch: int
@@ -44,13 +44,13 @@ def reconcile(
     """Take the next step of a member towards its target assignment.
 
     Args:
-        member: as it is.
-        aim: what it is to have.
-        taken: the partitions that some member has, or has not given up yet.
-        claimed: what the member says it has; None when it does not say.
+        member: the member before the step.
+        aim: its target assignment.
+        taken: the partitions that members own, or have not revoked yet.
+        claimed: the partitions that the member reports as owned; None if it reports none.
 
     Raises:
-        Refusal: FENCED_MEMBER_EPOCH, the member has to begin anew.
+        Refusal: FENCED_MEMBER_EPOCH, the member has to rejoin.
     """
     state = member.state
     if state is MemberState.STABLE and member.epoch == aim.epoch and not _reads_too_much(member, aim):

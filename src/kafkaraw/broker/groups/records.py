@@ -1,7 +1,7 @@
-"""The records of `__consumer_offsets`, as messages and as bytes, in Apache Kafka's own formats.
+"""The records of `__consumer_offsets`, as messages and as bytes, in Apache Kafka's formats.
 
-A record is a pair of messages from `protocol.embedded`: its key, and its value or None for a tombstone. Here is which
-version is written, and how what was written comes back.
+A record is a pair of messages from `protocol.embedded`: its key, and its value or None for a tombstone. This module
+selects the version to write, and encodes and decodes records.
 Source: org.apache.kafka.coordinator.group.{GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde} of Kafka 4.3.
 """
 
@@ -40,7 +40,7 @@ from kafkaraw.protocol.embedded.group_offsets import (
 _VERSION: Final = struct.Struct(">h")
 _KEY_VERSION: Final = 0
 _EXPIRING_VERSION: Final = 1
-"""Of a committed offset with a time at which it expires, which later versions have no room for."""
+"""Version of a committed offset with an expiry time; later versions have no field for it."""
 
 
 class GroupRecord(NamedTuple):
@@ -48,7 +48,7 @@ class GroupRecord(NamedTuple):
 
     Attributes:
         key: one of the key messages.
-        value: its value; None when there is no such thing any more.
+        value: its value; None for a tombstone.
     """
 
     key: Any
@@ -80,7 +80,7 @@ _BY_KEY: Final = {kind.key: kind for kind in _KINDS}
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """The bytes of key and value."""
+    """Return the bytes of key and value."""
     kind = _BY_KEY[type(record.key)]
     key = _VERSION.pack(kind.number) + encode_message(record.key, _KEY_VERSION)
     if record.value is None:
@@ -91,10 +91,10 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """What a record says; None for one of a kind that this broker does not know, such as of share groups.
+    """Decode a record; return None for a record type that this broker does not know, such as those of share groups.
 
     Raises:
-        ProtocolError: its bytes make no sense.
+        ProtocolError: its bytes are invalid.
         struct.error: it is shorter than a version number.
     """
     (number,) = _VERSION.unpack_from(key)

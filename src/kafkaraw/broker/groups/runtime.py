@@ -1,4 +1,4 @@
-"""What a group coordinator gets from its node, and how its decisions become durable.
+"""The services of a node for its group coordinators, and how their decisions become durable.
 
 A coordinator decides on records, writes them to its log, and acts on them once they are replicated (`Writer`). A
 decision about a consumer group is made on a copy of the group, which replaces the group when the records are written
@@ -42,7 +42,7 @@ Write: TypeAlias = Callable[[Sequence[GroupRecord], Done], None]
 """Writes records to the coordinator's log."""
 
 
-# ---- what the node gives
+# ---- services of the node
 
 
 class Caller(NamedTuple):

@@ -24,8 +24,9 @@ class GroupType(Enum):
 class ClassicState(Enum):
     """The life of a classic group; the values are Kafka's names.
 
-    EMPTY: no members; offsets may be left. PREPARING_REBALANCE: members are to join again. COMPLETING_REBALANCE: the
-    leader is to hand in the assignment. STABLE: everybody has it. DEAD: the group is gone.
+    EMPTY: no members; there may be committed offsets. PREPARING_REBALANCE: members have to rejoin.
+    COMPLETING_REBALANCE: the leader has to send the assignment. STABLE: all members have it. DEAD: the group is
+    deleted.
     """
 
     EMPTY = "Empty"
@@ -47,4 +48,4 @@ MAY_FOLLOW: Final[dict[ClassicState, frozenset[ClassicState]]] = {
 
 
 class IllegalTransitionError(Exception):
-    """A transition that is not in the table: a fault in the coordinator, never a client's."""
+    """A transition that is not in the table: an error in the coordinator, never in a client."""

@@ -1,6 +1,6 @@
 """The timeouts of a coordinator, by name: of sessions, joins and rebalances. Pure; time is passed in.
 
-A name that is set again replaces what it was set to before, as heartbeats do with their session. Whoever drives it asks
+Setting a timeout again replaces the previous one, as each heartbeat does with the session timeout. The driver reads
 `deadline_ms` and calls `tick`.
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorTimer.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 _SLACK_MS: Final = 0.001
-"""A loop wakes a little early at times, by the resolution of its clock."""
+"""Tolerance: an event loop may wake up early by the resolution of its clock."""
 
 
 class Timers:

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: make the positions of a group part of a transaction.
+"""AddOffsetsToTxn: add the committed offsets of a group to a transaction.
 
 Source: kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
 """

@@ -1,6 +1,6 @@
-"""AddPartitionsToTxn: make partitions part of a transaction, all of them or none.
+"""AddPartitionsToTxn: add partitions to a transaction, all of them or none.
 
-From version 4 on it is the form that brokers send to each other (KIP-890); it is answered all the same.
+Since version 4, brokers send it to each other (KIP-890); this broker answers these versions, too.
 Source: kafka.server.KafkaApis.handleAddPartitionsToTransaction.
 """
 
@@ -34,9 +34,9 @@ from kafkaraw.records import TopicPartition
 MANY_VERSION_MIN: Final = 4
 FENCED_VERSION_MIN: Final = 2
 PARTITIONS_MAX: Final = 1 << 16
-"""Partitions of one transaction in one request, which is all of them or none and so worked on at once: 0.4 s.
+"""Maximum number of partitions of one transaction in a request. They are added together, in one turn of up to 0.4 s.
 
-Apache Kafka has no limit but the size of the request; its producers name the partitions that they write to next.
+Apache Kafka only limits the size of the request; producers list the partitions that they write to next.
 """
 
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -116,7 +116,7 @@ def handle(
 
 
 class _Many:
-    """Several transactions in one request, answered together."""
+    """A request with several transactions, which are answered together."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _Many:
         self._results: dict[str, AddPartitionsToTxnResult] = {}
 
     def begin(self) -> None:
-        """Have each answered."""
+        """Add the partitions of each transaction."""
         if not self._transactions:
             self._done(AddPartitionsToTxnResponse())
         for transaction in self._transactions:
@@ -163,7 +163,7 @@ def _add(state: BrokerState, asked: AddPartitionsToTxnTransaction, done: Callabl
     if asked.verify_only:
         done(coordinator.verify_partitions(name, identity, partitions))
         return
-    # Version 0 of the feature: whoever asks explicitly works without epoch bumps.
+    # transaction.version 0: a client that adds partitions explicitly uses no epoch bumps.
     coordinator.add_partitions(name, identity, partitions, 0, lambda code: done(dict.fromkeys(partitions, code)))
 
 

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set and remove quotas; they count at once.
+"""AlterClientQuotas: set and remove quotas, which take effect immediately.
 
 Source: KIP-546; org.apache.kafka.controller.ClientQuotaControlManager.
 """
@@ -22,7 +22,7 @@ from kafkaraw.protocol.messages.alter_client_quotas import EntityData as QuotaEn
 
 
 def _not_authorized(request: AlterClientQuotasRequest, message: str) -> AlterClientQuotasResponse:
-    """No quota is changed."""
+    """Refuse to change any quota."""
     return AlterClientQuotasResponse(
         entries=[
             AlterClientQuotasResponseEntryData(
@@ -43,7 +43,7 @@ def _not_authorized(request: AlterClientQuotasRequest, message: str) -> AlterCli
 def handle(
     state: BrokerState, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Reply[AlterClientQuotasResponse]:
-    """Change each entity's quotas by themselves."""
+    """Change the quotas of each entity independently."""
     outcomes = state.throttling.table.alter(request.entries, validate_only=request.validate_only)
     return AlterClientQuotasResponse(
         entries=[

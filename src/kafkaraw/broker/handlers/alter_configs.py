@@ -1,4 +1,4 @@
-"""AlterConfigs: give a resource exactly the settings named, and no others. IncrementalAlterConfigs is what to use.
+"""AlterConfigs: replace all settings of a resource. Clients should use IncrementalAlterConfigs instead.
 
 Source: KIP-133; kafka.server.ConfigAdminManager.
 """
@@ -47,7 +47,7 @@ def authorize(
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: AlterConfigsRequest) -> Reply[AlterConfigsResponse]:
-    """Change each resource by itself."""
+    """Change each resource independently."""
 
     def change(resource: AlterConfigsResource) -> None:
         _alter(state, resource, validate_only=request.validate_only)

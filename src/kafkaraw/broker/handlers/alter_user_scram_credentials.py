@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and remove SCRAM credentials; they count from the next login on.
+"""AlterUserScramCredentials: set and remove SCRAM credentials; the next authentication uses them.
 
 Source: KIP-554; org.apache.kafka.controller.ScramControlManager.
 """
@@ -20,7 +20,7 @@ from kafkaraw.protocol.messages.alter_user_scram_credentials import (
 
 
 def _not_authorized(request: AlterUserScramCredentialsRequest, message: str) -> AlterUserScramCredentialsResponse:
-    """No user's credentials are changed."""
+    """Refuse to change any credentials."""
     names = [one.name for one in request.deletions] + [one.name for one in request.upsertions]
     return AlterUserScramCredentialsResponse(
         results=[
@@ -40,7 +40,7 @@ def _not_authorized(request: AlterUserScramCredentialsRequest, message: str) -> 
 def handle(
     state: BrokerState, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Reply[AlterUserScramCredentialsResponse]:
-    """Change each user's credential by itself."""
+    """Change each user's credential independently."""
     outcomes = state.accounts.credentials.alter(request.deletions, request.upsertions)
     return AlterUserScramCredentialsResponse(
         results=[

@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs and versions this broker speaks.
+"""ApiVersions: the APIs and versions that this broker supports.
 
 Source: KIP-35, KIP-511, KIP-1242; KAFKA-18659 for Produce.
 """
@@ -41,7 +41,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
     note="open: asked before the login",
 )
 def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> Reply[ApiVersionsResponse]:
-    """Answer with the table of APIs."""
+    """Return the table of APIs."""
     if context.api_version >= SOFTWARE_VERSION_MIN and not _names_itself(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     if _is_misrouted(state, request):
@@ -63,16 +63,16 @@ def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequ
 
 
 def unsupported(state: BrokerState) -> ApiVersionsResponse:
-    """The answer to a version of ApiVersions that is not known: to be encoded as version 0."""
+    """Return the response to an unsupported version of ApiVersions; it is encoded as version 0."""
     own = advertised(state, [API_BY_KEY[API_VERSIONS_KEY]])
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
-    """The rows of the table.
+    """Return the rows of the table.
 
-    Produce is offered from version 0 on, although versions below 3 are refused: librdkafka before 2.11 otherwise
-    silently switches compression off.
+    Produce is offered since version 0, although versions below 3 are refused: otherwise librdkafka before 2.11 silently
+    disables compression.
     """
     rows = ((api.key, state.offer.versions(api)) for api in sorted(apis, key=lambda api: api.key))
     return [
@@ -83,7 +83,7 @@ def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
 
 
 def _is_misrouted(state: BrokerState, request: ApiVersionsRequest) -> bool:
-    """Whether the client means another broker: behind a proxy, an address may have passed to this one."""
+    """Return whether the client expects another broker, for example because a proxy maps an old address to this one."""
     other_cluster = request.cluster_id is not None and request.cluster_id != state.catalog.cluster_id
     return other_cluster or request.node_id not in (ANY_NODE, state.node_id)
 

@@ -1,6 +1,6 @@
-"""Positions that a request asks a group to keep: which of them may be, and the answers to all of them.
+"""The offsets in a commit request: checks them, and builds the response for each.
 
-Partitions that do not exist, and metadata that is too long, are said first, whatever the group says.
+Unknown partitions and metadata that is too long are reported first, before any error of the group.
 Source: kafka.server.KafkaApis.{handleOffsetCommitRequest, handleTxnOffsetCommitRequest}.
 """
 
@@ -25,7 +25,7 @@ _NO_EXPIRY: Final = -1
 
 
 POSITIONS_PER_STEP: Final = 200
-"""After how many positions others may have a turn."""
+"""Number of offsets after which other work gets a turn."""
 
 
 class _Answer(Protocol):
@@ -37,15 +37,15 @@ Response = TypeVar("Response")
 
 
 class AskedPositions(Generic[Answer]):
-    """The positions of one request.
+    """The offsets of one request.
 
     Args:
-        state: of the node.
-        make_answer: an answer about the partition with that number.
-        retention_ms: how long the client wants them kept; -1 leaves that to the broker.
+        state: the node's state.
+        make_answer: creates the response entry of a partition.
+        retention_ms: the client's retention time; -1 applies the broker's.
 
     Attributes:
-        accepted: what the group is to keep, unless it says otherwise.
+        accepted: the valid offsets, for the group to store.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class AskedPositions(Generic[Answer]):
         unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         topic_id: Uuid = ZERO_UUID,
     ) -> Steps[list[Answer]]:
-        """The answers to one topic's positions; the group may still change them, by `settle`. Stops behind every few.
+        """Build the response entries of one topic; `settle` may still change them. Yields after every few partitions.
 
         Args:
-            topic: None when there is none.
-            partitions: as they were asked for.
-            unknown: what is said of partitions that do not exist.
-            topic_id: kept with the positions.
+            topic: the topic; None if it is unknown.
+            partitions: its partitions in the request.
+            unknown: error code for unknown partitions.
+            topic_id: stored with the offsets.
         """
         answers: list[Answer] = []
         for at in range(0, len(partitions), POSITIONS_PER_STEP):
@@ -106,11 +106,11 @@ class AskedPositions(Generic[Answer]):
         return answer
 
     def settle(self, response: Response, ask: Callable[[Done], None]) -> Response | Deferred[Response]:
-        """The response with those answers, once the group has said what becomes of the positions.
+        """Return the response once the group has stored or refused the offsets.
 
         Args:
-            response: holds the answers that `judge_in_steps` gave.
-            ask: has the group keep what is `accepted`; an error that it reports is said of every partition there is.
+            response: contains the entries from `judge_in_steps`.
+            ask: passes the `accepted` offsets to the group; its error goes into the entry of each existing partition.
         """
         if not self._of_the_group:
             return response

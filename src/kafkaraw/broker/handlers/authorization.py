@@ -1,9 +1,9 @@
-"""One request under inspection: what the authorization of an API asks about the client, and how it calls the handler.
+"""Authorization of one request: checks of the client's permissions, and the call of the handler.
 
-The `authorize` function of an API takes out of the request what the client is not permitted to do, has the handler
-answer the rest, and puts the refusals into the response, as Kafka does. So handlers know nothing of ACLs, and a broker
-without an authorizer does not come this way. It looks at the principal that was authenticated, and at nothing that the
-request claims. Start at `Call.go_on`.
+The `authorize` function of an API removes the parts of the request that the client is not permitted to do, lets the
+handler answer the rest, and adds the refusals to the response, as Kafka does. Handlers therefore do not know ACLs. A
+broker without an authorizer does not use this module. Only the authenticated principal counts, not fields of the
+request. Start at `Call.go_on`.
 
 Source: kafka.server.AuthHelper.
 """
@@ -36,7 +36,7 @@ DENIED_WITH: Final = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""The error code for a missing permission on a resource of that type."""
+"""Resource type -> the error code for a missing permission."""
 
 # Kafka's texts for the codes, where it sends one.
 MESSAGES: Final = {
@@ -54,10 +54,10 @@ class Call(Generic[Q, R]):
     """One request.
 
     Attributes:
-        api: its name, for the log.
-        authorizer: decides.
-        client: sent the request.
-        handle: gives a request to the handler, and returns its reply.
+        api: name of the API, for the log.
+        authorizer: decides about permissions.
+        client: the client that sent the request.
+        handle: calls the handler with a request, and returns its reply.
     """
 
     api: str
@@ -140,11 +140,11 @@ class Call(Generic[Q, R]):
         return allowed, refused
 
     def go_on(self, request: Q, merge: Callable[[R], R] | None = None) -> Reply[R]:
-        """Have the handler answer a request.
+        """Call the handler, and add the refusals to its response.
 
         Args:
-            request: what is permitted of the client's request.
-            merge: puts the refusals into the response.
+            request: the permitted part of the client's request.
+            merge: adds the refusals to the response.
         """
         reply = self.handle(request)
         return reply if merge is None else after_response(reply, merge)
@@ -159,7 +159,7 @@ class Call(Generic[Q, R]):
         parts: str = "topics",
         results: str = "topics",
     ) -> Reply[R]:
-        """Have the handler answer the permitted parts of a request, and add refusals for the others.
+        """Call the handler with the permitted parts of a request, and add refusals for the others.
 
         Args:
             request: a dataclass.
@@ -181,15 +181,15 @@ class Call(Generic[Q, R]):
         return self.go_on(_replaced(request, **{parts: allowed}), merge)
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id_from: int) -> str | None:
-        """The topic that a part of a request means.
+        """Return the topic of a part of a request.
 
         Args:
-            name: as given, in versions that name topics.
-            topic_id: as given, in versions with ids.
+            name: the topic name, in versions with names.
+            topic_id: the topic id, in versions with ids.
             by_id_from: the first version with ids.
 
         Returns:
-            Its name; None for an id that no topic has.
+            the name of the topic; None for an unknown id.
         """
         if self.context.api_version < by_id_from:
             return name
@@ -208,11 +208,11 @@ class Call(Generic[Q, R]):
 
 
 def on_cluster(operation: AclOperation, refuse: Callable[[Q, str], R]) -> Callable[[Call[Q, R], Q], Reply[R]]:
-    """Make the authorization of an API that takes one permission on the cluster.
+    """Return the `authorize` function of an API that requires one permission on the cluster.
 
     Args:
-        operation: the permission.
-        refuse: makes the response to a request that is refused, with the message that goes into it.
+        operation: the required operation.
+        refuse: creates the response to a refused request, with an error message.
     """
 
     def authorize(call: Call[Q, R], request: Q) -> Reply[R]:
@@ -224,7 +224,7 @@ def on_cluster(operation: AclOperation, refuse: Callable[[Q, str], R]) -> Callab
 
 
 def client_of(context: RequestContext) -> Client:
-    """The authenticated principal, and the address as Java writes it, which is how entries name hosts."""
+    """The authenticated principal, and the host as in ACLs: the address as Java writes it."""
     return Client(context.principal, context.host)
 
 

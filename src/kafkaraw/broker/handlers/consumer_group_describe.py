@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: the state and the members of consumer groups of the new protocol.
+"""ConsumerGroupDescribe: the state and the members of groups of the consumer protocol.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDescribe; KIP-848, KIP-1099.
 """
@@ -125,7 +125,7 @@ def _member(state: BrokerState, group: ConsumerGroup, member: ConsumerMember) ->
 
 
 def _held(member: ConsumerMember) -> dict[Uuid, set[int]]:
-    """What a member has, with what it has yet to give up."""
+    """Return the assignment of a member, including the partitions that it has yet to revoke."""
     held: dict[Uuid, set[int]] = {}
     for parts in (member.assigned, member.revoking):
         for topic_id, partitions in parts.items():
@@ -145,7 +145,7 @@ def _assignment(state: BrokerState, parts: Mapping[Uuid, Iterable[int]]) -> Assi
 
 
 def _not_described(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
-    """What is said of a group that cannot be described."""
+    """Return the description of a group that cannot be described."""
     return DescribedGroup(
         error_code=code,
         error_message=message,

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: membership of a consumer group of the new protocol (KIP-848)."""
+"""ConsumerGroupHeartbeat: membership of a group of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def authorize(
 def handle(
     state: BrokerState, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Reply[ConsumerGroupHeartbeatResponse]:
-    """Tell the member what it is to read."""
+    """Handle the heartbeat; the response has the member's assignment."""
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return refused(coordinator)

@@ -1,4 +1,4 @@
-"""What a handler is told about the request besides its message."""
+"""The context of a request: its version, listener and client."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kafkaraw.light_classes import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Where a request came from, and in which version.
+    """The version and the origin of a request.
 
     Attributes:
-        api_version: of the request, and so of the response.
-        listener: name of the listener on which it came; decides which addresses the client is told.
-        client_id: what the client calls itself.
+        api_version: API version of the request and of its response.
+        listener: name of the listener that received it; responses have the addresses of this listener.
+        client_id: client id in the request's header.
         peer: the client's address, for logs.
-        principal: who the client is, as Kafka writes it.
+        principal: the authenticated principal, as Kafka writes it.
     """
 
     api_version: int
@@ -29,7 +29,7 @@ class RequestContext:
 
     @property
     def host(self) -> str:
-        """The client's address as Java writes it."""
+        """The client's address, as Java writes it."""
         host = self.peer.rpartition(":")[0].strip("[]")
         try:
             address = ip_address(host.partition("%")[0])
@@ -42,5 +42,5 @@ class RequestContext:
 
     @property
     def client(self) -> Client:
-        """Whose quotas count."""
+        """The entity whose quotas apply."""
         return Client(self.principal, self.client_id)

@@ -1,4 +1,4 @@
-"""CreateAcls: add access control entries. Each succeeds or fails by itself; one that is there already is no error.
+"""CreateAcls: add ACLs. Each succeeds or fails independently; an existing ACL is no error.
 
 Source: kafka.server.AclApis.handleCreateAcls, org.apache.kafka.controller.AclControlManager.validateNewAcl.
 """
@@ -30,7 +30,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 
 def _not_authorized(request: CreateAclsRequest, message: str) -> CreateAclsResponse:
-    """None is created."""
+    """Refuse to create any ACL."""
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message)
@@ -45,7 +45,7 @@ def _not_authorized(request: CreateAclsRequest, message: str) -> CreateAclsRespo
     permissions=(Permission(AclOperation.ALTER, ResourceType.CLUSTER),),
 )
 def handle(state: BrokerState, context: RequestContext, request: CreateAclsRequest) -> Reply[CreateAclsResponse]:
-    """Add the entries that make sense."""
+    """Add the valid ACLs."""
     acls = [_acl(creation) for creation in request.creations]
     authorizer = state.catalog.authorizer
     if authorizer is None:
@@ -79,7 +79,7 @@ def _failed(code: ErrorCode, message: str) -> AclCreationResult:
 
 
 def _acl(creation: AclCreation) -> Acl:
-    """The entry that is asked for. Kafka closes the connection when it says UNKNOWN, and so does this."""
+    """Return the requested ACL. As in Kafka, an ACL with an UNKNOWN type closes the connection."""
     codes = (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
     if not all(codes):
         raise CloseConnectionError("CreateAcls has an entry with unknown elements")
@@ -104,7 +104,7 @@ def _is_for_filters(acl: Acl) -> bool:
 
 
 def check_new(acl: Acl) -> None:
-    """Check that an entry can be one.
+    """Check that an ACL is valid.
 
     Raises:
         Refusal: INVALID_REQUEST.

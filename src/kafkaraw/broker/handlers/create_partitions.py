@@ -1,4 +1,4 @@
-"""CreatePartitions: give topics more partitions, or only say whether they could have them.
+"""CreatePartitions: add partitions to topics, or only validate the request.
 
 Source: KIP-195; kafka.server.ControllerApis.createPartitions.
 """
@@ -53,7 +53,7 @@ def authorize(
 def handle(
     state: BrokerState, context: RequestContext, request: CreatePartitionsRequest
 ) -> Reply[CreatePartitionsResponse]:
-    """Let each topic grow by itself; one that cannot does not stop the others. Every topic is named in the answer."""
+    """Add partitions to each topic independently; the response has an entry for each topic."""
     quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
     return state.controller.changes.run(_growing(state, request, quota))
 

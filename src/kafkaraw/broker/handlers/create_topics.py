@@ -1,4 +1,4 @@
-"""CreateTopics: create topics, or only say whether they could be.
+"""CreateTopics: create topics, or only validate the request.
 
 Source: KIP-4, KIP-464 (defaults), KIP-525 (settings in the answer), KIP-516 (topic ids), KIP-599 (quotas).
 """
@@ -51,9 +51,9 @@ _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 def authorize(
     call: Call[CreateTopicsRequest, CreateTopicsResponse], request: CreateTopicsRequest
 ) -> Reply[CreateTopicsResponse]:
-    """CREATE on the cluster, or on each topic; without DESCRIBE_CONFIGS the settings are left out of the answer."""
+    """CREATE on the cluster, or on each topic; without DESCRIBE_CONFIGS, the response has no settings."""
     counts = Counter(topic.name for topic in request.topics)
-    # What is wrong with these is said to everybody.
+    # The errors of these topics are returned without any permission.
     malformed = {METADATA_TOPIC, *(name for name, count in counts.items() if count > 1)}
     refused = {name for name in counts if name not in malformed and not call.may_create_topic(name)}
     denied = [
@@ -89,7 +89,7 @@ def authorize(
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> Reply[CreateTopicsResponse]:
-    """Create each topic by itself; one that fails does not stop the others."""
+    """Create each topic independently."""
     quota = state.throttling.mutations(context.client, strict=context.api_version >= STRICT_QUOTA_VERSION_MIN)
     creation = _Creation(state, quota, request)
     if creation.partitions_count > PARTITIONS_MAX:
@@ -99,7 +99,7 @@ def handle(state: BrokerState, context: RequestContext, request: CreateTopicsReq
 
 
 class _Creation:
-    """One request with what it works on."""
+    """One CreateTopics request and its progress."""
 
     def __init__(self, state: BrokerState, quota: MutationQuota, request: CreateTopicsRequest) -> None:
         self._state = state
@@ -117,20 +117,20 @@ class _Creation:
         return max(0, self._state.config.num_partitions if topic.num_partitions == DEFAULT else topic.num_partitions)
 
     def refused(self, code: ErrorCode, message: str) -> CreateTopicsResponse:
-        """The answer that creates nothing."""
+        """Return the response to a request that only validates."""
         self._results += [_failed(topic.name, Refusal(code, message)) for topic in self._left]
         return self.response()
 
     def response(self) -> CreateTopicsResponse:
-        """The answer."""
+        """Return the response."""
         return CreateTopicsResponse(throttle_time_ms=self._quota.throttle_ms, topics=self._results)
 
     def shorten(self) -> None:
-        """Create no further topic: the connection is lost."""
+        """Create no further topics, because the connection is lost."""
         self._left.clear()
 
     def steps(self) -> Steps[CreateTopicsResponse]:
-        """Create the topics, and write several down together."""
+        """Create the topics; the metadata of several topics is written together."""
         while self._left:
             yield from self._next_together()
             if self._left:
@@ -138,7 +138,7 @@ class _Creation:
         return self.response()
 
     def _next_together(self) -> Steps[None]:
-        """Create the next topics, and write them down together, before a turn of the loop ends."""
+        """Create the next topics, and write their metadata together, within one turn of the loop."""
         turn = Turn()
         made: dict[str, Topic] = {}
         results: list[CreatableTopicResult] = []
@@ -187,7 +187,7 @@ class _Creation:
         )
 
     def _configs(self, plan: Plan) -> list[CreatableTopicConfigs]:
-        """Every setting of the topic, with where its value comes from; topics with the same settings share the list."""
+        """Return all settings of the topic with their sources; topics with equal settings share the list."""
         key = frozenset(plan.configs.items())
         if key not in self._told_configs:
             self._told_configs[key] = [

@@ -28,7 +28,7 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 
 def _not_authorized(request: DeleteAclsRequest, message: str) -> DeleteAclsResponse:
-    """None is deleted."""
+    """Refuse to delete any ACL."""
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(
@@ -45,7 +45,7 @@ def _not_authorized(request: DeleteAclsRequest, message: str) -> DeleteAclsRespo
     permissions=(Permission(AclOperation.ALTER, ResourceType.CLUSTER),),
 )
 def handle(state: BrokerState, context: RequestContext, request: DeleteAclsRequest) -> Reply[DeleteAclsResponse]:
-    """Remove what matches; an entry that several filters match is named in the answer to each."""
+    """Remove the matching ACLs; an ACL that matches several filters is listed in the result of each."""
     filters = [filter_of(asked) for asked in request.filters]
     authorizer = state.catalog.authorizer
     if authorizer is None:

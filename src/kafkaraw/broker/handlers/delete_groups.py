@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members go, and their positions.
+"""DeleteGroups: delete groups without members, and their committed offsets.
 
 Source: kafka.server.KafkaApis.handleDeleteGroupsRequest; KIP-229.
 """
@@ -51,7 +51,7 @@ def authorize(
     divided={0: Divided(("groups_names",), ("results",), unique=lambda name: name)},
 )
 def handle(state: BrokerState, context: RequestContext, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
-    """Delete each; answered when none of them can come back."""
+    """Delete each group; answered when all tombstones are replicated."""
     return answered(lambda done: _delete(state, list(dict.fromkeys(request.groups_names)), done))
 
 

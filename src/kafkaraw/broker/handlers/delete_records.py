@@ -98,14 +98,14 @@ def _partition(state: BrokerState, key: TopicPartition) -> Partition:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A partition whose followers have not deleted yet."""
+    """A partition whose followers have not deleted the records yet."""
 
     partition: Partition
     first: int
     result: DeleteRecordsPartitionResult
 
     def is_done(self) -> bool:
-        """Whether it is decided how it ends; the result says how."""
+        """Return whether the result is known; sets it in the response."""
         if not self.partition.is_leader:
             self.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
@@ -114,7 +114,7 @@ class _Waiting:
 
 
 class _WaitingDeletion:
-    """A deletion that the leaders have done, and not yet all replicas."""
+    """A deletion that the leaders have completed, but not all replicas yet."""
 
     def __init__(self, response: DeleteRecordsResponse, waiting: list[_Waiting], timeout_ms: int) -> None:
         self.deferred: Deferred[DeleteRecordsResponse] = Deferred(self._leave)
@@ -125,11 +125,11 @@ class _WaitingDeletion:
         self._timer = asyncio.get_running_loop().call_later(max(0, timeout_ms) / 1000, self._give_up)
 
     def readable(self, size_bytes: int) -> None:
-        """Something about one of the partitions has moved."""
+        """Check the partitions, because the high watermark or low watermark of one has changed."""
         self._look()
 
     def ended(self) -> None:
-        """This node leads one of the partitions no more."""
+        """Check the partitions, because the leader of one has changed."""
         self._look()
 
     def _look(self) -> None:

@@ -77,7 +77,7 @@ def _deletion_refusal(
 ) -> DeletableTopicResult | None:
     by_id = asked.topic_id != ZERO_UUID
     if by_id == (asked.name is not None):
-        return None  # neither or both: the handler says that this cannot be
+        return None  # neither or both: the handler refuses it
     topic = call.state.catalog.topic_by_id(asked.topic_id) if by_id else call.state.catalog.topic(asked.name)
     name = asked.name if topic is None else topic.name
     if name is None:

@@ -26,7 +26,7 @@ from kafkaraw.protocol.messages.describe_acls import (
 
 
 def _not_authorized(request: DescribeAclsRequest, message: str) -> DescribeAclsResponse:
-    """None is shown."""
+    """Refuse to list any ACL."""
     return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, resources=[])
 
 
@@ -58,10 +58,10 @@ def handle(state: BrokerState, context: RequestContext, request: DescribeAclsReq
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """The filter in a request. Kafka closes the connection when it says UNKNOWN, and so does this.
+    """Return the filter of a request. As in Kafka, a filter with an UNKNOWN type closes the connection.
 
     Raises:
-        CloseConnectionError: it does. Numbers without a meaning become UNKNOWN, which no entry is.
+        CloseConnectionError: a type is UNKNOWN. Undefined numbers become UNKNOWN, which matches no ACL.
     """
     codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     if not all(codes):

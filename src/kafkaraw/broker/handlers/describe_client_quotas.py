@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that clients have set, as far as a filter lets them through.
+"""DescribeClientQuotas: the quotas that match a filter.
 
 Source: KIP-546; org.apache.kafka.image.ClientQuotasImage.
 """
@@ -38,7 +38,7 @@ def _not_authorized(request: DescribeClientQuotasRequest, message: str) -> Descr
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Reply[DescribeClientQuotasResponse]:
-    """Tell of those that match."""
+    """Return the matching quotas."""
     try:
         found = state.throttling.table.describe(request.components, strict=request.strict)
     except Refusal as refusal:

@@ -28,7 +28,7 @@ CONTROLLERS: Final = 2
 def authorize(
     call: Call[DescribeClusterRequest, DescribeClusterResponse], request: DescribeClusterRequest
 ) -> Reply[DescribeClusterResponse]:
-    """Open to everybody; what may be done to the cluster is told to those who may DESCRIBE it."""
+    """No permission required; the authorized operations are only returned with DESCRIBE on the cluster."""
 
     def merge(response: DescribeClusterResponse) -> DescribeClusterResponse:
         if request.include_cluster_authorized_operations and response.error_code == ErrorCode.NONE:
@@ -49,7 +49,7 @@ def authorize(
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeClusterRequest
 ) -> Reply[DescribeClusterResponse]:
-    """Answer with the nodes that can be reached on the client's listener."""
+    """Return the nodes that are reachable on the client's listener."""
     if request.endpoint_type == CONTROLLERS:
         return _refusal(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -45,21 +45,21 @@ _MALFORMED: Final = (
     "incompatible broker. See the broker logs for more details."
 )
 ANSWER_BYTES_MAX: Final = 48 << 20
-"""What the settings in one answer may take on the wire, nearly: those of 10,000 topics with all their synonyms.
+"""Approximate size limit of the settings in one response: those of 10,000 topics with all their synonyms.
 
-16 bytes of request ask for 20 to 100 KB of a broker's settings.
+Without it, each 16 bytes of a request could return 20 to 100 KB of a broker's settings.
 """
 _ENTRY_BYTES: Final = 12
-"""What an entry or a synonym takes besides its texts."""
+"""Size of an entry or a synonym without its texts."""
 
 
 def _has_unknown_kinds(request: DescribeConfigsRequest) -> bool:
-    """Whether a request asks for a kind of resource that Kafka does not have."""
+    """Return whether a request contains a resource type that Kafka does not have."""
     return not all(resource.resource_type in _LOOK_UPS for resource in request.resources)
 
 
 class _AnswerBound:
-    """Holds an answer that is made in parts to a size: equal entries are one object, and beyond a size is refused."""
+    """Limits the size of a response in parts: equal entries share an object, and parts beyond the limit are refused."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[object, ...], tuple[DescribeConfigsResourceResult, int]] = {}
@@ -67,18 +67,18 @@ class _AnswerBound:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is described."""
+        """Whether the limit is reached; further parts are refused."""
         return self._left_bytes <= 0
 
     def take(self, response: DescribeConfigsResponse) -> None:
-        """Take in the answer of the next part."""
+        """Count the response to the next part."""
         for result in response.results:
             shared = [self._shared(entry) for entry in result.configs]
             result.configs = [entry for entry, _ in shared]
             self._left_bytes -= sum(size for _, size in shared)
 
     def refusal(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """The answer of a part that is not described any more."""
+        """Return the response to a part beyond the limit."""
         message = f"The settings before this one take {ANSWER_BYTES_MAX} bytes already: ask for fewer resources at once"
         code = ErrorCode.POLICY_VIOLATION
         return DescribeConfigsResponse(results=[_refused(resource, code, message) for resource in request.resources])
@@ -140,7 +140,7 @@ def authorize(
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeConfigsRequest
 ) -> Reply[DescribeConfigsResponse]:
-    """Answer for each resource by itself; one of an unknown kind spoils the whole request, as in Kafka."""
+    """Describe each resource independently; as in Kafka, a resource of an unknown type fails the whole request."""
     describe = _refuse if _has_unknown_kinds(request) else _describe
     return DescribeConfigsResponse(results=[describe(state, request, resource) for resource in request.resources])
 

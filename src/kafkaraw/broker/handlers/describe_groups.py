@@ -101,7 +101,7 @@ def _member(member: ClassicMember, protocol: str | None) -> DescribedGroupMember
 
 
 def _not_described(group_id: str, code: ErrorCode, group_state: str = "", message: str | None = None) -> DescribedGroup:
-    """What is said of a group that cannot be described."""
+    """Return the description of a group that cannot be described."""
     return DescribedGroup(
         error_code=code,
         error_message=message,

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to the partitions that this node leads.
+"""DescribeProducers: the active producers of partitions that this node leads.
 
 Source: KIP-664; kafka.server.ReplicaManager.activeProducerState.
 """

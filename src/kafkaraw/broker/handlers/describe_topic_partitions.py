@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: topics and their partitions, page by page.
 
-A page holds so many partitions, over all its topics; a cursor says where the next one begins.
+A page has a limited number of partitions, over all its topics; a cursor marks the start of the next page.
 Source: KIP-966; kafka.server.handlers.DescribeTopicPartitionsRequestHandler, kafka.server.metadata.KRaftMetadataCache.
 """
 
@@ -38,9 +38,9 @@ _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 def authorize(
     call: Call[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse], request: DescribeTopicPartitionsRequest
 ) -> Reply[DescribeTopicPartitionsResponse]:
-    """DESCRIBE on each topic; of all topics, those that the client may not see are left out.
+    """DESCRIBE on each topic; a request for all topics leaves out those without it.
 
-    They are so before the handler counts partitions: its pages are filled with what the client may see.
+    They are left out before the handler counts partitions, so each page is full.
     """
     everything = not request.topics
     names = {topic.name for topic in request.topics or call.state.catalog.topics()}
@@ -53,7 +53,7 @@ def authorize(
         if not topics:
             return DescribeTopicPartitionsResponse(topics=denied)
         if cursor is not None and (cursor.topic_name in hidden or (everything and cursor.topic_name not in names)):
-            cursor = None  # it says where to go on within a topic that is not there for this client
+            cursor = None  # it points into a topic that this client may not see
         request = replace(request, topics=topics, cursor=cursor)
 
     def merge(response: DescribeTopicPartitionsResponse) -> DescribeTopicPartitionsResponse:
@@ -105,7 +105,7 @@ def handle(
 
 
 def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """The cursor names a topic that is not asked for, or no partition: Kafka refuses every topic."""
+    """Refuse every topic, as Kafka does, if the cursor has a topic that is not requested, or no partition."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(

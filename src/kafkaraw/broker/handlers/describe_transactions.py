@@ -32,7 +32,7 @@ _ID_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 def authorize(
     call: Call[DescribeTransactionsRequest, DescribeTransactionsResponse], request: DescribeTransactionsRequest
 ) -> Reply[DescribeTransactionsResponse]:
-    """DESCRIBE on each transactional id; of its topics, those are left out that may not be described."""
+    """DESCRIBE on each transactional id; topics without DESCRIBE are left out of the transaction."""
     denied = {name for name in request.transactional_ids if not call.may_describe_transaction(name)}
     asked = [name for name in request.transactional_ids if name not in denied]
 
@@ -90,7 +90,7 @@ def _described(transaction: Transaction) -> TransactionState:
 
 
 def _not_described(name: str, code: ErrorCode) -> TransactionState:
-    """The answer for an id of which nothing is told."""
+    """Return the entry of a transactional id that is not described."""
     return TransactionState(
         error_code=code,
         transactional_id=name,

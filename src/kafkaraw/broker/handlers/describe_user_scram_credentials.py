@@ -22,7 +22,7 @@ from kafkaraw.protocol.messages.describe_user_scram_credentials import (
 
 
 def _not_authorized(request: DescribeUserScramCredentialsRequest, message: str) -> DescribeUserScramCredentialsResponse:
-    """No user's credentials are described; Kafka does not even repeat the names."""
+    """Refuse to describe any credentials; as in Kafka, the response does not repeat the user names."""
     results = [
         DescribeUserScramCredentialsResult(
             user="", error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=message, credential_infos=[]
@@ -42,7 +42,7 @@ def _not_authorized(request: DescribeUserScramCredentialsRequest, message: str) 
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Reply[DescribeUserScramCredentialsResponse]:
-    """Tell of those asked for, or of all."""
+    """Describe the credentials of the requested users, or of all."""
     users = None if request.users is None else [user.name for user in request.users]
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,

@@ -38,7 +38,7 @@ def authorize(call: Call[EndTxnRequest, EndTxnResponse], request: EndTxnRequest)
     permissions=(Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),),
 )
 def handle(state: BrokerState, context: RequestContext, request: EndTxnRequest) -> Reply[EndTxnResponse]:
-    """End it; answered when the outcome cannot be lost."""
+    """Commit or abort the transaction; answered when the outcome is replicated."""
     bumps = context.api_version >= EPOCH_BUMP_API_VERSION_MIN
 
     def response(outcome: Outcome) -> EndTxnResponse:

@@ -1,8 +1,8 @@
-"""Fetch: read record batches, waiting for them when there are not enough (long polling).
+"""Fetch: read record batches; if there are fewer than `min_bytes`, wait for more (long poll).
 
-Whole batches only; the first batch of a response is given whole even when it alone exceeds the limits, so that a
-consumer cannot get stuck (KIP-74). What belongs to sessions is in `broker/fetch_sessions.py`. A waiting fetch is
-woken by a high watermark that moves, by its deadline, and when this node no longer leads; nothing polls.
+Responses contain whole batches only. The first batch is returned even if it exceeds the limits, so that a consumer
+always makes progress (KIP-74). `broker/fetch_sessions.py` implements fetch sessions. A waiting fetch is completed when
+the high watermark advances, when `max_wait_ms` is over, or when this node is no longer leader; there is no polling.
 Source: kafka.server.{KafkaApis, ReplicaManager.fetchMessages, DelayedFetch}; KIP-227, KIP-320, KIP-516, KIP-951.
 """
 
@@ -55,16 +55,16 @@ LEADER_VERSION_MIN: Final = 16
 LEADER_IS_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET: Final = -1
 PARTITIONS_PER_STEP: Final = 100
-"""After how many partitions others may have a turn; a request for no more is answered in one."""
+"""Number of partitions after which other work gets a turn; a request with fewer is answered in one turn."""
 NO_REPLICA: Final = -1
 _TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 REPLICA_STATE_SINCE: Final = 15
 
 
 def authorize(call: Call[FetchRequest, FetchResponse], request: FetchRequest) -> Reply[FetchResponse]:
-    """READ on each topic; who claims to be a replica needs CLUSTER_ACTION instead, and gains nothing else by it.
+    """READ on each topic; a request with a replica id needs CLUSTER_ACTION instead, and is otherwise treated the same.
 
-    What a session remembers is asked for anew, with the rights of the moment.
+    The partitions of a fetch session are authorized again for each request.
     """
     sessions, version = call.state.fetch_sessions, call.context.api_version
     return in_session(sessions, version, request, lambda everything: _fetch(call, everything))
@@ -119,7 +119,7 @@ def _not_fetched(topic: FetchTopic) -> FetchableTopicResponse:
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
-    """Answer at once when there is enough to give, else later."""
+    """Answer immediately if there are enough bytes, else wait."""
     return in_session(
         state.fetch_sessions, context.api_version, request, lambda everything: _answer(state, context, everything)
     )
@@ -143,11 +143,11 @@ def _answer(state: BrokerState, context: RequestContext, request: FetchRequest) 
 
 @dataclass(slots=True)
 class _Answer:
-    """The answer of a long request.
+    """The response to a long request.
 
     Attributes:
-        result: the answer, or one that comes later.
-        reading: what was read; holds the files that the answer refers to until it is sent.
+        result: the response, or a deferred one.
+        reading: the pass that read the batches; it keeps the files open until the response is sent.
     """
 
     result: FetchResponse | Deferred[FetchResponse]
@@ -155,7 +155,7 @@ class _Answer:
 
 
 def _answer_in_turns(fetch: _Fetch) -> Steps[_Answer]:
-    """Read; when there is not enough, begin to wait."""
+    """Read; if there are not enough bytes, begin to wait."""
     reading = yield from fetch.reading()
     if fetch.is_answered_by(reading):
         return _Answer(reading.response, reading)
@@ -170,10 +170,10 @@ def _answer_in_turns(fetch: _Fetch) -> Steps[_Answer]:
 
 @dataclass(slots=True)
 class _Reading:
-    """What one pass over the partitions gave.
+    """The result of one pass over the partitions.
 
     Attributes:
-        files: those that the response refers to, if the pass takes several turns; this object keeps them open.
+        files: the files that the response refers to, if the pass takes several turns; this object keeps them open.
     """
 
     response: FetchResponse
@@ -185,7 +185,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Fetch:
-    """One request with what it works on.
+    """One Fetch request.
 
     Attributes:
         is_long: whether the request names too many partitions for one turn of the event loop.
@@ -207,18 +207,18 @@ class _Fetch:
         self.committed_only = self.request.isolation_level == READ_COMMITTED
 
     def is_answered_by(self, reading: _Reading) -> bool:
-        """Whether there is enough to give, or waiting makes no sense."""
+        """Return whether a reading has enough bytes, or an error or the request forbids waiting."""
         return self.request.max_wait_ms <= 0 or reading.must_answer or reading.size_bytes >= self.min_bytes
 
     def read(self) -> _Reading:
-        """Read what is there now, at once."""
+        """Read the available batches of all partitions in one turn."""
         reading = _Reading(FetchResponse(responses=[]), left_bytes=self.max_bytes)
         for topic in self.request.topics:
             self._add(reading, topic, [self._answer(topic, asked, reading) for asked in topic.partitions])
         return self._completed(reading)
 
     def reading(self) -> Steps[_Reading]:
-        """Read what is there now; stops behind every few partitions."""
+        """Read the available batches; yields after every few partitions."""
         reading = _Reading(FetchResponse(responses=[]), left_bytes=self.max_bytes)
         for topic in self.request.topics:
             answers: list[PartitionData] = []
@@ -306,7 +306,7 @@ class _Fetch:
         )
 
     def _partition(self, topic: FetchTopic, asked: FetchPartition) -> Partition:
-        """The partition, when it may be read as asked."""
+        """Return the partition, if it can be read as requested."""
         name = self._name(topic)
         if name is None:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
@@ -316,14 +316,14 @@ class _Fetch:
             asked.current_leader_epoch,
             follower_may_do=self.context.api_version >= RACK_VERSION_MIN,
         )
-        if self.context.api_version < MAGIC_2_VERSION_MIN:  # as a broker answers that does not convert down
+        if self.context.api_version < MAGIC_2_VERSION_MIN:  # as in Kafka without down-conversion
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}")
         if partition.config.compression_type == "zstd" and self.context.api_version < ZSTD_VERSION_MIN:
             raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
         return partition
 
     def _replica_near_by(self, partition: Partition, asked: FetchPartition) -> int | None:
-        """The replica in the client's rack that it had better ask; None when this one is as good (KIP-392)."""
+        """Return the preferred read replica: one in the client's rack; None if it is this replica (KIP-392)."""
         rack = self.request.rack_id
         if not rack or not self.state.config.selects_replica_by_rack or not partition.is_leader:
             return None
@@ -335,14 +335,14 @@ class _Fetch:
         return partition.best_follower(asked.fetch_offset, near)
 
     def _name(self, topic: FetchTopic) -> str | None:
-        """The name of a topic that is asked for; None when nobody has its id."""
+        """Return the name of a requested topic; None if no topic has its id."""
         if self.context.api_version < TOPIC_ID_VERSION_MIN:
             return topic.topic
         found = self.state.catalog.topic_by_id(topic.topic_id)
         return None if found is None else found.name
 
     def partitions(self) -> Iterator[tuple[Partition, FetchPartition]]:
-        """The partitions that this node has, with what is asked of each."""
+        """Return the requested partitions of this node, each with its entry in the request."""
         for topic in self.request.topics:
             name = self._name(topic)
             for asked in topic.partitions:
@@ -351,7 +351,7 @@ class _Fetch:
                     yield partition, asked
 
     def counting_missing(self, watcher: Watcher | None = None) -> Steps[int]:
-        """How many bytes must still come before there are `min_bytes` to give; stops behind every few partitions.
+        """Count the bytes missing to `min_bytes`; yields after every few partitions.
 
         Args:
             watcher: watches each partition before its bytes are counted.
@@ -368,9 +368,9 @@ class _Fetch:
 
 
 def _aborted(partition: Partition, asked: FetchPartition, content: Content | None) -> list[AbortedTransaction]:
-    """The aborted transactions that have records in what is given.
+    """Return the aborted transactions with records in the returned batches.
 
-    Where that ends is not looked up in it: an entry too many does no harm, its records are not there.
+    The exact end of the batches is not looked up: an additional entry is harmless, because its records are not there.
     """
     if content is None:
         return []
@@ -384,10 +384,10 @@ def _check_range(partition: Partition, asked: FetchPartition) -> None:
 
 
 def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
-    """Where the client's records part from the log, when they do: it says which epoch wrote the last one it has.
+    """Return the log divergence, if there is one; the request has the leader epoch of the client's last record.
 
     Raises:
-        Refusal: OFFSET_OUT_OF_RANGE when nothing is known of that epoch.
+        Refusal: OFFSET_OUT_OF_RANGE, the epoch is unknown.
     """
     if asked.last_fetched_epoch == NO_EPOCH:
         return None
@@ -400,10 +400,10 @@ def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOff
 
 
 class _WaitingFetch:
-    """A fetch that is waiting: told what can be read, it answers when there is enough, or when its time is up.
+    """A waiting fetch: partitions notify it of readable bytes, and it answers once there are enough or time is over.
 
     Attributes:
-        missing_bytes: how many bytes must still come.
+        missing_bytes: number of bytes missing to `min_bytes`.
     """
 
     def __init__(self, fetch: _Fetch) -> None:
@@ -418,30 +418,30 @@ class _WaitingFetch:
         self._timer = loop.call_later(fetch.request.max_wait_ms / 1000, self._answer)
 
     def watch_all(self) -> None:
-        """Have all partitions tell what can be read."""
+        """Watch all partitions for readable bytes."""
         for partition, _ in self._fetch.partitions():
             partition.watch(self)
 
     def counting(self) -> Steps[None]:
-        """Count what is missing, and watch what is counted; answers when nothing is missing."""
+        """Count the missing bytes, and watch each counted partition; answer if none are missing."""
         self._is_counting, self._came_bytes = True, 0
         self.missing_bytes = (yield from self._fetch.counting_missing(self)) - self._came_bytes
         self._is_counting = False
         if self._has_left:
-            self._unwatch()  # those that were counted since
+            self._unwatch()  # the partitions that were counted since
         elif self.missing_bytes <= 0 or self._is_due:
             asyncio.get_running_loop().call_soon(self._answer)  # the connection registers for the answer first
 
     def readable(self, size_bytes: int) -> None:
-        """There is more to read in one of the partitions."""
+        """Count the new bytes of a partition; answer if there are enough."""
         if self._is_counting:
             self._came_bytes += size_bytes
             return
         self.missing_bytes -= size_bytes
-        # A small marker can make much readable for those who wait for outcomes: they count anew each time.
+        # A small marker can make many bytes readable for read_committed fetches, which therefore count again each time.
         if self.missing_bytes > 0 and not self._fetch.committed_only:
             return
-        # Counted again, because partition_max_bytes may hide some of what came.
+        # Counted again, because partition_max_bytes may exclude some of the new bytes.
         if self._fetch.is_long:
             run_in_turns(self.counting())
             return
@@ -450,7 +450,7 @@ class _WaitingFetch:
             self._answer()
 
     def ended(self) -> None:
-        """One of the partitions is gone, or led by another node."""
+        """Answer, because a partition is deleted or its leader has changed."""
         self._answer()
 
     def _answer(self) -> None:

@@ -1,7 +1,7 @@
-"""FindCoordinator: the broker that keeps a group's offsets, or coordinates the transactions of an id.
+"""FindCoordinator: the coordinator of a group or of a transactional id.
 
-There is no share coordinator; asking for one is answered with a code that makes clients give up at once, and a message
-that says why.
+There is no share coordinator; a request for one gets an error code that clients do not retry, and a message with the
+reason.
 Source: KIP-699 (many keys at once).
 """
 

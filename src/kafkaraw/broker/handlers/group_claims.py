@@ -1,4 +1,4 @@
-"""What the handlers about groups share: who asks, and which coordinator is to answer."""
+"""Functions that the handlers of group requests share: the caller, and the group's coordinator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 
 
 def caller_of(state: BrokerState, context: RequestContext) -> Caller:
-    """Who asks, as groups remember it."""
+    """Return the client that sent a request, in the form that groups store."""
     authorizer = state.catalog.authorizer
     client = Client(context.principal, context.host)
 
@@ -24,7 +24,7 @@ def caller_of(state: BrokerState, context: RequestContext) -> Caller:
 
 
 def coordinator_or_code(state: BrokerState, group_id: str) -> GroupCoordinator | ErrorCode:
-    """The group's coordinator on this node, or what the client is told instead."""
+    """Return the group's coordinator on this node, or the error code for the client."""
     try:
         return state.groups.coordinator(group_id)
     except Refusal as refusal:

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group lives, and is told whether to join again."""
+"""Heartbeat: keep a member of a classic group alive; the response says whether it has to rejoin."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def authorize(call: Call[HeartbeatRequest, HeartbeatResponse], request: Heartbea
     permissions=(Permission(AclOperation.READ, ResourceType.GROUP),),
 )
 def handle(state: BrokerState, context: RequestContext, request: HeartbeatRequest) -> Reply[HeartbeatResponse]:
-    """Note that it lives."""
+    """Restart the member's session timeout."""
     coordinator = coordinator_or_code(state, request.group_id)
     if coordinator is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        return HeartbeatResponse(error_code=ErrorCode.NONE)  # the member will be found, and need not worry meanwhile
+        return HeartbeatResponse(error_code=ErrorCode.NONE)  # the member need not rejoin
     code = coordinator if isinstance(coordinator, ErrorCode) else coordinator.heartbeat(request)
     return HeartbeatResponse(error_code=code)

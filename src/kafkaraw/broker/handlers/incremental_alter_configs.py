@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: change single settings of topics, brokers, loggers, groups and client metrics.
 
-Each resource is changed as a whole or not at all; one that fails does not stop the others.
+Each resource is changed completely or not at all, independently of the others.
 Source: KIP-339, KIP-412 (loggers); kafka.server.ConfigAdminManager.
 """
 
@@ -57,7 +57,7 @@ def authorize(
 def handle(
     state: BrokerState, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Reply[IncrementalAlterConfigsResponse]:
-    """Change each resource by itself."""
+    """Change each resource independently."""
 
     def change(resource: AlterConfigsResource) -> None:
         _alter(state, resource, validate_only=request.validate_only)

@@ -1,6 +1,6 @@
-"""InitProducerId: an identity for a producer that is idempotent, or transactional.
+"""InitProducerId: allocate a producer id and epoch for an idempotent or transactional producer.
 
-Without a transactional id each call gives a new id at epoch 0, whatever id the producer had.
+Without a transactional id, each request returns a new id with epoch 0, even if the producer already has an id.
 Source: KIP-98, KIP-360; org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
 """
 
@@ -58,7 +58,7 @@ def _no_producer_id(code: ErrorCode) -> InitProducerIdResponse:
 def handle(
     state: BrokerState, context: RequestContext, request: InitProducerIdRequest
 ) -> Reply[InitProducerIdResponse]:
-    """Give an identity."""
+    """Return a producer id and epoch."""
     had = Identity(request.producer_id, request.producer_epoch)
     if (had.producer_id == NOBODY.producer_id) != (had.epoch == NOBODY.epoch):
         return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
@@ -71,7 +71,7 @@ def handle(
     )
     if not name:
         return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
-    if request.enable2_pc:  # as a broker of Kafka whose transaction.two.phase.commit.enable is off
+    if request.enable2_pc:  # as in Kafka with transaction.two.phase.commit.enable=false
         return _response(context, Outcome(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if request.keep_prepared_txn:
         return _response(context, Outcome(ErrorCode.UNSUPPORTED_VERSION))
@@ -102,5 +102,5 @@ def _response(context: RequestContext, outcome: Outcome) -> InitProducerIdRespon
 
 
 def fenced_code(code: ErrorCode, *, knows_fenced: bool) -> ErrorCode:
-    """What a client is told that is fenced: older ones do not know PRODUCER_FENCED (KIP-588)."""
+    """Return the error code for a fenced producer; older clients do not know PRODUCER_FENCED (KIP-588)."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not knows_fenced else code

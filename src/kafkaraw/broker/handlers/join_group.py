@@ -1,4 +1,4 @@
-"""JoinGroup: become a member of a classic group; answered when all members have joined."""
+"""JoinGroup: join a classic group; answered when all members have joined."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def authorize(call: Call[JoinGroupRequest, JoinGroupResponse], request: JoinGrou
     permissions=(Permission(AclOperation.READ, ResourceType.GROUP),),
 )
 def handle(state: BrokerState, context: RequestContext, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
-    """Let the client join."""
+    """Add the client to the group."""
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return _in_version(refused_join(coordinator, request.member_id), context)
@@ -41,7 +41,7 @@ def handle(state: BrokerState, context: RequestContext, request: JoinGroupReques
 
 
 def _in_version(response: JoinGroupResponse, context: RequestContext) -> JoinGroupResponse:
-    """An answer as older versions can say it."""
+    """Convert a response to the request's version."""
     if context.api_version < NULL_PROTOCOL_SINCE and response.protocol_name is None:
         response.protocol_name = ""
     return response

@@ -1,4 +1,4 @@
-"""Whether this node leads a partition, and whom clients are to ask otherwise.
+"""Check whether this node is the leader of a partition, and find the current leader for clients.
 
 Source: KIP-320 (leader epochs), KIP-951 (the leader in the answer); kafka.cluster.Partition.getLocalLog,
 kafka.server.{ReplicaManager.getPartitionOrError, KafkaApis.getCurrentLeader}.
@@ -24,17 +24,17 @@ NO_EPOCH: Final = -1
 def led_partition(
     state: BrokerState, topic_partition: TopicPartition, epoch: int = NO_EPOCH, *, follower_may_do: bool = False
 ) -> Partition:
-    """The partition, which this node leads.
+    """Return a partition of which this node is leader.
 
     Args:
-        state: the node.
-        topic_partition: which one.
-        epoch: the leader epoch that the client believes in; -1 does not check.
-        follower_may_do: a replica that follows is as good.
+        state: the node's state.
+        topic_partition: the partition.
+        epoch: the client's leader epoch; -1 skips the check.
+        follower_may_do: accept a follower, too.
 
     Raises:
-        Refusal: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH when the client is behind,
-            UNKNOWN_LEADER_EPOCH when the broker is.
+        Refusal: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the client's epoch is older,
+            UNKNOWN_LEADER_EPOCH if it is newer.
     """
     partition = state.partition(topic_partition)
     if partition is None:
@@ -61,10 +61,10 @@ def _check_leader_epoch(partition: Partition, epoch: int) -> None:
 
 @dataclass(slots=True)
 class Elsewhere:
-    """Collects, while an answer is made, which nodes lead the partitions that this one does not.
+    """Collects, for one response, the leaders of partitions that this node does not lead.
 
     Attributes:
-        brokers: those that the answer names, by id; the answer says their addresses once, at its end.
+        brokers: the leaders in the response, by id; their addresses are listed once, at its end.
     """
 
     state: BrokerState
@@ -72,7 +72,7 @@ class Elsewhere:
     brokers: dict[int, Broker] = field(default_factory=dict)
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Who leads a partition, and in which epoch; -1 for what is not known."""
+        """Return the leader of a partition and its epoch; -1 if unknown."""
         found = self.state.catalog.state_of(topic_partition)
         if found is None:
             return NO_LEADER, NO_EPOCH
@@ -82,5 +82,5 @@ class Elsewhere:
         return found.leader, found.leader_epoch
 
     def endpoints(self) -> list[tuple[Broker, Endpoint]]:
-        """The nodes named, with their addresses on the client's listener."""
+        """Return the collected leaders with their addresses on the client's listener."""
         return [(broker, broker.endpoints[self.listener]) for broker in self.brokers.values()]

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, by their own wish or by an administrator's.
+"""LeaveGroup: remove members, at their own request or that of an administrator.
 
 Source: org.apache.kafka.common.requests.{LeaveGroupRequest, LeaveGroupResponse}.
 """
@@ -40,7 +40,7 @@ def authorize(
     permissions=(Permission(AclOperation.READ, ResourceType.GROUP),),
 )
 def handle(state: BrokerState, context: RequestContext, request: LeaveGroupRequest) -> Reply[LeaveGroupResponse]:
-    """Let each go."""
+    """Remove each member."""
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return LeaveGroupResponse(error_code=coordinator)

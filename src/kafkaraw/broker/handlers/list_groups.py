@@ -41,7 +41,7 @@ def authorize(
     note="those without the right are left out",
 )
 def handle(state: BrokerState, context: RequestContext, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
-    """List them."""
+    """List the groups."""
     states = {name.lower().strip() for name in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     groups = [

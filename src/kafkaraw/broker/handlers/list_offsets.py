@@ -1,4 +1,4 @@
-"""ListOffsets: the offset that belongs to a timestamp, or to an end of the log.
+"""ListOffsets: the offset of a timestamp, or of the start or end of the log.
 
 Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6); UnifiedLog.fetchOffsetByTimestamp.
 """
@@ -70,9 +70,9 @@ def _not_listed(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
 
 
 def _repeated_twice(request: ListOffsetsRequest) -> ListOffsetsRequest:
-    """Make a partition that is asked for several times asked for twice, both times in one part.
+    """Reduce a partition that the request has several times to two entries in the same part; merge equal topics.
 
-    Kafka refuses it, and says so twice. A topic that is named several times becomes one.
+    Kafka refuses such a partition, with two entries in the response.
     """
     asked: dict[str, list[ListOffsetsPartition]] = {}
     first: dict[str, ListOffsetsTopic] = {}
@@ -148,14 +148,14 @@ def _answer(
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:
-    """The epoch that wrote an offset; the present one at the end of the log."""
+    """Return the leader epoch of an offset; the current epoch at the end of the log."""
     if offset == NOT_FOUND.offset:
         return NO_EPOCH
     return partition.leader_epoch if offset >= partition.high_watermark else partition.log.epochs.epoch_at(offset)
 
 
 def offsets_before(partition: Partition, timestamp: int) -> list[int]:
-    """What version 0 asked for: where segments begin that were written before a time, and the end, the latest first.
+    """Answer version 0: base offsets of segments written before a time, and the log end offset, in descending order.
 
     The whole log counts as one segment here.
     """
@@ -171,20 +171,20 @@ def offsets_before(partition: Partition, timestamp: int) -> list[int]:
 
 
 def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> TimestampAndOffset:
-    """The offset that belongs to a timestamp.
+    """Return the offset of a timestamp.
 
     Args:
-        partition: where to look.
+        partition: the partition.
         timestamp: milliseconds, or one of Kafka's special values.
-        committed_only: whether the reader sees committed transactions only.
+        committed_only: isolation level read_committed.
 
     Returns:
-        The record's own timestamp (-1 for an end of the log) and its offset; `NOT_FOUND` when there is none.
+        the record's timestamp (-1 for the start or end of the log) and its offset; `NOT_FOUND` if there is none.
 
     Raises:
-        Refusal: CORRUPT_MESSAGE when the batch concerned cannot be decoded; OFFSET_NOT_AVAILABLE when a new leader
-            does not know yet how far its predecessor let consumers read. As in Kafka, the high watermark tells that,
-            also to readers of committed transactions (Partition.fetchOffsetForTimestamp, 4.3.1).
+        Refusal: CORRUPT_MESSAGE, the batch cannot be decoded; OFFSET_NOT_AVAILABLE, a new leader does not know the high
+            watermark of the previous leader yet. As in Kafka, this check also applies to read_committed
+            (Partition.fetchOffsetForTimestamp, 4.3.1).
     """
     end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:

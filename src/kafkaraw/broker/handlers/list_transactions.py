@@ -50,7 +50,7 @@ def authorize(
 def handle(
     state: BrokerState, context: RequestContext, request: ListTransactionsRequest
 ) -> Reply[ListTransactionsResponse]:
-    """List them."""
+    """List the transactional ids."""
     unknown = [name for name in request.state_filters if name not in _LABELS]
     try:
         pattern = compile_linear(request.transactional_id_pattern or "")

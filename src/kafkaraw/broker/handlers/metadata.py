@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, leaders. Has topics created that are asked for, when both sides allow it.
+"""Metadata: brokers, topics, leaders. Creates requested topics, if both broker and client allow it.
 
 Source: KIP-204 (auto-creation), KIP-516 (topic ids), KIP-430 (authorized operations).
 """
@@ -32,16 +32,16 @@ from kafkaraw.protocol.messages.metadata import (
 
 TOPIC_ID_QUERY_VERSION_MIN: Final = 12
 LISTENER_NOT_FOUND_SINCE: Final = 6
-# Without an authorizer every client may do everything that Kafka has for a resource; `authorize` overwrites these bits.
+# Without an authorizer, every client is authorized for all operations of a resource; `authorize` overwrites these bits.
 TOPIC_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.TOPIC])
 CLUSTER_OPERATIONS: Final = operation_bits(OPERATIONS_OF[ResourceType.CLUSTER])
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRequest) -> Reply[MetadataResponse]:
-    """DESCRIBE on each topic, and CREATE on the cluster or the topic for one that would be created.
+    """DESCRIBE on each topic, and CREATE on the cluster or the topic for a topic that would be created.
 
-    Of all topics, those that the client may not see are left out.
+    A request for all topics leaves out those without DESCRIBE.
     """
     asked = request.topics
     everything = asked is None or (call.context.api_version == 0 and not asked)
@@ -59,7 +59,7 @@ def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRe
                 topic for topic in response.topics if call.may_describe_topic(topic.name or "", log_denial=False)
             ]
         elif not asked:
-            response.topics = []  # an empty list asks for all of them in version 0
+            response.topics = []  # in version 0, an empty list requests all topics
         if request.include_topic_authorized_operations:
             for topic in response.topics:
                 if topic.name is not None:
@@ -77,13 +77,13 @@ def _metadata_refusal(
 ) -> MetadataResponseTopic | None:
     catalog, by_id = call.state.catalog, asked.topic_id != ZERO_UUID or asked.name is None
     if by_id and call.context.api_version < TOPIC_ID_QUERY_VERSION_MIN:
-        return None  # the handler says that this cannot be
+        return None  # the handler refuses it
     topic = catalog.topic_by_id(asked.topic_id) if by_id else catalog.topic(asked.name)
     name = topic.name if topic is not None else asked.name
     if name is None or (by_id and topic is None):
         return None  # an unknown id
     if not call.may_describe_topic(name, log_denial=True):
-        # Ids are no secret in Kafka; that a name belongs to one is.
+        # In Kafka, topic ids are not secret, but the name of an id is.
         return _no_metadata(None if by_id else name, asked.topic_id if by_id else ZERO_UUID)
     creates = topic is None and request.allow_auto_topic_creation and call.state.config.auto_create_topics_enable
     return _no_metadata(name, ZERO_UUID) if creates and not call.may_create_topic(name) else None
@@ -105,7 +105,7 @@ def _no_metadata(name: str | None, topic_id: Uuid) -> MetadataResponseTopic:
     divided={0: Divided(("topics",), ("topics",), unique=lambda topic: (topic.name, topic.topic_id))},
 )
 def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> Reply[MetadataResponse]:
-    """Answer with the cluster and the topics asked for."""
+    """Return the cluster and the requested topics."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [_describe(state, context, topic) for topic in state.catalog.topics()]
     else:
@@ -156,7 +156,7 @@ def _answer(
 
 def _answer_by_id(state: BrokerState, context: RequestContext, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     if context.api_version < TOPIC_ID_QUERY_VERSION_MIN:
-        asked.name = asked.name or ""  # the answer has no null names before that version
+        asked.name = asked.name or ""  # responses before that version have no null names
         return _error(ErrorCode.INVALID_REQUEST, asked)
     if asked.topic_id == ZERO_UUID:
         return _error(ErrorCode.INVALID_REQUEST, asked)
@@ -198,7 +198,7 @@ def _partition(
         unknown_listener = found.leader in brokers and context.api_version >= LISTENER_NOT_FOUND_SINCE
         answer.error_code = ErrorCode.LISTENER_NOT_FOUND if unknown_listener else ErrorCode.LEADER_NOT_AVAILABLE
         answer.leader_id = NO_LEADER
-    if context.api_version == 0:  # such old clients take only nodes that they can reach
+    if context.api_version == 0:  # such old clients only accept reachable nodes
         answer.replica_nodes = there
         answer.isr_nodes = [node for node in found.isr if node in there]
         if answer.error_code == ErrorCode.NONE and len(there) < len(found.replicas):

@@ -1,6 +1,6 @@
-"""OffsetCommit: keep the positions of a group, for its members or for a consumer that assigns partitions itself.
+"""OffsetCommit: store the committed offsets of a group, for its members or for a consumer with manual assignment.
 
-Topics and partitions that do not exist are said so first, whatever the group says.
+An unknown topic or partition is reported first, before any error of the group.
 Source: kafka.server.KafkaApis.handleOffsetCommitRequest; KIP-516, KIP-848.
 """
 
@@ -65,7 +65,7 @@ def _not_committed(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCo
     permissions=(Permission(AclOperation.READ, ResourceType.GROUP), Permission(AclOperation.READ, ResourceType.TOPIC)),
 )
 def handle(state: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
-    """Keep each position, or say why not."""
+    """Store each offset, or return its error code."""
     by_id = context.api_version >= TOPIC_ID_VERSION_MIN
     asked: AskedPositions[OffsetCommitResponsePartition] = AskedPositions(
         state,

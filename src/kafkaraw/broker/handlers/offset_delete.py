@@ -1,4 +1,4 @@
-"""OffsetDelete: forget positions of a group in topics that its members do not read.
+"""OffsetDelete: delete committed offsets of a group in topics to which no member is subscribed.
 
 Source: kafka.server.KafkaApis.handleOffsetDeleteRequest; KIP-496.
 """
@@ -68,7 +68,7 @@ def authorize(
     divided={0: TOPICS},
 )
 def handle(state: BrokerState, context: RequestContext, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
-    """Delete each position."""
+    """Delete each committed offset."""
     return answered(lambda done: _delete(state, request, done))
 
 

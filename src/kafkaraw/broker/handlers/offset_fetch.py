@@ -1,4 +1,4 @@
-"""OffsetFetch: the positions that a group has committed; -1 where it has none.
+"""OffsetFetch: the committed offsets of a group; -1 for partitions without one.
 
 Source: KIP-709 (many groups at once); org.apache.kafka.coordinator.group.OffsetMetadataManager.fetchOffsets.
 """
@@ -47,7 +47,7 @@ GROUP_CODE_SINCE: Final = 2
 def authorize(
     call: Call[OffsetFetchRequest, OffsetFetchResponse], request: OffsetFetchRequest
 ) -> Reply[OffsetFetchResponse]:
-    """DESCRIBE on each group, and DESCRIBE on each topic; of all topics, those that it may not see are left out."""
+    """DESCRIBE on each group and each topic; a request for all topics leaves out those without it."""
     if call.context.api_version < MANY_GROUPS_VERSION_MIN:
         return _fetch_one_group(call, request)
     groups, denied_groups = list[OffsetFetchRequestGroup](), list[OffsetFetchResponseGroup]()
@@ -69,7 +69,7 @@ def authorize(
 
     def merge(response: OffsetFetchResponse) -> OffsetFetchResponse:
         for group in response.groups:
-            if group.group_id not in denied_topics:  # all topics were asked for
+            if group.group_id not in denied_topics:  # the request is for all topics
                 group.topics = [topic for topic in group.topics if _may_see(call, topic)]
             elif group.error_code == ErrorCode.NONE:
                 group.topics.extend(_not_fetched(topic) for topic in denied_topics[group.group_id])
@@ -242,7 +242,7 @@ def _topic(
 
 
 def _of_topic(found: CommittedOffset | ErrorCode | None, topic_id: bytes) -> CommittedOffset | ErrorCode | None:
-    """A position, unless it was committed in a topic that had the same name before."""
+    """Return a committed offset, unless it belongs to an earlier topic of the same name."""
     if not isinstance(found, CommittedOffset) or ZERO_UUID in (found.topic_id, topic_id):
         return found
     return found if found.topic_id == topic_id else None

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch of a partition ends, by which clients notice that records were cut.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which clients detect truncation.
 
 Source: KIP-101, KIP-279, KIP-320; kafka.server.ReplicaManager.lastOffsetForLeaderEpoch.
 """
@@ -33,7 +33,7 @@ _TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 def authorize(
     call: Call[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse], request: OffsetForLeaderEpochRequest
 ) -> Reply[OffsetForLeaderEpochResponse]:
-    """CLUSTER_ACTION, as brokers have it, for everything; else DESCRIBE on each topic (KIP-320)."""
+    """CLUSTER_ACTION on the cluster, which brokers have, or DESCRIBE on each topic (KIP-320)."""
     if call.allows_on_cluster(AclOperation.CLUSTER_ACTION, log_denial=False):
         return call.go_on(request)
     allowed, refused = call.divide(request.topics, AclOperation.DESCRIBE, lambda topic: topic.topic)

@@ -1,9 +1,9 @@
-"""Requests that name very many things are answered in parts: between two parts, other connections have their turn.
+"""Requests with very many entries are answered in parts; between two parts, the event loop serves other connections.
 
-The things that such a request names are independent of each other: the answer of the whole is that of its parts, one
-after the other. So authorization and handlers see requests of a bounded size, and need no loop of their own that
-yields. A request whose names must stay together (the batch of an OffsetCommit, the partitions of one transaction) is
-not divided. Start at `in_parts`.
+The entries of such a request are independent of each other: the response consists of the responses to its parts, in
+order. Authorization and handlers therefore see requests of a limited size, and need no loop that yields. A request
+whose entries must stay together (the offsets of an OffsetCommit, the partitions of one transaction) is not divided.
+Start at `in_parts`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.declare import Response
 
 NAMES_PER_PART: Final = 200
-"""A hundred takes a millisecond or two."""
+"""Number of entries in one part; a hundred take 1 to 2 ms."""
 NAMES_MAX: Final = 1 << 18
-"""What a request may name in all: 100,000 partitions of 100,000 topics twice over. Each has a place in the answer.
+"""Maximum number of entries of a request: twice 100,000 partitions of 100,000 topics. Each needs room in the response.
 
 `ELEMENTS_MAX` limits the elements of a message, too, but partition numbers count less there.
 """
@@ -40,38 +40,38 @@ class Handler(Protocol[Q_contra, R_co]):
         """Answer the request.
 
         Raises:
-            CloseConnectionError: the request makes no sense; the broker closes the connection.
+            CloseConnectionError: the request is invalid; the broker closes the connection.
         """
         ...
 
 
 class AnswerBound(Protocol):
-    """Limits the size of an answer that is made in parts."""
+    """Limits the size of a response that is built in parts."""
 
     @property
     def is_full(self) -> bool:
-        """Whether no further part is answered."""
+        """Whether the limit is reached; further parts are refused."""
 
     def take(self, response: Any, /) -> None:  # noqa: ANN401
-        """Count the answer of the next part."""
+        """Count the response to the next part."""
 
     def refusal(self, request: Any, /) -> Response:  # noqa: ANN401
-        """The answer of a part that is refused."""
+        """Return the response to a part that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """How the requests of an API are divided, and their answers put together.
+    """How the requests of an API are divided, and their responses merged.
 
     Attributes:
-        asked: the field of the request with the list that is divided, then that of its elements, and so on.
-        answered: the fields of the answer that correspond to them.
-        keys: for each list but the last, the fields by which an element of the answer names what it is about.
-        names_per_part: how many elements of the last list are asked at once.
-        unique: gives of an element of the first list what counts only once, as the handler has it.
+        asked: the path to the divided list: the field of the request, then the field of its elements, and so on.
+        answered: the corresponding fields of the response.
+        keys: for each list but the last, the fields that identify an element of the response.
+        names_per_part: maximum number of elements of the last list in one part.
+        unique: returns the key of an element of the first list, if the handler ignores duplicates.
         prepared: changes a request before it is divided.
-        whole: whether the answer to a request is one for all that it names, and cheap.
-        bound: makes the limit of the answer's size; None where every name has an answer of a few bytes.
+        whole: returns whether one cheap response answers the complete request, so that it is not divided.
+        bound: creates the limit of the response's size; None if each entry has a response of a few bytes.
     """
 
     asked: tuple[str, ...]
@@ -90,12 +90,12 @@ TOPICS: Final = Divided(("topics", "partitions"), ("topics", "partitions"), (NAM
 
 
 def in_parts(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> Handler[Q, R]:
-    """A handler that is called with no more than a part of a large request at once.
+    """Return a handler that divides large requests and calls `handler` with one part at a time.
 
     Args:
-        api: its name, for the log.
-        handler: takes any number of names.
-        ways: how requests are divided, by the first version for which that is so.
+        api: name of the API, for the log.
+        handler: handles any number of entries.
+        ways: how requests are divided, by the first version to which it applies.
     """
     latest_first = sorted(ways.items(), reverse=True)
 
@@ -118,7 +118,7 @@ def in_parts(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> H
 
 
 def has_more_than(item: object, fields: Sequence[str], names: int) -> bool:
-    """Whether an item has more than `names` elements in its last lists; an empty or null list counts as one."""
+    """Return whether an item has more than `names` elements in its last lists; an empty or null list counts as one."""
     return _count(item, fields, names) > names
 
 
@@ -139,10 +139,10 @@ def _count(item: object, fields: Sequence[str], limit: int) -> int:
 
 
 def divide(item: Any, fields: Sequence[str], names: int) -> Iterator[tuple[Any, int]]:  # noqa: ANN401  # any request
-    """Parts of an item with up to `names` names each.
+    """Divide an item into parts of up to `names` entries each.
 
     Yields:
-        a part, and on how many levels its first element goes on with the last one of the part before.
+        a part, and the number of levels on which its first element continues the last element of the previous part.
     """
     together: list[Any] = []
     room = names
@@ -162,14 +162,14 @@ def divide(item: Any, fields: Sequence[str], names: int) -> Iterator[tuple[Any, 
 
 
 def put_together(answer: Any, more: Any, divided: Divided, depth: int, level: int = 0) -> None:  # noqa: ANN401
-    """Add the answer of a part to that of the parts before it.
+    """Add the response to a part to that of the earlier parts.
 
     Args:
-        answer: of the parts before; becomes that of all.
-        more: of the next part.
-        divided: how they were divided.
-        depth: on how many levels the first element of `more` goes on with the last one of `answer`.
-        level: how many lists down both are.
+        answer: response to the earlier parts; extended in place.
+        more: response to the next part.
+        divided: how the request was divided.
+        depth: number of levels on which the first element of `more` continues the last one of `answer`.
+        level: nesting level of both.
     """
     if getattr(more, "error_code", 0):
         answer.error_code = more.error_code
@@ -184,7 +184,7 @@ def put_together(answer: Any, more: Any, divided: Divided, depth: int, level: in
 
 
 def _once_each(request: Any, divided: Divided) -> Any:  # noqa: ANN401  # any request
-    """The request, without what counts once."""
+    """Return the request without duplicates."""
     if divided.prepared is not None:
         request = divided.prepared(request)
     if divided.unique is None:
@@ -195,7 +195,7 @@ def _once_each(request: Any, divided: Divided) -> Any:  # noqa: ANN401  # any re
 
 
 class _Parts(Generic[R]):
-    """A request that is answered in parts, with the answers so far."""
+    """A request that is answered in parts, with the response so far."""
 
     def __init__(self, parts: Iterator[tuple[Any, int]], ask: Callable[[Any], Reply[R]], divided: Divided) -> None:
         self._parts = parts
@@ -209,13 +209,13 @@ class _Parts(Generic[R]):
         self._turn = Turn()
 
     def begin(self) -> Reply[R]:
-        """Answer the first parts; the reply comes later, unless one turn is enough."""
+        """Answer the first parts; the reply is deferred, unless one turn is enough for all parts."""
         if self._ask_parts():
             return self._taken_answer()
         return self._deferred
 
     def _taken_answer(self) -> R:
-        """The answer, which is not kept: this object waits for the garbage collector."""
+        """Return the response and drop the reference to it, because the garbage collector frees this object late."""
         answer, self._answer = self._answer, None
         assert answer is not None, "a request that is divided has a part"
         return answer
@@ -236,7 +236,7 @@ class _Parts(Generic[R]):
             self._deferred.resolve(self._taken_answer())
 
     def _ask_parts(self) -> bool:
-        """Answer parts until one has to wait, or others have their turn; tells whether all are answered."""
+        """Answer parts until one has to wait or the turn is over; return whether all are answered."""
         while not self._cancelled:
             part, depth = next(self._parts, (None, 0))
             if part is None:

@@ -1,8 +1,8 @@
 """Produce: append record batches.
 
-Each partition succeeds or fails by itself. With acks=0 nobody waits for an answer: there is none, and an error closes
-the connection, which is the only sign that such a producer understands. With acks=all the answer comes when all
-replicas in sync have the batches, or when the request's time is up.
+Each partition succeeds or fails independently. With acks=0 there is no response; an error closes the connection, which
+is the only way to report it to such a producer. With acks=all the response is sent when all in-sync replicas have the
+batches, or when the request times out.
 Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, DelayedProduce; KIP-951.
 """
 
@@ -51,7 +51,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 ACKS: Final = (ALL_IN_SYNC, 0, 1)
 NO_OFFSET: Final = -1
 READ_FREELY_MAX_BYTES: Final = 4 << 20
-"""Up to so many decompressed bytes, a batch whose records must be read waits for no other: many may be in memory."""
+"""Decompressed size up to which batches are read concurrently; larger ones are read one at a time, to limit memory."""
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -62,7 +62,7 @@ _EXPECTED: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""After these, an answer does not tell where the log starts; after any other, it does."""
+"""Errors with which a response has no log start offset; with other errors, it has."""
 _TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -98,7 +98,7 @@ def _close_without_acks(request: ProduceRequest) -> None:
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
-    """Whether the first batch of any partition belongs to a transaction, as Kafka looks at it."""
+    """Return whether the first batch of any partition is transactional, which is what Kafka checks."""
     try:
         return any(
             first_is_transactional(partition.records)
@@ -107,7 +107,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
             if isinstance(partition.records, memoryview)
         )
     except Refusal:
-        return False  # the handler says what is wrong with it
+        return False  # the handler returns the error
 
 
 def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceResponse:
@@ -131,7 +131,7 @@ def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceRespo
     note="with acks=0 a refusal closes the connection",
 )
 def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse]:
-    """Append, and say where; records of a transaction after their partitions have become part of it."""
+    """Append batches and return their offsets; add partitions of transactional batches to the transaction first."""
     refusal = _refusal_of_all(request)
     if refusal is not None:
         return _refused(request, refusal)
@@ -142,7 +142,7 @@ def handle(state: BrokerState, context: RequestContext, request: ProduceRequest)
 
 
 def _refusal_of_all(request: ProduceRequest) -> Refusal | None:
-    """Why nothing of a request is appended: Kafka looks at every first batch before it looks at topics."""
+    """Return why the complete request is refused: as in Kafka, all first batches are checked before the topics."""
     transactional = False
     try:
         for topic in request.topic_data:
@@ -206,7 +206,7 @@ def _check_none_failed(response: ProduceResponse) -> None:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A batch that was appended and that the other replicas in sync must have before its producer is told."""
+    """An appended batch that is acknowledged once all in-sync replicas have it."""
 
     state: BrokerState
     partition: Partition
@@ -215,7 +215,7 @@ class _Waiting:
     answer: PartitionProduceResponse
 
     def is_done(self) -> bool:
-        """Whether it is decided how it ends; the answer says how."""
+        """Return whether the result is known; sets the error code of the response if it is an error."""
         try:
             led = led_partition(self.state, self.partition.topic_partition)
         except Refusal as refusal:
@@ -232,7 +232,7 @@ class _Waiting:
 
 
 class _Produce:
-    """One request with what it works on."""
+    """One Produce request and its progress."""
 
     def __init__(self, state: BrokerState, context: RequestContext, request: ProduceRequest, codes: Codes) -> None:
         self._codes = codes
@@ -256,11 +256,11 @@ class _Produce:
         self._record_errors_left = ERRORS_MAX
 
     def append(self) -> ProduceResponse | Deferred[ProduceResponse]:
-        """Append to one partition after the other, and give what is known then; others have their turns in between."""
+        """Append to one partition after the other, in turns with other work; return the response so far."""
         return after(run_in_turns(self._append_rest(READ_FREELY_MAX_BYTES)), self._append_large)
 
     def _append_large(self, is_done: bool) -> ProduceResponse | Deferred[ProduceResponse]:
-        """Go on with a batch that takes much memory while it is read, once no other request of the node does."""
+        """Continue with a batch that takes much memory, once no other large request of the node is in progress."""
         if is_done:
             return self._response
         entered: Deferred[None] | None = answered(
@@ -276,7 +276,7 @@ class _Produce:
         return self._response
 
     def _append_rest(self, size_max_bytes: int) -> Steps[bool]:
-        """Append what is left. Returns False at a batch whose records have more bytes when they are decompressed."""
+        """Append the remaining batches. Return False at a batch whose decompressed size exceeds the limit."""
         while self._left:
             asked, data, answers = self._left[0]
             try:
@@ -290,7 +290,7 @@ class _Produce:
         return True
 
     def appended(self, response: ProduceResponse) -> Reply[ProduceResponse]:
-        """The answer, or one that comes when the replicas have what was appended."""
+        """Return the response, or a deferred one that is sent once the in-sync replicas have the batches."""
         if self._acks == 0:
             _check_none_failed(response)
             return NO_REPLY
@@ -327,7 +327,7 @@ class _Produce:
         if topic.is_internal and self._context.client_id != ADMIN_CLIENT_ID:
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
         if partition is None or not partition.is_leader:
-            partition = led_partition(self._state, key)  # which says why not
+            partition = led_partition(self._state, key)  # its refusal has the reason
         if self._codes.get(key):
             raise Refusal(self._codes[key], "the partition is not part of the transaction")
         try:
@@ -352,12 +352,12 @@ class _Produce:
         return answer
 
     def is_waiting(self) -> bool:
-        """Whether other replicas lack any of it; they may have come while other clients had their turn."""
+        """Return whether in-sync replicas lack a batch; they may have fetched it during turns of other work."""
         self.waiting = [one for one in self.waiting if not one.is_done()]
         return bool(self.waiting)
 
     def finished(self, response: ProduceResponse) -> ProduceResponse:
-        """The response, with the leaders of what this node does not lead."""
+        """Return the response, with the current leaders of partitions that this node does not lead."""
         if self._context.api_version < LEADER_VERSION_MIN:
             return response
         lost = [
@@ -386,7 +386,7 @@ class _Produce:
 
 
 class _WaitingProduce:
-    """A produce request whose batches are appended, and not yet with all replicas in sync."""
+    """A Produce request whose batches are appended, but not all in-sync replicas have them yet."""
 
     def __init__(self, produce: _Produce, response: ProduceResponse, timeout_ms: int) -> None:
         self.deferred: Deferred[ProduceResponse] = Deferred(self._leave)
@@ -398,11 +398,11 @@ class _WaitingProduce:
         self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._give_up)
 
     def readable(self, size_bytes: int) -> None:
-        """The high watermark of one of the partitions has moved."""
+        """Check all batches, because the high watermark of a partition has advanced."""
         self._look()
 
     def ended(self) -> None:
-        """This node leads one of the partitions no more."""
+        """Check all batches, because the leader of a partition has changed or its topic is deleted."""
         self._look()
 
     def _look(self) -> None:

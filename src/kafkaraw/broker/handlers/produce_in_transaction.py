@@ -1,7 +1,7 @@
-"""Before transactional records are appended: make sure that their partitions are part of the transaction.
+"""Before transactional records are appended: make sure that their partitions belong to the transaction.
 
-Clients of the first generation have added them (and it is checked that they did), for those of the second the broker
-adds them (KIP-890). A partition in which the transaction has records already needs neither.
+Clients with transaction.version 0 or 1 add partitions themselves, which the broker verifies; with version 2 the broker
+adds them (KIP-890). A partition that already has records of the transaction needs neither.
 Source: kafka.server.{ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager}.
 """
 
@@ -22,7 +22,7 @@ from kafkaraw.records import BatchHeader, TopicPartition, parse_header
 IMPLICIT_VERSION_MIN: Final = 12
 ABORTABLE_VERSION_MIN: Final = 11
 TOPIC_ID_VERSION_MIN: Final = 13
-# Clients do not know these in answers to Produce: this one makes them try again without asking for metadata.
+# Clients do not expect these codes from Produce; NOT_ENOUGH_REPLICAS makes them retry without updating metadata.
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -38,15 +38,15 @@ Codes = Mapping[TopicPartition, ErrorCode]
 def join_transaction(
     state: BrokerState, context: RequestContext, request: ProduceRequest, go_on: Callable[[Codes], None]
 ) -> None:
-    """Have the partitions of a request be part of its transaction.
+    """Add the partitions of a request to its transaction, or verify that they belong to it.
 
-    Each remembers that the batch is on its way: when it is turned away, its successors in flight must be, too.
+    Each partition records the batch as attempted: if it is refused, later batches in flight must be refused, too.
 
     Args:
-        state: the node.
-        context: of the request.
-        request: with transactional records or without.
-        go_on: told, now or later, the code of each partition that had to be added or checked.
+        state: the node's state.
+        context: context of the request.
+        request: a Produce request, with transactional records or without.
+        go_on: called, now or later, with the code of each partition that had to be added or verified.
     """
     new = _partitions_new_to_it(state, context, request)
     implicit = context.api_version >= IMPLICIT_VERSION_MIN
@@ -63,7 +63,7 @@ def join_transaction(
 
     def told(codes: Codes) -> None:
         for partition, header in new.values():
-            partition.attempted(header, bumps_epochs=implicit)  # once more: the last transaction's marker may have come
+            partition.attempted(header, bumps_epochs=implicit)  # again, because a marker may have cleared it
         go_on(
             {
                 key: _code_for_producers(code_for_clients(code, knows_abortable=knows_abortable), implicit=implicit)
@@ -76,7 +76,7 @@ def join_transaction(
 
 
 def code_for_clients(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """What is made of a coordinator's code for any client, by the version of its request."""
+    """Convert a coordinator's error code to one that the request's version supports."""
     if code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED else code
@@ -90,7 +90,7 @@ def _code_for_producers(code: ErrorCode, *, implicit: bool) -> ErrorCode:
 def _partitions_new_to_it(
     state: BrokerState, context: RequestContext, request: ProduceRequest
 ) -> dict[TopicPartition, tuple[Partition, BatchHeader]]:
-    """The partitions of a request in which its transaction has no records yet, each with its batch."""
+    """Return the partitions of a request that have no records of its transaction yet, each with its batch header."""
     found: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
     for topic in request.topic_data:
         by_id = context.api_version >= TOPIC_ID_VERSION_MIN
@@ -107,7 +107,7 @@ def _partitions_new_to_it(
 
 
 def _header(records: object) -> BatchHeader | None:
-    """The header of the first batch; None when it makes no sense, which appending it will say."""
+    """Return the header of the first batch; None if it is invalid, for which the append returns the error."""
     try:
         return parse_header(records) if isinstance(records, memoryview) else None
     except ProtocolError:

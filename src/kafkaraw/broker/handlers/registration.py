@@ -1,4 +1,4 @@
-"""`@handles`: the file of an API says here which request it handles, who may send it, and how a large one is divided.
+"""`@handles`: registers the handler of an API with its request class, its authorization, and how requests are divided.
 
     @handles(
         CreatePartitionsRequest,
@@ -10,7 +10,7 @@
     ) -> Reply[CreatePartitionsResponse]: ...
 
 The type checker compares the handler with the classes of the request and of its response. `handlers.table` imports
-every file of the package, and so registers it. This module must not name an API.
+every file of the package, which registers all handlers. This module must not name an API.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Authorize: TypeAlias = Callable[[Call[Q, R], Q], Reply[R]]
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One permission that an API takes.
+    """One permission that an API requires.
 
     Attributes:
-        when: when it takes it; empty for always.
+        when: the condition under which it is required; empty for always.
     """
 
     operation: AclOperation
@@ -55,11 +55,11 @@ class Registration:
 
     Attributes:
         api: the API.
-        handle: its handler, behind its authorization.
-        is_open: whether it takes no permission.
-        permissions: what it takes, for the documentation. The authorization counts; the tests compare the two.
-        note: what else the documentation says about them.
-        divided: how large requests are divided, by the first version for which that is so; empty if they are not.
+        handle: its handler, wrapped by its authorization.
+        is_open: whether it requires no permission.
+        permissions: the required permissions, for the documentation. Tests compare them with the authorization.
+        note: a note on the permissions, for the documentation.
+        divided: how large requests are divided, by the first version to which it applies; empty if they are not.
     """
 
     api: Api
@@ -86,11 +86,11 @@ def handles(
 
     Args:
         request: the class of the request.
-        authorize: called instead of the handler if there is an authorizer; gives the handler what is permitted of the
-            request. None leaves the API open to every client. There is no default, so that it is not forgotten.
-        permissions: what `authorize` checks, for the documentation.
-        note: what else the documentation says about them.
-        divided: how large requests are divided, by the first version for which that is so.
+        authorize: called instead of the handler if there is an authorizer; passes the permitted part of the request to
+            the handler. None leaves the API open to every client. There is no default, so that it cannot be forgotten.
+        permissions: the permissions that `authorize` checks, for the documentation.
+        note: a note on the permissions, for the documentation.
+        divided: how large requests are divided, by the first version to which it applies.
 
     Raises:
         ValueError: the API has a handler already.
@@ -116,7 +116,7 @@ def handles(
 
 
 def authorized(api: str, handler: Handler[Q, R], authorize: Authorize[Q, R]) -> Handler[Q, R]:
-    """A handler behind its authorization."""
+    """Wrap a handler by its authorization."""
 
     def handle(state: BrokerState, context: RequestContext, request: Q, /) -> Reply[R]:
         authorizer = state.catalog.authorizer

@@ -1,4 +1,4 @@
-"""SaslHandshake where no login is due: on a listener without one, or after it. `broker.login` answers the others."""
+"""SaslHandshake out of place: on a listener without SASL, or after authentication; else `security.login` answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup: hand in an assignment, or wait for one's own."""
+"""SyncGroup: the leader sends the assignment; each member waits for its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROTOCOL_NAMED_SINCE: Final = 5
 
 
 def authorize(call: Call[SyncGroupRequest, SyncGroupResponse], request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
-    """READ on the group; the handler refuses a request that does not name the protocol."""
+    """READ on the group; the handler refuses a request without the protocol."""
     if _lacks_protocol(request, call.context.api_version):
         return call.go_on(request)
     if call.may_read_group(request.group_id):
@@ -32,7 +32,7 @@ def authorize(call: Call[SyncGroupRequest, SyncGroupResponse], request: SyncGrou
     permissions=(Permission(AclOperation.READ, ResourceType.GROUP),),
 )
 def handle(state: BrokerState, context: RequestContext, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
-    """Let the client wait for its part."""
+    """Let the member wait for its assignment."""
     if _lacks_protocol(request, context.api_version):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     coordinator = coordinator_or_code(state, request.group_id)
@@ -42,5 +42,5 @@ def handle(state: BrokerState, context: RequestContext, request: SyncGroupReques
 
 
 def _lacks_protocol(request: SyncGroupRequest, version: int) -> bool:
-    """Whether a request does not name type and name of the protocol, as it has to."""
+    """Return whether a request lacks the required type and name of the protocol."""
     return version >= PROTOCOL_NAMED_SINCE and (request.protocol_type is None or request.protocol_name is None)

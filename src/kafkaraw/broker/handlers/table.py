@@ -1,6 +1,6 @@
 """The handlers of all APIs: this module imports every file of the package, and each registers its API by `@handles`.
 
-So an API is one file, and nothing else lists it. Start at `registration.handles`.
+Each API is one file, and no other list of APIs exists. Start at `registration.handles`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HANDLERS: Final[dict[int, AnyHandler]] = {
     key: in_parts(served.api.name, served.handle, served.divided) if served.divided else served.handle
     for key, served in sorted(REGISTERED.items())
 }
-"""API key -> handler, behind its authorization, called with parts of a large request.
+"""API key -> handler, wrapped by its authorization, called with parts of a large request.
 
-Each takes the request class of its API.
+Each handler takes the request class of its API.
 """

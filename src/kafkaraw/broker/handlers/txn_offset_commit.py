@@ -1,6 +1,6 @@
-"""TxnOffsetCommit: keep positions that count once a transaction commits.
+"""TxnOffsetCommit: store pending offsets, which are committed with the transaction.
 
-With version 5 the group is made part of the transaction by the broker itself (KIP-890).
+Since version 5, the broker adds the group to the transaction itself (KIP-890).
 Source: kafka.server.KafkaApis.handleTxnOffsetCommitRequest; KIP-447.
 """
 
@@ -74,7 +74,7 @@ def _not_committed(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOf
 def handle(
     state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Reply[TxnOffsetCommitResponse]:
-    """Keep each position, or say why not."""
+    """Store each pending offset, or return its error code."""
     asked: AskedPositions[TxnOffsetCommitResponsePartition] = AskedPositions(
         state, lambda number: TxnOffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.NONE)
     )
@@ -95,7 +95,7 @@ def handle(
 def _ask(
     state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, positions: Positions, done: Done
 ) -> None:
-    """Have the group be part of the transaction, then ask it."""
+    """Add the group to the transaction, then commit to the group."""
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         done(coordinator)

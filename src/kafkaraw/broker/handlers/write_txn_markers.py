@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: end transactions in partitions that this node leads. Administrators end hanging ones with it.
+"""WriteTxnMarkers: end transactions in partitions that this node leads. Administrators abort hanging ones with it.
 
 Source: kafka.server.KafkaApis.handleWriteTxnMarkersRequest; KIP-664.
 """
@@ -32,7 +32,7 @@ from kafkaraw.records import ControlType, TopicPartition
 def authorize(
     call: Call[WriteTxnMarkersRequest, WriteTxnMarkersResponse], request: WriteTxnMarkersRequest
 ) -> Reply[WriteTxnMarkersResponse]:
-    """ALTER on the cluster, or CLUSTER_ACTION: what other brokers have."""
+    """ALTER on the cluster, or CLUSTER_ACTION, which brokers have."""
     if call.allows_on_cluster(AclOperation.ALTER, log_denial=False) or call.allows_on_cluster(
         AclOperation.CLUSTER_ACTION
     ):
@@ -81,7 +81,7 @@ def handle(
 
 
 class _Writing:
-    """One request: as many answers as it has partitions, collected."""
+    """One request; collects the results of all its partitions."""
 
     def __init__(
         self, state: BrokerState, request: WriteTxnMarkersRequest, done: Callable[[WriteTxnMarkersResponse], None]
@@ -92,7 +92,7 @@ class _Writing:
         self._left = 1
 
     def begin(self) -> None:
-        """Write all."""
+        """Write all markers."""
         response = WriteTxnMarkersResponse(markers=[self._marker(marker) for marker in self._request.markers])
         self._response = response
         self._ended()

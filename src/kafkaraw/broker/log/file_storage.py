@@ -150,7 +150,7 @@ class DiskFile:
         self._open_files.closed(self)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file for good."""
         self.let_go()
 
 
@@ -212,7 +212,7 @@ class FileStorage:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                shutil.rmtree(self.path / folder)  # somebody has put folders into it
+                shutil.rmtree(self.path / folder)  # it contains folders, which the broker did not create
 
     def files(self, folder: str) -> list[str]:
         """Names of the files in a folder, sorted."""
@@ -249,7 +249,7 @@ class FileStorage:
             _sync_folder(target.parent)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock of the directory."""
         if self._lock >= 0:
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may still have the descriptor, and so the lock
             os.close(self._lock)

@@ -1,7 +1,7 @@
-"""Which leader epoch wrote which part of a log: rows of (epoch, first offset), oldest first.
+"""The leader epochs of a log: rows of (epoch, first offset), oldest first.
 
-A follower compares these rows with its leader's to find where their logs part (KIP-101, KIP-279). The batches' own
-headers say the same, apart from epochs in which nothing was written; Kafka's `leader-epoch-checkpoint` keeps the rows.
+A follower compares these rows with its leader's to find the log divergence (KIP-101, KIP-279). The batch headers have
+the same epochs, except for epochs without batches; Kafka's `leader-epoch-checkpoint` stores the rows.
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
 """
 
@@ -20,11 +20,11 @@ _VERSION: Final = "0"
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """Where an epoch ends.
+    """The end offset of an epoch.
 
     Attributes:
-        epoch: the epoch; -1 when nothing is known of the one that was asked for.
-        end_offset: the first offset that is not of that epoch or an older one; -1 when unknown.
+        epoch: the epoch; -1 if the requested epoch is unknown.
+        end_offset: the first offset after that epoch; -1 if unknown.
     """
 
     epoch: int
@@ -65,7 +65,7 @@ class LeaderEpochs:
         return self._epochs[row] if row >= 0 else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that an epoch writes from an offset on. Returns whether that was news."""
+        """Add the first offset of an epoch. Return whether it was unknown."""
         if epoch <= self.latest:
             return False
         while self._starts and self._starts[-1] >= start_offset:  # an epoch in which nothing was written
@@ -84,14 +84,14 @@ class LeaderEpochs:
         return EpochEnd(self._epochs[newer - 1] if newer else epoch, self._starts[newer])
 
     def cut_end(self, log_end_offset: int) -> bool:
-        """The log was cut at its end. Returns whether a row went."""
+        """Remove rows after a truncation of the log. Return whether a row was removed."""
         before = len(self._starts)
         while self._starts and self._starts[-1] >= log_end_offset:
             self._drop_last()
         return len(self._starts) != before
 
     def cut_start(self, log_start_offset: int) -> bool:
-        """The log's beginning was removed. Returns whether a row went or moved."""
+        """Adjust rows after the log start offset has increased. Return whether a row was removed or changed."""
         row = bisect_right(self._starts, log_start_offset) - 1
         if row < 0 or (self._starts[row] == log_start_offset and row == 0):
             return False

@@ -1,8 +1,8 @@
-"""Where files in memory get their memory from: chunks that never move, and are used again once nobody looks at them.
+"""Memory for files in memory: chunks that never move, and are reused once no view refers to them.
 
-Touching fresh memory costs several times what it costs to copy a batch into it. So large chunks are made of huge pages
-(`protocol.memory`), and those of files that are gone wait for the next file. Nothing here knows of files. Start
-at `ChunkPool.take`.
+Touching fresh memory takes several times longer than copying a batch into it. Large chunks therefore consist of huge
+pages (`protocol.memory`), and chunks of deleted files are kept for new files. This module does not know files. Start at
+`ChunkPool.take`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ChunkPool:
         return Chunk(self._spare(capacity) or fresh_memory(capacity), file_bytes)
 
     def give_back(self, chunks: list[Chunk]) -> None:
-        """Take back chunks whose file is gone; who has views of them keeps what they show."""
+        """Take back the chunks of a deleted file; existing views of them stay valid."""
         for chunk in chunks:
             owner = chunk.owner
             if isinstance(owner, mmap.mmap) and self._spare_bytes + len(owner) <= SPARE_BYTES_MAX:

@@ -1,6 +1,6 @@
-"""A storage in memory: for tests and throw-away brokers, and for simulations of a machine that crashes.
+"""A storage in memory: for tests and temporary brokers, and for simulations of a machine that crashes.
 
-It outlives the broker that uses it: give the same object to a new broker and that one finds the old one's files, all of
+The storage outlives its broker: a new broker with the same storage object finds the files of the previous one, all of
 them after a clean stop, or without their unsynced bytes after `lose_unsynced()`.
 """
 
@@ -86,13 +86,13 @@ class MemoryFile:
         self._synced_bytes = min(self._synced_bytes, size)
 
     def drop(self) -> None:
-        """Drop everything, for good."""
+        """Drop all bytes; the file is not used again."""
         self._pool.give_back(self._chunks)
         self._chunks = []
         self._size_bytes = 0
 
     def sync(self) -> None:
-        """Mark everything as written for good."""
+        """Mark all bytes as synced."""
         self._synced_bytes = self._size_bytes
 
     def close(self) -> None:

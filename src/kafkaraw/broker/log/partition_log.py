@@ -1,6 +1,7 @@
 """The log of one partition: segments in offset order, appended to at the end, read from anywhere.
 
-It assigns nothing and judges nothing: batches arrive checked, with their base offset patched (see `broker.partition`).
+It does not validate batches or assign offsets: batches arrive checked, with their base offset patched (see
+`broker.partitions.partition`).
 Start at `PartitionLog.open`, `append` and `read`. No retention, compaction or index files yet.
 Source: org.apache.kafka.storage.internals.log.{UnifiedLog, LogLoader}.
 """
@@ -68,11 +69,11 @@ class PartitionLog:
         self._epochs_file_is_stale = False
 
     def open(self, on_batch: Callable[[BatchHeader], None] | None = None, *, log_start_offset: int = 0) -> None:
-        """Read what is on the storage; the last segment is checked byte by byte and cut where it is torn.
+        """Open the log; the last segment is verified with checksums and truncated at the first incomplete batch.
 
         Args:
             on_batch: called with the header of every batch, oldest first.
-            log_start_offset: what was written down of it; segments that lie before it are removed.
+            log_start_offset: the log start offset of the checkpoint; segments that end before it are removed.
         """
         self._storage.make_folder(self.folder)
         self._load_epochs()
@@ -99,7 +100,7 @@ class PartitionLog:
         self.epochs.cut_end(self.log_end_offset)
 
     def _load_epochs(self) -> None:
-        """Read what was written down of leader epochs; the batches, read next, add what they know."""
+        """Read the leader epoch checkpoint; the batches, which are read next, add their epochs."""
         text = self._storage.read_text(self.folder, EPOCHS_FILE)
         try:
             self.epochs.load(text or self.epochs.text())
@@ -108,7 +109,7 @@ class PartitionLog:
             self.epochs.clear()
 
     def _drop_after_gap(self, names: list[str]) -> None:
-        """What follows a gap would be read as if nothing were missing: Kafka removes it, and so do we."""
+        """Remove segments after a gap in the offsets, as Kafka does: readers would not notice the gap."""
         for name in names:
             _logger.error("%s/%s: removed, because the segment before it is damaged", self.folder, name)
             self._storage.remove_file(self.folder, name)
@@ -124,7 +125,7 @@ class PartitionLog:
 
     @property
     def starts_within_a_segment(self) -> bool:
-        """Whether the name of the first file does not tell where the log starts, so that it must be written down."""
+        """Whether the log start offset differs from the name of the first file, so that it needs a checkpoint."""
         return self._log_start_offset > self._base_offsets[0]
 
     @property
@@ -165,10 +166,10 @@ class PartitionLog:
         self._unsynced_records += header.records_count
 
     def begin_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader epoch writes from an offset on; nothing happens when that is known.
+        """Add the start offset of a leader epoch; no effect if it is known.
 
         Raises:
-            OSError: the storage is full or broken; the epochs are as they were, and the next call writes them.
+            OSError: the storage is full or broken; the epochs are unchanged, and the next call writes them.
         """
         if epoch > self.epochs.latest:
             epochs = self.epochs.copy()
@@ -198,13 +199,13 @@ class PartitionLog:
             _logger.warning("%s: the leader epochs cannot be written, trying again later: %s", self.folder, error)
 
     def move_start(self, offset: int) -> bool:
-        """Let the log start later, and remove the segments that lie before that whole.
+        """Increase the log start offset, and remove the segments that end before it.
 
         Args:
-            offset: at most `log_end_offset`; nothing happens when the log starts there already, or later.
+            offset: at most `log_end_offset`; no effect if the log already starts there or later.
 
         Returns:
-            Whether the start has moved.
+            whether the log start offset has changed.
 
         Raises:
             OSError: the storage is broken.
@@ -222,11 +223,11 @@ class PartitionLog:
         return True
 
     def loses_segments(self, start_offset: int) -> bool:
-        """Whether segments are removed when the log starts at an offset."""
+        """Return whether segments would be removed if the log started at an offset."""
         return len(self._segments) > 1 and self._base_offsets[1] <= start_offset
 
     def write_snapshot(self, producers: Iterable[ProducerSnapshot]) -> None:
-        """Write down what is known of producers now, instead of what was written before.
+        """Write a producer snapshot, which replaces the previous one.
 
         Raises:
             OSError: the storage is full or broken.
@@ -244,7 +245,7 @@ class PartitionLog:
         self._remove_files(older.values())
 
     def read_snapshot(self) -> list[ProducerSnapshot]:
-        """What was written down of producers last; one that knows more than the log has is removed."""
+        """Return the last producer snapshot; a snapshot beyond the end of the log is removed."""
         for end_offset, name in sorted(self._snapshots().items(), reverse=True):
             file = self._storage.open_file(self.folder, name)
             try:
@@ -258,7 +259,7 @@ class PartitionLog:
         return []
 
     def _snapshots(self) -> dict[int, str]:
-        """The files with what was written down of producers, by the offset in their names."""
+        """Return the files of producer snapshots, by the offset in their names."""
         found = ((end_offset_of(name), name) for name in self._storage.files(self.folder))
         return {end_offset: name for end_offset, name in found if end_offset is not None}
 
@@ -267,7 +268,7 @@ class PartitionLog:
             self._storage.remove_file(self.folder, name)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything from the batch that holds `offset` on, and epochs in which nothing is written then.
+        """Truncate the log at the batch that contains `offset`, and remove epochs that then have no batches.
 
         Raises:
             OSError: the storage is broken.
@@ -284,7 +285,7 @@ class PartitionLog:
                 self._rewrite_epochs()
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything, and go on at `offset`.
+        """Remove all batches, and restart the log at `offset`.
 
         Raises:
             OSError: the storage is full or broken.
@@ -405,13 +406,13 @@ class PartitionLog:
                 yield from (record.timestamp_ms for record in Batch("", 0, data, start_offset=start, check_crcs=False))
 
     def sync(self) -> None:
-        """Make what was written survive a crash of the machine."""
+        """Flush all writes to disk, so that they survive a crash of the machine."""
         if self._unsynced_records:
             self._segments[-1].sync()
             self._unsynced_records = 0
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for segment in self._segments:
             segment.close()
 

@@ -1,7 +1,7 @@
-"""What a log's first segments said of producers, written down when they are removed; in Kafka's file format.
+"""Producer snapshots in Kafka's file format: the producer state of segments, written when the segments are removed.
 
-Without it, a broker that starts again would take a repeated batch for a new one, because the batch that it repeats is
-gone. Of each producer its last batch is kept, as Kafka does. `kafka-dump-log.sh` reads these files.
+Without a snapshot, a restarted broker would append a duplicate batch again, because the original batch is deleted. As
+in Kafka, the snapshot has the last batch of each producer. `kafka-dump-log.sh` reads these files.
 
     version int16 (1), crc uint32 (CRC-32C of all that follows), entries int32, then for each
     producer_id int64, epoch int16, last_sequence int32, last_offset int64, offset_delta int32, timestamp int64,
@@ -27,7 +27,7 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class ProducerSnapshot(NamedTuple):
-    """One producer. Offsets and sequences are -1 when it has written nothing under its epoch."""
+    """One producer. Offsets and sequences are -1 if it has appended nothing with its epoch."""
 
     producer_id: int
     epoch: int

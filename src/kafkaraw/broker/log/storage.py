@@ -1,4 +1,4 @@
-"""What the broker asks of the place where it keeps its files: the `LogStorage` and `LogFile` protocols.
+"""The interface of the storage for the broker's files: the `LogStorage` and `LogFile` protocols.
 
 A storage holds folders (one per partition, and the root, named "") of append-only log files and small text files.
 Two implementations: `file_storage.FileStorage` (a directory) and `memory_storage.MemoryStorage` (for tests, and for
@@ -57,7 +57,7 @@ class LogFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file. Contents handed out and not sent yet are of no use any more."""
+        """Close the file. Slices that are not sent yet become invalid."""
         ...
 
 
@@ -117,5 +117,5 @@ class LogStorage(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the storage, so that another broker may use it."""
+        """Close the storage, so that another broker may use it."""
         ...

@@ -1,4 +1,4 @@
-"""Replicas of partitions: appending, reading, following, electing; what is remembered of producers.
+"""Replicas of partitions: appending, reading, replication, leader election, and producer state.
 
-Bytes on disk are in `log`. Start at `partition.py`.
+`log` stores the bytes. Start at `partition.py`.
 """

@@ -1,7 +1,8 @@
-"""Who leads a partition and who is in sync with the leader: every rule by which that changes. Pure.
+"""Leader election and ISR changes of a partition, as pure functions.
 
-A `PartitionState` is never changed, a decision gives the next one: a change of leader grows the leader epoch, and every
-change grows the partition epoch. `controller` asks, writes the answers down and tells the nodes.
+A `PartitionState` is immutable; each function returns the next state. A change of leader increments the leader epoch,
+and every change increments the partition epoch. `controller` calls these functions, stores the states and notifies the
+nodes.
 Source: org.apache.kafka.controller.PartitionChangeBuilder, ReplicationControlManager.
 """
 
@@ -17,14 +18,14 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who holds a partition, and who leads it.
+    """The replicas, the leader and the ISR of a partition.
 
     Attributes:
-        replicas: ids of the nodes that hold it, the preferred leader first.
-        leader: id of the node that leads it; -1 when none does.
-        leader_epoch: grows whenever the leader changes, also to none.
-        isr: the replicas that have everything that was acknowledged. Never empty: the last one stays, dead or alive.
-        partition_epoch: grows with every change.
+        replicas: ids of the nodes with a replica, the preferred leader first.
+        leader: id of the leader; -1 for none.
+        leader_epoch: incremented at each change of the leader, also to none.
+        isr: the replicas that have all acknowledged records. Never empty: the last one stays, running or not.
+        partition_epoch: incremented at each change.
     """
 
     replicas: tuple[int, ...]
@@ -35,24 +36,24 @@ class PartitionState:
 
 
 def first_state(replicas: tuple[int, ...], live: Collection[int] | None = None) -> PartitionState:
-    """How a partition begins.
+    """Return the initial state of a partition.
 
     Args:
-        replicas: ids of the nodes that hold it, the preferred leader first.
-        live: the nodes that run, at least one of them a replica; None means all.
+        replicas: ids of the nodes with a replica, the preferred leader first.
+        live: the running nodes, at least one of them with a replica; None means all.
     """
     isr = replicas if live is None else tuple(node for node in replicas if node in live)
     return PartitionState(replicas, isr[0], isr)
 
 
 def without_node(state: PartitionState, node: int, live: Collection[int], *, unclean: bool) -> PartitionState:
-    """After a node has stopped: it is in sync no more, and leads no more.
+    """Return the state after a node has stopped: without it in the ISR, and with another leader or none.
 
     Args:
-        state: how it was.
-        node: who has stopped.
-        live: the nodes that still run.
-        unclean: a replica that is not in sync may lead when there is no other.
+        state: the state before.
+        node: id of the node that has stopped.
+        live: the nodes that are still running.
+        unclean: if no in-sync replica is running, another replica may become leader.
     """
     isr = tuple(other for other in state.isr if other != node) or state.isr
     if state.leader != node:
@@ -63,13 +64,13 @@ def without_node(state: PartitionState, node: int, live: Collection[int], *, unc
 def with_leader(
     state: PartitionState, live: Collection[int], *, unclean: bool, preferred: int = NO_LEADER
 ) -> PartitionState:
-    """After a node has come: a partition without a leader gets one when it can.
+    """Return the state after a node has started: a partition without a leader gets one, if possible.
 
     Args:
-        state: how it was.
-        live: the nodes that run.
-        unclean: a replica that is not in sync may lead when there is no other.
-        preferred: who is to lead if it can, such as the one that led before all nodes stopped.
+        state: the state before.
+        live: the running nodes.
+        unclean: if no in-sync replica is running, another replica may become leader.
+        preferred: id of the node to elect if it is eligible, such as the leader before all nodes stopped.
     """
     if state.leader != NO_LEADER:
         return state
@@ -84,22 +85,22 @@ def _elected(state: PartitionState, isr: tuple[int, ...], live: Collection[int],
         if node in isr:
             return _changed(state, node, isr)
     if unclean and running:
-        return _changed(state, running[0], (running[0],))  # what only the others have is lost
+        return _changed(state, running[0], (running[0],))  # records that only the other replicas have are lost
     return _changed(state, NO_LEADER, isr)
 
 
 def can_lead(state: PartitionState, node: int, live: Collection[int]) -> bool:
-    """Whether a node may be made the leader without loss."""
+    """Return whether a node can become leader without losing records."""
     return node in state.isr and node in live
 
 
 def led_by(state: PartitionState, node: int) -> PartitionState:
-    """With another leader, for which `can_lead` holds; the same one changes nothing."""
+    """Return the state with another leader, for which `can_lead` holds; the same leader changes nothing."""
     return _changed(state, node, state.isr)
 
 
 def shrunk(state: PartitionState, lagging: Collection[int]) -> PartitionState:
-    """Without followers that lag too far behind; it is the leader who says so, and it stays."""
+    """Return the state without lagging followers in the ISR. The leader reports them, and stays in the ISR."""
     if state.leader == NO_LEADER:
         return state
     kept = tuple(node for node in state.isr if node == state.leader or node not in lagging)
@@ -107,7 +108,7 @@ def shrunk(state: PartitionState, lagging: Collection[int]) -> PartitionState:
 
 
 def expanded(state: PartitionState, node: int) -> PartitionState:
-    """With a follower that has caught up; it is the leader who says so."""
+    """Return the state with a follower in the ISR that, as the leader reports, has caught up."""
     return (
         state if node in state.isr or state.leader == NO_LEADER else _changed(state, state.leader, (*state.isr, node))
     )

@@ -1,6 +1,6 @@
-"""What a leader knows of its followers: how far each has got, and since when it lags. Pure; times are passed in.
+"""A leader's view of its followers: the log end offset of each, and since when it lags. Pure; times are passed in.
 
-From it follow the high watermark, and who leaves or joins the replicas in sync.
+The high watermark and the changes of the ISR follow from it.
 Source: kafka.cluster.{Replica, ReplicaState, Partition.maybeIncrementLeaderHW, Partition.getOutOfSyncReplicas}.
 """
 
@@ -20,11 +20,11 @@ class Progress:
     """One follower.
 
     Attributes:
-        log_end_offset: what it has asked for last, and so where its log ends; -1 when it has not asked yet.
-        caught_up_s: when it last had all that there was.
-        asked_s: when it last asked.
-        leader_end_offset: where the leader's log ended then.
-        log_start_offset: where its log starts, as it has said; -1 when it has not asked yet.
+        log_end_offset: offset of its last fetch, which is its log end offset; -1 before the first fetch.
+        caught_up_s: when it last had all records of the leader.
+        asked_s: when it last fetched.
+        leader_end_offset: the leader's log end offset at that time.
+        log_start_offset: its log start offset, as in its last fetch; -1 before the first fetch.
     """
 
     caught_up_s: float
@@ -38,10 +38,10 @@ class Followers:
     """The followers of one partition, as its leader sees them.
 
     Args:
-        nodes: who follows.
-        isr: who is in sync now: they count as caught up until they have had time to show it.
-        now_s: the present time, in seconds.
-        lag_max_s: how long a follower may lag (replica.lag.time.max.ms).
+        nodes: ids of the followers.
+        isr: ids of the in-sync replicas; they count as caught up for the first `lag_max_s` seconds.
+        now_s: the current time, in seconds.
+        lag_max_s: how long an in-sync follower may lag, in seconds (replica.lag.time.max.ms).
     """
 
     def __init__(self, nodes: Iterable[int], isr: Collection[int], now_s: float, lag_max_s: float) -> None:
@@ -49,34 +49,34 @@ class Followers:
         self._progress = {node: Progress(now_s if node in isr else NEVER) for node in nodes}
 
     def starts_at(self, node: int, log_start_offset: int) -> None:
-        """A follower has said where its log starts."""
+        """Set the log start offset of a follower, which its fetch contains."""
         self._progress[node].log_start_offset = log_start_offset
 
     def low_watermark(self, log_start_offset: int, is_live: Callable[[int], bool]) -> int:
-        """The first offset that any replica has which runs; the leader's own start is given."""
+        """Return the lowest log start offset of the leader (`log_start_offset`) and all running followers."""
         starts = [progress.log_start_offset for node, progress in self._progress.items() if is_live(node)]
         return min([log_start_offset, *starts])
 
     def asked(self, node: int, offset: int, leader_end_offset: int, now_s: float) -> None:
-        """A follower asks for what comes from `offset` on."""
+        """Note that a follower fetches from `offset`."""
         progress = self._progress[node]
         if offset >= leader_end_offset:
             progress.caught_up_s = max(progress.caught_up_s, now_s)
         elif offset >= progress.leader_end_offset:
-            # It has all that there was when it asked before: under steady load it is never nearer than that.
+            # It has all that the leader had at its last fetch: under steady load, a follower never gets closer.
             progress.caught_up_s = max(progress.caught_up_s, progress.asked_s)
         progress.log_end_offset = offset
         progress.asked_s = now_s
         progress.leader_end_offset = leader_end_offset
 
     def knows(self, node: int) -> bool:
-        """Whether a node follows."""
+        """Return whether a node is a follower of this partition."""
         return node in self._progress
 
     def high_watermark(
         self, isr: Collection[int], log_end_offset: int, now_s: float, is_live: Callable[[int], bool]
     ) -> int:
-        """The offset up to which all have everything: those in sync, and those that run and are about to be."""
+        """Return the offset that the whole ISR, and running replicas that are about to join the ISR, have reached."""
         found = log_end_offset
         for node, progress in self._progress.items():
             counts = node in isr or (is_live(node) and self._is_caught_up(progress, log_end_offset, now_s))
@@ -85,7 +85,7 @@ class Followers:
         return found
 
     def having(self, isr: Collection[int], offset: int) -> list[tuple[int, float, int]]:
-        """Those in sync that have an offset: where the log ends, when it last had everything, and the node."""
+        """Return the in-sync followers that have an offset: (log end offset, time of the last catch-up, node)."""
         return [
             (progress.log_end_offset, progress.caught_up_s, node)
             for node, progress in self._progress.items()
@@ -93,7 +93,7 @@ class Followers:
         ]
 
     def lagging(self, isr: Collection[int], log_end_offset: int, now_s: float) -> list[int]:
-        """Those in sync that have lagged for too long."""
+        """Return the in-sync followers that have lagged for more than `lag_max_s`."""
         return [
             node
             for node, progress in self._progress.items()
@@ -101,7 +101,7 @@ class Followers:
         ]
 
     def any_behind(self, isr: Collection[int], log_end_offset: int) -> bool:
-        """Whether one of those in sync does not have everything."""
+        """Return whether an in-sync follower lacks records of the leader."""
         return any(progress.log_end_offset < log_end_offset for node, progress in self._progress.items() if node in isr)
 
     def _is_caught_up(self, progress: Progress, log_end_offset: int, now_s: float) -> bool:

@@ -1,7 +1,7 @@
-"""The transactions that touch one partition: which are open, which were aborted, and how far a reader may go.
+"""The transactions of one partition: open and aborted ones, and the last stable offset.
 
-Fed with every batch that is appended or found in the log. From it follow the last stable offset (nothing before it is
-undecided) and the list of aborted transactions that a read_committed fetch is answered with.
+It processes every batch that is appended or found in the log. The last stable offset and the list of aborted
+transactions in the response to a read_committed fetch follow from it.
 Source: KIP-98; org.apache.kafka.storage.internals.log.{ProducerStateManager, TransactionIndex}.
 """
 
@@ -18,9 +18,9 @@ class AbortedTransaction:
     """One producer's aborted records in this partition.
 
     Attributes:
-        first_offset: of its first record.
-        last_offset: of the marker.
-        last_stable_offset: as it was once the transaction had ended; readers below it need not look further.
+        first_offset: offset of its first record.
+        last_offset: offset of the marker.
+        last_stable_offset: the last stable offset when the transaction ended; a fetch below it needs no later entries.
     """
 
     producer_id: int
@@ -52,11 +52,11 @@ class OpenTransactions:
         self._aborted.clear()
 
     def note(self, header: BatchHeader, control: ControlType | None = None) -> None:
-        """Take note of a batch that is in the log now.
+        """Process a batch that is in the log now.
 
         Args:
-            header: of the batch.
-            control: what its marker says; None when it holds data.
+            header: header of the batch.
+            control: type of its marker; None for a batch with data.
         """
         if not header.is_transactional or header.producer_id < 0:
             return
@@ -72,22 +72,22 @@ class OpenTransactions:
             self._aborted.append(AbortedTransaction(header.producer_id, first_offset, header.last_offset, after))
 
     def restore(self, producer_id: int, first_offset: int) -> None:
-        """Know of an open transaction that was written down, whose first records are no longer in the log."""
+        """Restore an open transaction from a snapshot, if its first records are no longer in the log."""
         self._open.setdefault(producer_id, first_offset)
 
     def first_offset_of(self, producer_id: int) -> int | None:
-        """Where a producer's open transaction begins; None when it has none."""
+        """Return the first offset of a producer's open transaction; None if it has none."""
         return self._open.get(producer_id)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The offset up to which everything is decided and replicated."""
+        """Return the offset below which all transactions are committed or aborted, and replicated."""
         self._ended = [ended for ended in self._ended if ended.marker_offset >= high_watermark]
         undecided = min(self._open.values(), default=high_watermark)
         unreplicated = min((ended.first_offset for ended in self._ended), default=high_watermark)
         return min(undecided, unreplicated, high_watermark)
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records at `offset` or later, and before `end_offset`."""
+        """Return the aborted transactions with records at `offset` or later, and before `end_offset`."""
         at = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
         found = []
         for aborted in self._aborted[at:]:
@@ -98,5 +98,5 @@ class OpenTransactions:
         return found
 
     def forget_before(self, log_start_offset: int) -> None:
-        """Drop what concerns records that are gone."""
+        """Remove the entries of deleted records."""
         self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= log_start_offset]

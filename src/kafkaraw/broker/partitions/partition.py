@@ -1,8 +1,8 @@
-"""One replica of a partition, on the node that holds it: leader or follower of the others.
+"""One replica of a partition on a node: the leader or a follower.
 
-A leader judges and appends what producers send (`check`, `append`), tells those who wait what can be read, answers its
-followers (`answer_follower`) and moves the high watermark with them. A follower takes over what its leader has
-(`take`). It knows nothing of requests; handlers ask it and put its answers into responses.
+The leader validates and appends batches of producers (`check`, `append`), notifies watchers of readable bytes, answers
+the fetches of followers (`answer_follower`) and advances the high watermark. A follower copies the log of its leader
+(`take`). A partition does not know requests; handlers call it and build the responses.
 Source: kafka.cluster.Partition, UnifiedLog.append.
 """
 
@@ -41,29 +41,29 @@ from kafkaraw.records import (
 )
 
 ALL_IN_SYNC: Final = -1
-"""Acknowledge when all replicas in sync have it (acks)."""
+"""Value of `acks`: acknowledge a batch when all in-sync replicas have it."""
 ONE: Final = 1
 HIGH_WATERMARK: Final = -1
-"""Stands for the high watermark where an offset is asked for (DeleteRecords)."""
+"""Offset in DeleteRecords requests that means the high watermark."""
 FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
 
 
 class Checked(NamedTuple):
-    """A producer's batch in the form in which it is stored, and its header as the producer wrote it."""
+    """A producer's batch as it will be stored, with the header that the producer sent."""
 
     batch: memoryview
     header: BatchHeader
 
 
 class Appended(NamedTuple):
-    """Where a batch is.
+    """The offsets and the timestamp of an appended batch.
 
     Attributes:
         base_offset: offset of its first record.
         next_offset: the offset after its last record.
-        log_append_time_ms: the broker's timestamp; -1 when records keep the producer's.
+        log_append_time_ms: the broker's timestamp; -1 if the records keep the producer's timestamps.
     """
 
     base_offset: int
@@ -75,18 +75,18 @@ class Partition:
     """One replica.
 
     Args:
-        topic_partition: its name.
-        node_id: the node that holds it.
-        storage: where its log is.
+        topic_partition: topic and number of the partition.
+        node_id: id of the node with this replica.
+        storage: storage of its log.
         config: the topic's settings in effect.
         clock: wall clock.
-        isr_keeper: told of followers that catch up or lag.
-        producer_expiration_ms: when an idle producer's sequences are forgotten.
-        lag_max_ms: how long a follower in sync may lag.
-        reads_all_records: judge every record of every batch, also where the topic's settings do not depend on them.
+        isr_keeper: notified of followers that have caught up or lag.
+        producer_expiration_ms: time after which the state of an idle producer is removed, in milliseconds.
+        lag_max_ms: how long an in-sync follower may lag, in milliseconds.
+        reads_all_records: validate every record of every batch, even if the topic's settings do not require it.
 
     Attributes:
-        on_start_moved: called when the log starts later than before.
+        on_start_moved: called when the log start offset has increased.
     """
 
     def __init__(  # noqa: PLR0913  # what it depends on, and what of it is configured
@@ -108,7 +108,7 @@ class Partition:
         self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
         self.log = PartitionLog(storage, folder_name(topic_partition), segment_bytes=config.segment_bytes)
         self.transactions = OpenTransactions()
-        # Not a function that refers to this partition: it would keep the partition until the garbage collector runs.
+        # Not a function that refers to this partition: such a cycle would keep it until the garbage collector runs.
         self.producers = ProducerTable(producer_expiration_ms, self.transactions.first_offset_of)
         self._clock = clock
         self._isr_keeper = isr_keeper
@@ -120,78 +120,78 @@ class Partition:
         self._followers: Followers | None = None
         self._waiting_followers: dict[int, Callable[[], None]] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
-        # A dict, because its order is that of arrival: a set's order would differ from run to run.
+        # A dict, because it keeps the order of insertion; the order of a set would differ between runs.
         self._watchers: dict[Watcher, None] = {}
 
     def open(self, high_watermark: int = 0, log_start_offset: int = 0) -> None:
-        """Read the log; what it says about producers is remembered.
+        """Open the log, and rebuild the producer state from it.
 
         Args:
-            high_watermark: what was written down of it.
-            log_start_offset: what was written down of it.
+            high_watermark: the high watermark of the checkpoint.
+            log_start_offset: the log start offset of the checkpoint.
         """
         self.log.open(self._note_found, log_start_offset=log_start_offset)
         if not self.log.size_bytes:
-            self._forget_producers()  # the log had to start anew
+            self._forget_producers()  # the log had to be restarted empty
         self._read_snapshot()
         self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     def reconfigure(self, config: TopicConfig, producer_expiration_ms: int) -> None:
-        """Act on settings that have changed; they count for what is appended from now on."""
+        """Apply changed settings; they hold for batches appended from now on."""
         self.config = config
         self.log.segment_bytes = config.segment_bytes
         self.producers.expiration_ms = producer_expiration_ms
         if self.is_leader:
-            self._advance()  # fewer replicas in sync may be enough now
+            self._advance()  # fewer in-sync replicas may be enough now
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads."""
+        """Whether this replica is the leader."""
         return self.state.leader == self.node_id
 
     @property
     def leader_epoch(self) -> int:
-        """Grows with every change of leader; written into batches, told to clients."""
+        """The leader epoch, incremented at each change of leader; stored in batches and sent to clients."""
         return self.state.leader_epoch
 
     @property
     def high_watermark(self) -> int:
-        """The offset up to which consumers may read: all replicas in sync have what is before it."""
+        """The offset up to which consumers may read: all in-sync replicas have the records before it."""
         return self._high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which read_committed consumers may read: nothing before it is undecided."""
+        """The offset up to which read_committed consumers may read: no open transaction has records before it."""
         return self.transactions.last_stable_offset(self._high_watermark)
 
     @property
     def high_watermark_is_behind(self) -> bool:
-        """Whether a new leader does not know yet how far its predecessor let consumers read."""
+        """Whether this new leader does not know the high watermark of the previous leader yet."""
         return self._high_watermark < self._epoch_start_offset
 
     def end_for(self, *, committed_only: bool) -> int:
-        """The offset up to which a consumer may read."""
+        """Return the offset up to which a consumer may read."""
         return self.last_stable_offset if committed_only else self._high_watermark
 
     def read(self, offset: int, size_max: int, *, at_least_one: bool, committed_only: bool = False) -> Content | None:
-        """Whole batches that a consumer may read, from the one that holds `offset` on; None when there are none."""
+        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none."""
         end_offset = self.end_for(committed_only=committed_only)
         if offset >= end_offset:
             return None
         return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
 
     def readable_bytes(self, offset: int, *, committed_only: bool = False) -> int:
-        """How many bytes a consumer may read, from the batch that holds `offset` on."""
+        """Return the number of bytes that a consumer may read, starting with the batch that contains `offset`."""
         return self.log.bytes_between(offset, self.end_for(committed_only=committed_only))
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Where an epoch ends in this log."""
+        """Return the end offset of a leader epoch in this log."""
         return self.log.epochs.end_of(epoch, self.log.log_end_offset)
 
     def best_follower(self, offset: int, nodes: Collection[int]) -> int | None:
-        """Of these nodes the one in sync that has an offset and is most caught up; None when there is none.
+        """Return the in-sync node among `nodes` that has an offset and is most caught up; None if there is none.
 
         Source: Java's RackAwareReplicaSelector and ReplicaView.comparator.
         """
@@ -201,11 +201,11 @@ class Partition:
         return max(having)[-1] if having else None
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` what happens."""
+        """Notify `watcher` of changes from now on."""
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Tell it no longer."""
+        """Stop notifying `watcher`."""
         self._watchers.pop(watcher, None)
 
     # -- leading ---------------------------------------------------------------------------------------------------
@@ -213,16 +213,16 @@ class Partition:
     def check(
         self, sent: memoryview, *, acks: int = ONE, size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
     ) -> Steps[Checked]:
-        """Judge a producer's batch by itself, and give it the form in which it is stored.
+        """Validate a producer's batch on its own, and convert it to the form in which it is stored.
 
         Args:
-            sent: the bytes of the batch; patched in place where they are writable.
-            acks: of the Produce request.
+            sent: the bytes of the batch; patched in place if they are writable.
+            acks: `acks` of the Produce request.
             size_max_bytes: limit on its decompressed size, if its records must be read.
 
         Raises:
-            BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-            Refusal: with the code that the producer is to see.
+            BatchTooLargeError: its decompressed size exceeds `size_max_bytes`.
+            Refusal: with the error code for the producer.
         """
         if acks == ALL_IN_SYNC:
             self._check_in_sync()
@@ -241,12 +241,12 @@ class Partition:
 
         Args:
             checked: the batch.
-            acks: of the Produce request.
-            in_transaction: this partition was part of the transaction that the batch may belong to when it was
-                `attempted`.
+            acks: `acks` of the Produce request.
+            in_transaction: the coordinator confirmed, after `attempted`, that this partition is in the batch's
+                transaction.
 
         Raises:
-            Refusal: with the code that the producer is to see.
+            Refusal: with the error code for the producer.
         """
         if acks == ALL_IN_SYNC:
             self._check_in_sync()
@@ -258,22 +258,22 @@ class Partition:
             if self.transactions.first_offset_of(header.producer_id) is not None and not header.is_transactional:
                 message = f"Expected transactional write from producer {header.producer_id}"
                 raise Refusal(ErrorCode.INVALID_TXN_STATE, message)
-            is_awaited = in_transaction and self.producers.is_attempted(header)  # and no marker has come since
+            is_awaited = in_transaction and self.producers.is_attempted(header)  # and no marker has been appended since
             if header.is_transactional and not (is_awaited or self.knows_transaction(header)):
                 raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
         return self._write(batch, self._clock.time_ms())
 
     def knows_transaction(self, header: BatchHeader) -> bool:
-        """Whether the transaction of a batch has records here already, under the same epoch."""
+        """Return whether the transaction of a batch already has records in this partition, with the same epoch."""
         open_here = self.transactions.first_offset_of(header.producer_id) is not None
         return open_here and self.producers.epoch_of(header.producer_id) == header.producer_epoch
 
     def attempted(self, header: BatchHeader, *, bumps_epochs: bool) -> None:
-        """A batch is to be appended once this partition is part of its transaction; see `ProducerTable.attempted`."""
+        """Note a batch that waits until this partition is added to its transaction; see `ProducerTable.attempted`."""
         self.producers.attempted(header, self._clock.time_ms(), bumps_epochs=bumps_epochs)
 
     def append_own(self, batch: bytes) -> Appended:
-        """Append a batch that this node has made itself, such as a marker: when enough replicas are in sync.
+        """Append a batch that this node has created, such as a marker, if enough replicas are in sync.
 
         Raises:
             Refusal: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or KAFKA_STORAGE_ERROR.
@@ -293,16 +293,16 @@ class Partition:
 
     @property
     def _isr_min(self) -> int:
-        """A topic cannot ask for more replicas than it has."""
+        """min.insync.replicas of the topic, limited to its number of replicas."""
         return min(self.config.min_insync_replicas, len(self.state.replicas))
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether there are as many replicas in sync as min.insync.replicas asks for."""
+        """Whether the ISR has at least min.insync.replicas replicas."""
         return self._followers is None or len(self.state.isr) >= self._isr_min
 
     def has_acknowledged(self, next_offset: int) -> bool:
-        """Whether all replicas in sync have what is before an offset, and there are enough of them."""
+        """Return whether all in-sync replicas have the records before an offset, and the ISR is large enough."""
         return self._high_watermark >= next_offset and self.has_enough_in_sync
 
     def _write(self, batch: memoryview, now_ms: int) -> Appended:
@@ -320,7 +320,7 @@ class Partition:
             name = folder_name(self.topic_partition)
             _logger.error("%s cannot be written: %s", name, error)
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be written: {error.strerror}") from error
-        finally:  # a batch that failed may be in the log all the same, when it could not be removed
+        finally:  # a failed batch may still be in the log, if it could not be removed
             if self._followers is not None:
                 self._wake_followers()
                 self._watch_lag()
@@ -328,7 +328,7 @@ class Partition:
         return Appended(header.base_offset, header.next_offset, -1 if append_time is None else append_time)
 
     def _store(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        """Append a batch, and note what it says of its producer: both or neither.
+        """Append a batch and update the producer state: both or neither.
 
         Raises:
             OSError: the storage is full or broken.
@@ -339,7 +339,7 @@ class Partition:
             if self.log.unsynced_records >= self.config.flush_messages:
                 self.log.sync()
         except OSError:
-            # The producer is told that the batch failed. Should it not leave the log either, it is noted below.
+            # The producer gets an error for this batch. If the batch cannot be removed either, it is noted below.
             self.log.truncate_to(header.base_offset)
             raise
         finally:
@@ -347,7 +347,7 @@ class Partition:
                 self._note(header, now_ms, marker)
 
     def _advance(self) -> None:
-        """Move the high watermark as far as it may go, and tell those who wait."""
+        """Advance the high watermark as far as possible, and notify watchers and waiting followers."""
         reached = self.log.log_end_offset
         if self._followers is not None:
             if not self.has_enough_in_sync:
@@ -366,18 +366,18 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The first offset that any of the replicas has which run; -1 while one of them has not said so yet."""
+        """The lowest log start offset of all running replicas; -1 while that of a replica is unknown."""
         start = self.log.log_start_offset
         return start if self._followers is None else self._followers.low_watermark(start, self._isr_keeper.is_live)
 
     def delete_records(self, offset: int) -> int:
-        """Delete the records before an offset; the followers do the same when they hear of it.
+        """Delete the records before an offset; followers do so when a fetch response has the new log start offset.
 
         Args:
-            offset: the first one to keep; -1 keeps none that consumers could see.
+            offset: the first offset to keep; -1 is the high watermark.
 
         Returns:
-            That first offset.
+            the new log start offset.
 
         Raises:
             Refusal: POLICY_VIOLATION, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
@@ -405,14 +405,14 @@ class Partition:
             _logger.info("%s on node %d: starts at %d now", self.log.folder, self.node_id, offset)
             self.on_start_moved()
 
-    # -- followers, seen from the leader ---------------------------------------------------------------------------
+    # -- the followers of this leader ------------------------------------------------------------------------------
 
     def answer_follower(self, fetch: ReplicaFetch, wake: Callable[[], None]) -> ReplicaAnswer | None:
-        """Answer a follower; None when there is nothing new, or this node does not lead in that epoch.
+        """Answer the fetch of a follower; None if there is nothing new, or this node is not leader in that epoch.
 
         Args:
-            fetch: what it asks.
-            wake: called when asking again is worth while, after an answer of None.
+            fetch: the follower's fetch.
+            wake: called after an answer of None, as soon as there is something new to fetch.
         """
         followers = self._followers
         if not self.is_leader or fetch.leader_epoch != self.leader_epoch or followers is None:
@@ -437,7 +437,7 @@ class Partition:
         return Batches(data, self._high_watermark, log_start_offset)
 
     def _note_start(self, followers: Followers, fetch: ReplicaFetch) -> None:
-        """Note where a follower's log starts, and tell those who wait for all replicas to start later."""
+        """Note the log start offset of a follower; if the low watermark changes, notify the watchers."""
         before = self.low_watermark
         followers.starts_at(fetch.node, fetch.log_start_offset)
         if self.low_watermark != before:
@@ -445,7 +445,7 @@ class Partition:
                 watcher.readable(0)
 
     def _admit(self, fetch: ReplicaFetch) -> None:
-        """A follower that has all that consumers may see, and all that was before this epoch, is in sync."""
+        """Report a follower as in sync if it has reached the high watermark and the start of this epoch."""
         if fetch.node not in self.state.isr and fetch.offset >= max(self._high_watermark, self._epoch_start_offset):
             self._isr_keeper.expand_isr(self.topic_partition, fetch.node)
 
@@ -456,7 +456,7 @@ class Partition:
                 wake()
 
     def _watch_lag(self) -> None:
-        """Look, after a while, whether those in sync still are; only while one of them is behind."""
+        """Check the lag of the in-sync followers after half of `lag_max_s`; only while one of them is behind."""
         if self._lag_timer is None and len(self.state.isr) > 1:
             loop = asyncio.get_running_loop()
             self._lag_timer = loop.call_later(self._lag_max_s / 2, self._look_for_lag)
@@ -468,14 +468,14 @@ class Partition:
         log_end_offset = self.log.log_end_offset
         lagging = self._followers.lagging(self.state.isr, log_end_offset, _now_s())
         if lagging:
-            self._isr_keeper.shrink_isr(self.topic_partition, lagging)  # answered by a new state of this very leader
+            self._isr_keeper.shrink_isr(self.topic_partition, lagging)  # it replies with a new state
         if self._followers.any_behind(self.state.isr, log_end_offset):
             self._watch_lag()
 
     # -- following -------------------------------------------------------------------------------------------------
 
     def next_fetch(self) -> ReplicaFetch:
-        """What to ask the leader for, as a follower."""
+        """Return this follower's next fetch."""
         return ReplicaFetch(
             self.node_id,
             self.leader_epoch,
@@ -486,7 +486,7 @@ class Partition:
         )
 
     def take(self, answer: ReplicaAnswer) -> None:
-        """Do what the leader's answer says.
+        """Apply the leader's answer.
 
         Raises:
             OSError: the storage is full or broken.
@@ -505,7 +505,7 @@ class Partition:
         now_ms = self._clock.time_ms()
         for header, batch in iter_headers(memoryview(batches.data)):
             if header.base_offset < self.log.log_end_offset:
-                # The leader's log starts within a batch: this one has to begin where the batch does.
+                # The leader's log starts within a batch; this log must start at the base offset of that batch.
                 self.log.restart_at(header.base_offset)
             self._store(batch, header, now_ms)
         reached = min(batches.high_watermark, self.log.log_end_offset)
@@ -515,13 +515,13 @@ class Partition:
         self._move_start(min(batches.log_start_offset, self._high_watermark))
 
     def _end_in_common(self, leaders: EpochEnd) -> int:
-        """Where to cut this log: at the end of the newest epoch that it shares with the leader's."""
+        """Return the truncation offset: the end of the newest epoch that this log shares with the leader's log."""
         if leaders == UNKNOWN_END:
             return self._high_watermark
         own = self.end_of_epoch(leaders.epoch)
         if own == UNKNOWN_END:
             return min(leaders.end_offset, self.log.log_end_offset)
-        # Another epoch than the leader's: cut to its end, ask again, and come nearer with every answer.
+        # The epoch differs from the leader's: truncate to its end and fetch again; each answer gets closer.
         return own.end_offset if own.epoch != leaders.epoch else min(own.end_offset, leaders.end_offset)
 
     def _truncate(self, offset: int) -> None:
@@ -533,7 +533,7 @@ class Partition:
         self._high_watermark = min(self._high_watermark, self.log.log_end_offset)
 
     def _read_producers(self) -> None:
-        """Know of producers and their transactions what the log says of them."""
+        """Rebuild the state of producers and transactions from the log."""
         self._forget_producers()
         for header in self.log.headers():
             self._note_found(header)
@@ -550,7 +550,7 @@ class Partition:
         self._note(header, self._clock.time_ms(), marker)
 
     def _read_snapshot(self) -> None:
-        """Know of producers, too, whose batches are no longer in the log."""
+        """Restore producers whose batches are no longer in the log from the snapshot."""
         now_ms = self._clock.time_ms()
         for snapshot in self.log.read_snapshot():
             if self.producers.epoch_of(snapshot.producer_id) is None and snapshot.transaction_first_offset >= 0:
@@ -562,10 +562,10 @@ class Partition:
         if header.is_transactional:
             self.transactions.note(header, None if marker is None else marker.kind)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     def lead_or_follow(self, state: PartitionState) -> None:
-        """Take the part that a state gives this node."""
+        """Become leader or follower, as a new partition state says."""
         before, self.state = self.state, state
         if state.leader != self.node_id:
             self._stop_leading()
@@ -574,9 +574,9 @@ class Partition:
         if before.leader != self.node_id or before.leader_epoch != state.leader_epoch:
             self._stop_leading()
             self._begin_to_lead()
-            self._tell_ended()  # last: who is told may append at once
+            self._tell_ended()  # last, because a watcher may append when it is notified
         self._advance()
-        self._wake_followers()  # one that asked before its node was up may be in sync now
+        self._wake_followers()  # a follower that fetched before its node was registered may be in sync now
 
     def _begin_to_lead(self) -> None:
         self._epoch_start_offset = self.log.log_end_offset
@@ -603,7 +603,7 @@ class Partition:
             watcher.ended()
 
     def close(self, *, sync: bool) -> None:
-        """Let go of the files; with `sync`, after what was written is there for good. Nobody must wait any more."""
+        """Close the files, with `sync` after flushing them to disk. No watcher may be waiting any more."""
         self._watchers.clear()
         self._stop_leading()
         if sync:
@@ -611,14 +611,14 @@ class Partition:
         self.log.close()
 
     def remove(self) -> None:
-        """Let go of the files of a topic that is being deleted; whoever waits is told."""
+        """Close the files of a topic that is being deleted, and notify the watchers."""
         self.log.close()
         self._stop_leading()
         self._tell_ended()
 
 
 def folder_name(topic_partition: TopicPartition) -> str:
-    """The name of a partition's folder in the data directory."""
+    """Return the name of a partition's folder in the data directory."""
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 

@@ -1,6 +1,6 @@
-"""Whom a partition tells what happens to it: those who wait for records, and who decides which replicas are in sync.
+"""The observers that a partition notifies: watchers that wait for records, and the keeper of the ISR.
 
-Only what they must be able to hear; `broker.partition` says it.
+These are protocols only; `broker.partitions.partition` calls them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from kafkaraw.records import TopicPartition
 
 
 class Watcher(Protocol):
-    """Whoever waits for something to happen in a partition."""
+    """Waits for changes of a partition."""
 
     def readable(self, size_bytes: int) -> None:
-        """So many bytes more can be read: the high watermark has moved."""
+        """Called when the high watermark has advanced by this number of bytes."""
         ...
 
     def ended(self) -> None:
-        """This node leads the partition no more, or the partition is gone."""
+        """Called when this node is no longer the leader, or leads in a new epoch, or the partition is deleted."""
         ...
 
 
 class IsrKeeper(Protocol):
-    """Who is told which followers are in sync; answers by a new state."""
+    """Notified of changes of the ISR; replies with a new partition state."""
 
     def is_live(self, node_id: int) -> bool:
-        """Whether a node runs, so that it could be in sync."""
+        """Return whether a node is running, so that it could be in sync."""
         ...
 
     def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
-        """Followers lag too far behind."""
+        """Called with in-sync followers that lag too far behind."""
         ...
 
     def expand_isr(self, topic_partition: TopicPartition, node_id: int) -> None:
-        """A follower has caught up."""
+        """Called with a follower that has caught up."""
         ...

@@ -1,10 +1,10 @@
-"""What a partition remembers of its idempotent producers: epoch and the last five batches of each.
+"""The state of a partition's idempotent producers: the epoch and the last five batches of each.
 
-From it follows whether a batch is new, a repetition (answered with its old offset, not appended again) or out of order.
-Rebuilt from the log's batch headers when the broker starts, and from a snapshot for batches that are no longer there.
+It decides whether a batch is new, a duplicate (answered with its old offset, not appended again) or out of order. At
+startup it is rebuilt from the batch headers in the log, and from a snapshot for batches that are no longer in the log.
 
-A transactional batch may be turned away before it is judged, while its partition cannot be part of the transaction
-yet. Its successors in flight must not take its place: `attempted` remembers the lowest sequence that was tried.
+A transactional batch may be refused before it is checked, while its partition cannot be added to the transaction yet.
+Later batches in flight must not be appended instead of it: `attempted` records the lowest sequence that was refused.
 Source: KIP-98, KIP-890; org.apache.kafka.storage.internals.log.{ProducerAppendInfo, ProducerStateEntry,
 ProducerStateManager, VerificationStateEntry}.
 """
@@ -30,7 +30,7 @@ EXPIRY_SWEEP_MS: Final = 600_000  # producer.id.expiration.check.interval.ms
 
 
 def add_sequence(sequence: int, count: int) -> int:
-    """The sequence `count` records later; 2147483647 is followed by 0."""
+    """Return the sequence `count` records later; 2147483647 is followed by 0."""
     return (sequence + count) % (SEQUENCE_MAX + 1)
 
 
@@ -45,22 +45,22 @@ class AppendedBatch(NamedTuple):
 
 
 _NOTHING: Final = AppendedBatch(-1, -1, -1, -1, 0)
-"""Stands for the last batch of a producer that has appended none under its epoch."""
+"""The last batch of a producer that has appended none with its current epoch."""
 
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer, as this partition knows it."""
+    """The state of one producer in this partition."""
 
     epoch: int
     last_timestamp_ms: int
-    coordinator_epoch: int = NO_EPOCH  # of the newest coordinator that has ended a transaction here
+    coordinator_epoch: int = NO_EPOCH  # of the newest coordinator whose marker was appended here
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What a producer wanted to append before its partition was part of the transaction."""
+    """A batch that a producer sent before its partition was added to the transaction."""
 
     epoch: int
     lowest_sequence: int
@@ -72,8 +72,8 @@ class ProducerTable:
     """The producers of one partition.
 
     Args:
-        expiration_ms: a producer whose last batch is so old, by its timestamps, is forgotten.
-        transaction_of: where a producer's open transaction begins here; while it has one, it is not forgotten.
+        expiration_ms: age of a producer's last batch, in milliseconds, after which the producer is removed.
+        transaction_of: returns the first offset of a producer's open transaction; such a producer is not removed.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class ProducerTable:
         return len(self._entries)
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Judge a batch that has a producer id.
+        """Check a batch that has a producer id.
 
         Returns:
-            None when the batch is new and may be appended; the old batch when this one repeats it.
+            None if the batch is new and may be appended; the earlier batch if this one is a duplicate.
 
         Raises:
             Refusal: INVALID_PRODUCER_EPOCH, or OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -116,28 +116,28 @@ class ProducerTable:
             if header.base_sequence > attempt.lowest_sequence:
                 raise self._out_of_order(header, f"{attempt.lowest_sequence} was tried before, and turned away")
         if entry is None:
-            return  # first batch seen: any sequence will do, older ones may have been deleted (KIP-360)
+            return  # first batch of an unknown producer: any sequence is valid, older batches may be deleted (KIP-360)
         if header.producer_epoch > entry.epoch:
             if header.base_sequence != 0:
                 raise self._out_of_order(header, "a new epoch starts at sequence 0")
             return
-        # Without batches it is an entry that a marker made, which began a new epoch.
+        # An entry without batches was created by a marker that began a new epoch.
         expected = add_sequence(entry.batches[-1].last_sequence, 1) if entry.batches else 0
         if header.base_sequence != expected:
             raise self._out_of_order(header, f"expected {expected}")
 
     def attempted(self, header: BatchHeader, now_ms: int, *, bumps_epochs: bool) -> None:
-        """Remember a transactional batch that is to be appended once its partition is part of the transaction.
+        """Record a transactional batch that waits until its partition is added to the transaction.
 
         Args:
-            header: of the batch.
-            now_ms: wall clock.
-            bumps_epochs: its producer works with a new epoch for every transaction, whose sequences begin with 0.
+            header: header of the batch.
+            now_ms: wall clock, in milliseconds.
+            bumps_epochs: the producer uses a new epoch for each transaction, with sequences starting at 0.
         """
         self._sweep(now_ms)
         entry = self._entries.get(header.producer_id)
         if entry is not None and _repeated(entry, header) is not None:
-            return  # it was appended, only its answer was lost
+            return  # it was appended, only the response was lost
         attempt = self._attempts.get(header.producer_id)
         epoch, lowest = header.producer_epoch, header.base_sequence
         if attempt is not None and epoch < attempt.epoch:
@@ -147,26 +147,26 @@ class ProducerTable:
         self._attempts[header.producer_id] = _Attempt(epoch, lowest, bumps_epochs, now_ms)
 
     def is_attempted(self, header: BatchHeader) -> bool:
-        """Whether a batch is still to be appended: no marker has ended its transaction since it was `attempted`."""
+        """Return whether a batch still waits: no marker has ended its transaction since it was `attempted`."""
         attempt = self._attempts.get(header.producer_id)
         return attempt is not None and attempt.epoch == header.producer_epoch
 
     def epoch_of(self, producer_id: int) -> int | None:
-        """The newest epoch of a producer; None when it is not known."""
+        """Return the newest epoch of a producer; None if the producer is unknown."""
         entry = self._entries.get(producer_id)
         return None if entry is None else entry.epoch
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, *, transaction_version: int = 0
     ) -> None:
-        """Judge the marker that ends a transaction.
+        """Check the marker that ends a transaction.
 
         Args:
-            producer_id: whose transaction.
-            epoch: of the marker.
-            coordinator_epoch: of the coordinator that made it.
-            transaction_version: from 2 on, a marker has a later epoch than the records that it ends (KIP-1228); with
-                the same epoch it may only repeat itself.
+            producer_id: producer of the transaction.
+            epoch: producer epoch of the marker.
+            coordinator_epoch: epoch of the coordinator that sent the marker.
+            transaction_version: since version 2, a marker has a later epoch than the records of its transaction
+                (KIP-1228); a marker with the same epoch can only be a duplicate.
 
         Raises:
             Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
@@ -190,7 +190,7 @@ class ProducerTable:
             )
 
     def describe(self) -> list[tuple[int, ProducerEntry]]:
-        """All producers, by id."""
+        """Return all producers, by id."""
         return sorted(self._entries.items())
 
     def _out_of_order(self, header: BatchHeader, why: str) -> Refusal:
@@ -200,12 +200,12 @@ class ProducerTable:
         )
 
     def note(self, header: BatchHeader, now_ms: int, *, coordinator_epoch: int = NO_EPOCH) -> None:
-        """Remember a batch that was appended, or that was found in the log.
+        """Update the state with a batch that was appended or found in the log.
 
         Args:
-            header: of the batch.
-            now_ms: wall clock.
-            coordinator_epoch: of the coordinator that made it, when it is a marker.
+            header: header of the batch.
+            now_ms: wall clock, in milliseconds.
+            coordinator_epoch: epoch of the coordinator, if the batch is a marker.
         """
         if header.producer_id < 0:
             return
@@ -228,7 +228,7 @@ class ProducerTable:
         )
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
-        """What is to be written down of all producers."""
+        """Return the snapshots of all producers."""
         for producer_id, entry in self.describe():
             first_offset = self._transaction_of(producer_id)
             last = entry.batches[-1] if entry.batches else _NOTHING
@@ -244,7 +244,7 @@ class ProducerTable:
             )
 
     def restore(self, snapshot: ProducerSnapshot, now_ms: int) -> None:
-        """Remember a producer that was written down, of which the log says nothing (any more)."""
+        """Restore a producer from a snapshot if none of its batches is in the log any more."""
         expired = now_ms - snapshot.timestamp_ms >= self.expiration_ms and snapshot.transaction_first_offset < 0
         if snapshot.producer_id in self._entries or expired:
             return
@@ -264,12 +264,12 @@ class ProducerTable:
         self._entries[snapshot.producer_id] = entry
 
     def clear(self) -> None:
-        """Forget everybody, to be told anew what is in the log."""
+        """Remove all producers, before the state is rebuilt from the log."""
         self._entries.clear()
         self._attempts.clear()
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget expired producers now and then, so that the table has a bound in time."""
+        """Remove expired producers at intervals, so that the table does not grow without limit."""
         self._swept_ms = self._swept_ms or now_ms
         if now_ms - self._swept_ms < EXPIRY_SWEEP_MS:
             return
@@ -283,7 +283,7 @@ class ProducerTable:
 
 
 def _repeated(entry: ProducerEntry, header: BatchHeader) -> AppendedBatch | None:
-    """The batch that this one repeats; None when it is another one."""
+    """Return the earlier batch of which this one is a duplicate; None if it is none."""
     if header.producer_epoch != entry.epoch:
         return None
     last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)

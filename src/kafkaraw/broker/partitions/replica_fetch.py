@@ -1,7 +1,7 @@
-"""What a follower asks its leader, and what the leader can answer. Values only.
+"""The fetch of a follower and the possible answers of its leader. Values only.
 
-The rules are those of a Fetch request between brokers since KIP-595: a follower says which epoch wrote its last batch,
-and the leader says so when their logs part before that.
+The rules are those of a Fetch request between brokers since KIP-595: a follower sends the leader epoch of its last
+batch, and the leader reports log divergence if its own log differs before the fetch offset.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from kafkaraw.light_classes import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFetch:
-    """A follower asks for what comes after its log.
+    """The fetch of a follower, from its log end offset.
 
     Attributes:
-        node: who asks.
-        leader_epoch: the epoch in which it follows.
-        offset: where its log ends.
-        last_epoch: the epoch that wrote its last batch; -1 when its log is empty.
-        high_watermark: what it takes for the high watermark.
-        log_start_offset: where its log starts.
+        node: id of the follower.
+        leader_epoch: the leader epoch in which it follows.
+        offset: its log end offset.
+        last_epoch: the leader epoch of its last batch; -1 if its log is empty.
+        high_watermark: the high watermark that it knows.
+        log_start_offset: its log start offset.
     """
 
     node: int
@@ -33,7 +33,7 @@ class ReplicaFetch:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Batches that follow on the follower's log; perhaps none, when only one of the other offsets is new."""
+    """Batches to append to the follower's log; empty if only the high watermark or log start offset is new."""
 
     data: bytes
     high_watermark: int
@@ -42,14 +42,14 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The follower's log parts from the leader's: here is how far the leader has the follower's last epoch."""
+    """Log divergence: the end of the follower's last epoch in the leader's log."""
 
     end: EpochEnd
 
 
 @dataclass(frozen=True, slots=True)
 class StartsLater:
-    """The leader's log begins after the end of the follower's: the follower is to begin there."""
+    """The leader's log starts after the fetch offset; the follower must restart its log there."""
 
     log_start_offset: int
 

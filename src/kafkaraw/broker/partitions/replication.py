@@ -1,7 +1,7 @@
-"""Followers copy from their leaders, within the process: no sockets, but late, in order, and held when a test says so.
+"""Replication from leaders to followers within the process: without sockets, but with delays, in order, and pausable.
 
-`Replication` is the network between the nodes; a `ReplicaFetcher` is the part of one follower replica that asks, waits
-and takes. All happens in callbacks of the running loop; with a random source for the delays it follows from a seed.
+`Replication` is the network between the nodes. A `ReplicaFetcher` fetches from the leader for one follower replica.
+All code runs in callbacks of the running loop; with a seeded source of delays, a run is reproducible.
 Source: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
 """
 
@@ -22,10 +22,10 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 
 class Replication:
-    """What is between the nodes.
+    """The network between the nodes.
 
     Args:
-        delay_s: how long a message is under way, in seconds; called for each. None is no time at all.
+        delay_s: returns the delay of the next message, in seconds; called for each message. None is no delay.
     """
 
     def __init__(self, delay_s: Callable[[], float] | None = None) -> None:
@@ -35,44 +35,44 @@ class Replication:
         self._held: dict[int, None] = {}
 
     def add(self, partition: Partition) -> None:
-        """A node has a replica."""
+        """Register a replica of a node."""
         key = (partition.node_id, partition.topic_partition)
         self._replicas[key] = partition
         self._fetchers[key] = ReplicaFetcher(self, partition)
 
     def remove(self, partition: Partition) -> None:
-        """A node no longer has a replica, or no longer runs."""
+        """Unregister a replica that was deleted or whose node has stopped."""
         key = (partition.node_id, partition.topic_partition)
         if self._replicas.pop(key, None) is not None:
             self._fetchers.pop(key).stop()
 
     def state_changed(self, partition: Partition) -> None:
-        """A replica has taken the part that a new state gives it."""
+        """Start or stop fetching after a replica has become leader or follower."""
         fetcher = self._fetchers.get((partition.node_id, partition.topic_partition))
         if fetcher is not None:
             fetcher.follow()
 
     def hold(self, node_id: int) -> None:
-        """Let nothing reach a node's followers until `release`."""
+        """Hold all messages to a node's followers until `release`."""
         self._held[node_id] = None
 
     def release(self, node_id: int) -> None:
-        """End a `hold`."""
+        """Let a node's followers fetch again after `hold`."""
         self._held.pop(node_id, None)
         for (node, _), fetcher in list(self._fetchers.items()):
             if node == node_id:
                 fetcher.released()
 
     def is_held(self, node_id: int) -> bool:
-        """Whether nothing reaches a node's followers."""
+        """Return whether messages to a node's followers are held."""
         return node_id in self._held
 
     def replica(self, node_id: int, topic_partition: TopicPartition) -> Partition | None:
-        """A node's replica, when the node runs and has one."""
+        """Return the replica of a node; None if the node is not running or has none."""
         return self._replicas.get((node_id, topic_partition))
 
     def send(self, message: Callable[[], None]) -> None:
-        """Have something happen on another node, after the time that it takes to get there."""
+        """Run a callback on another node, after the delay of a message."""
         loop = asyncio.get_running_loop()
         if self._delay_s is None:
             loop.call_soon(message)
@@ -81,7 +81,7 @@ class Replication:
 
 
 class Step(enum.Enum):
-    """What a fetcher is at."""
+    """The state of a fetcher."""
 
     IDLE = "idle"
     ASKING = "asking"
@@ -102,11 +102,11 @@ MOVES: Final = {
 
 
 class ReplicaFetcher:
-    """Keeps one follower replica up with its leader.
+    """Fetches from the leader for one follower replica.
 
     Args:
-        replication: the way to the leader.
-        partition: the replica.
+        replication: the network to the leader.
+        partition: the follower replica.
     """
 
     def __init__(self, replication: Replication, partition: Partition) -> None:
@@ -114,10 +114,10 @@ class ReplicaFetcher:
         self._replication = replication
         self._partition = partition
         self._following: tuple[int, int] | None = None  # leader and its epoch
-        self._turn = 0  # tells messages of this conversation from those of one that is over
+        self._turn = 0  # incremented by `stop`, so that messages of an earlier leader or epoch are ignored
 
     def follow(self) -> None:
-        """Follow the leader that the replica's state names; a leader that is followed already is not disturbed."""
+        """Fetch from the leader of the replica's state; no effect if it is already fetching from that leader."""
         state = self._partition.state
         is_follower = state.leader not in (NO_LEADER, self._partition.node_id)
         following = (state.leader, state.leader_epoch) if is_follower else None
@@ -129,14 +129,14 @@ class ReplicaFetcher:
             self._ask()
 
     def stop(self) -> None:
-        """Follow nobody."""
+        """Stop fetching."""
         self._following = None
         self._turn += 1
         if self.step is not Step.IDLE:
             self._move(Step.IDLE)
 
     def released(self) -> None:
-        """Messages get through again."""
+        """Continue after `Replication.release`."""
         if self.step is Step.HELD:
             self._ask()
 
@@ -153,7 +153,7 @@ class ReplicaFetcher:
         self._replication.send(lambda: self._asked(turn, fetch))
 
     def _asked(self, turn: int, fetch: ReplicaFetch) -> None:
-        """The question is with the leader."""
+        """Deliver the fetch to the leader."""
         if turn != self._turn or self._following is None:
             return
         leader = self._replication.replica(self._following[0], self._partition.topic_partition)
@@ -165,13 +165,13 @@ class ReplicaFetcher:
             self._replication.send(lambda: self._answered(turn, answer))
 
     def _woken(self, turn: int, fetch: ReplicaFetch) -> None:
-        """The leader has something new for a question that waits with it."""
+        """Fetch again, because the leader has something new for a waiting fetch."""
         if turn == self._turn and self.step is Step.WAITING:
             self._move(Step.ASKING)
             asyncio.get_running_loop().call_soon(self._asked, turn, fetch)
 
     def _answered(self, turn: int, answer: ReplicaAnswer) -> None:
-        """The answer is here."""
+        """Apply the leader's answer and fetch again."""
         if turn != self._turn:
             return
         if self._replication.is_held(self._partition.node_id):

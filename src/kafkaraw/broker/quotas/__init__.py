@@ -1,4 +1,4 @@
-"""Client quotas: who may do how much (`table`), how much somebody does (`rates`), and what follows (`throttling`).
+"""Client quotas: the configured quotas (`table`), measured rates (`rates`), and throttle times (`throttling`).
 
-Nothing here sends or waits: `broker.connection` keeps a connection quiet for as long as it is told to (KIP-219).
+This package neither sends nor waits: `broker.connection` mutes a connection for the throttle time (KIP-219).
 """

@@ -1,4 +1,4 @@
-"""What quotas make of an answer: the throttle time in it, an empty Fetch, and how long its connection is quiet.
+"""The effect of quotas on a response: its throttle time, an empty Fetch response, and the mute time of the connection.
 
 Source: kafka.server.{KafkaApis.handleProduceRequest, handleFetchRequest}, RequestHandlerHelper.
 """
@@ -23,9 +23,9 @@ class Served:
     """A request that is being answered.
 
     Attributes:
-        size_bytes: of the request without its header.
-        began: when the node took it up, in seconds.
-        took_s: how long it worked on it; the time that a waiting Fetch sleeps is no work.
+        size_bytes: size of the request without its header.
+        began: when the node began to handle it, in seconds.
+        took_s: processing time, in seconds, without the waiting time of a Fetch.
     """
 
     header: RequestHeader
@@ -36,7 +36,7 @@ class Served:
     took_s: float | None = None
 
     def worked_until(self, now: float) -> None:
-        """The work on it is done; only the first call counts."""
+        """Note the end of processing; only the first call counts."""
         if self.took_s is None:
             self.took_s = now - self.began
 
@@ -49,13 +49,13 @@ class Answer(NamedTuple):
 
 
 def throttled(throttling: Throttling, served: Served, response: Response | None) -> Answer:
-    """Encode an answer as the quotas of its client want it."""
+    """Encode a response according to the client's quotas."""
     if isinstance(response, FetchResponse):
         return _fetch(throttling, served, response)
     quiet_ms = int(getattr(response, "throttle_time_ms", 0))  # what a handler has found already
     if isinstance(served.request, ProduceRequest):
         quiet_ms = throttling.record(QuotaKey.PRODUCE, served.client, served.size_bytes)
-    if response is not None:  # a producer with acks=0 is exempt, as in Kafka: nobody could tell it
+    if response is not None:  # as in Kafka, acks=0 is exempt: there is no response for the throttle time
         quiet_ms = max(quiet_ms, _request_ms(throttling, served))
     return Answer(None if response is None else _encoded(served, response, quiet_ms), quiet_ms)
 

@@ -1,4 +1,4 @@
-"""How much somebody does in a time: Kafka's windowed rate, and its token bucket. Pure; times are milliseconds.
+"""Kafka's windowed rate and token bucket, which measure the usage of a quota. Pure; times are milliseconds.
 
 Source: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, TokenBucket} and QuotaUtils.
 """

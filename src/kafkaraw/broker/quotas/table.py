@@ -1,7 +1,8 @@
-"""`QuotaTable`: the quotas that clients set, the same for every node of a cluster, and which of them counts for whom.
+"""`QuotaTable`: the quotas that clients have set for the whole cluster, and the quota that applies to a client.
 
-An entity is a user, a client id, both, or an address; each by name, or (None) the default for all without one of
-their own. Rules and words are those of Kafka's ClientQuotaControlManager and ClientQuotasImage (KIP-546, KIP-612).
+An entity is a user, a client id, both, or an address; each by name, or None for the default of all entities without
+their own quota. Rules and messages are those of Kafka's ClientQuotaControlManager and ClientQuotasImage (KIP-546,
+KIP-612).
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ _WHOLE: Final[Mapping[QuotaKey, tuple[int, str] | None]] = {
 
 
 class Bound(NamedTuple):
-    """A quota that counts for somebody.
+    """A quota that applies to a client.
 
     Attributes:
-        value: how much per second.
-        user: whose it is; None when it counts for a client id, whoever uses it.
-        client_id: whose it is; None when it counts for a user, whatever the client.
+        value: limit per second.
+        user: the user that it applies to; None for a quota of a client id with any user.
+        client_id: the client id that it applies to; None for a quota of a user with any client id.
     """
 
     value: float
@@ -179,7 +180,7 @@ class QuotaTable:
 
 
 def in_kafkas_order(keys: Iterable[str]) -> list[str]:
-    """The keys of an entity's quotas as Kafka tells them, which keeps them in a java.util.HashMap.
+    """Return the keys of an entity's quotas in Kafka's order, which is that of a java.util.HashMap.
 
     Args:
         keys: in the order in which they were set.
@@ -200,7 +201,7 @@ def _java_hash(text: str) -> int:
 
 
 def _precedence(user: str, client_id: str) -> Iterator[tuple[Entity, str | None, str | None]]:
-    """Entities whose quota may count for a client, the most specific first, and for whom each is counted."""
+    """Return the entities whose quota may apply to a client, most specific first, with the counted user and client."""
     for owner in (user, None):
         for client in (client_id, None) if client_id else ():
             yield ((CLIENT_ID, client), (USER, owner)), user, client_id

@@ -1,6 +1,6 @@
-"""`Throttling`: counts what each client of one node does, and says for how long it has to be quiet.
+"""`Throttling`: measures the usage of each client of one node, and returns the throttle time.
 
-Counts are kept only while there are quotas, and only for those who have one.
+Usage is only measured for clients that have a quota.
 Source: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager},
 kafka.network.ConnectionQuotas; KIP-13, KIP-124, KIP-219, KIP-599, KIP-612.
 """
@@ -18,7 +18,7 @@ from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
 
 IDLE_MS: Final = 3_600_000
-"""Counts of clients that did nothing for so long are dropped."""
+"""Idle time after which the measurements of a client are removed."""
 _USER: Final = "User:"
 _EXCEEDED: Final = "The throttling quota has been exceeded."
 
@@ -28,7 +28,7 @@ _Counted = tuple[QuotaKey, str | None, str | None]
 
 
 class Client(NamedTuple):
-    """Who does something: a principal as Kafka writes it, and what the client calls itself."""
+    """A client: its principal as Kafka writes it, and its client id."""
 
     principal: str
     client_id: str | None
@@ -55,11 +55,11 @@ class Throttling:
 
     @property
     def active(self) -> bool:
-        """Whether anybody has a quota."""
+        """Whether there is any quota."""
         return bool(self.table)
 
     def record(self, key: QuotaKey, client: Client, amount: float) -> int:
-        """Count what a client did; return for how long it has to be quiet, in milliseconds."""
+        """Record the usage of a client; return the throttle time in milliseconds."""
         bound = self._bound(key, client)
         if bound is None:
             return 0
@@ -71,24 +71,24 @@ class Throttling:
         return min(delay_ms, self._windows.size_ms) if key is QuotaKey.REQUEST else delay_ms
 
     def take_back(self, key: QuotaKey, client: Client, amount: float) -> None:
-        """Forget what was counted for something that did not happen."""
+        """Undo a recorded usage that did not take place."""
         bound = self._bound(key, client)
         if bound is not None:
             now_ms = self._clock.time_ms()
             self._rate(key, bound, now_ms).record(-amount, now_ms)
 
     def largest_fetch_bytes(self, client: Client) -> float:
-        """More than that in one answer would always be throttled."""
+        """Return the size above which a Fetch response would always be throttled."""
         bound = self._bound(QuotaKey.FETCH, client)
         whole_windows_s = (self._windows.number - 1) * self._windows.size_ms / 1000
         return float("inf") if bound is None else bound.value * whole_windows_s
 
     def mutations(self, client: Client, *, strict: bool) -> MutationQuota:
-        """The bound on changes of topics for one request.
+        """Return the quota on changes of topics for one request.
 
         Args:
-            client: who asks.
-            strict: refuse what is above the bound, which clients of newer versions understand.
+            client: the client that sent the request.
+            strict: refuse changes above the quota, with an error that clients of newer versions understand.
         """
         bound = self._bound(QuotaKey.MUTATION, client)
         if bound is None:
@@ -139,10 +139,10 @@ def _in_use(counts: Mapping[_Name, _Count], now_ms: int) -> dict[_Name, _Count]:
 
 @dataclass(slots=True)
 class MutationQuota:
-    """What one request may still change.
+    """The remaining quota on changes of topics for one request.
 
     Attributes:
-        throttle_ms: for how long the client has to be quiet.
+        throttle_ms: the throttle time.
     """
 
     _bucket: TokenBucket | None
@@ -155,7 +155,7 @@ class MutationQuota:
         """Count partitions that are about to be created or deleted.
 
         Raises:
-            Refusal: the client has used up what it may.
+            Refusal: the client has exceeded its quota.
         """
         if self._bucket is None:
             return

@@ -1,4 +1,4 @@
-"""Who a client is: TLS, certificates, logins, credentials. What it may do is in `acl`.
+"""Authentication of clients: TLS, certificates, SASL, credentials. Authorization is in `acl`.
 
 Start at `listener_security.py`.
 """

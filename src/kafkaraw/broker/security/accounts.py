@@ -1,4 +1,4 @@
-"""`Accounts`: begins logins. It knows the users, and makes what each mechanism needs for one login."""
+"""`Accounts`: starts authentications. It has the users, and creates the SASL server of a mechanism."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kafkaraw.net import Clock
 
 
 class Accounts:
-    """Begins logins.
+    """Starts authentications.
 
     Args:
         security: the settings.
         clock: wall clock, for the expiry of tokens.
         rng: for salts and nonces; the operating system's, outside simulations.
-        credentials: who can log in by SCRAM; all nodes of a cluster share them.
+        credentials: the SCRAM credentials; all nodes of a cluster share them.
     """
 
     def __init__(self, security: BrokerSecurity, clock: Clock, rng: RandomBits, credentials: ScramCredentials) -> None:
@@ -32,12 +32,12 @@ class Accounts:
         self._rng = rng
 
     def mechanism(self, listener: str, name: str, *, again: bool = False) -> ServerMechanism:
-        """The broker's half of one login.
+        """Return the SASL server for one authentication.
 
         Args:
-            listener: where the client came in.
-            name: a mechanism that is enabled there.
-            again: it renews a login (KIP-368).
+            listener: name of the client's listener.
+            name: a mechanism that is enabled for the listener.
+            again: the client reauthenticates (KIP-368).
         """
         logins = self.logins(listener)
         if name == "PLAIN":
@@ -48,11 +48,11 @@ class Accounts:
         return ScramServer(name, partial(self.credentials.find, name), random_bytes(self._rng).hex(), during)
 
     def logins(self, listener: str) -> Logins:
-        """How clients of a listener may log in."""
+        """Return the SASL settings of a listener."""
         return self._security.listeners[listener].logins
 
     def lifetime_ms(self, listener: str, mechanism: ServerMechanism) -> int | None:
-        """How long a login that is complete lasts, in milliseconds; None is for ever."""
+        """Return the lifetime of an authenticated session in milliseconds; None for no expiry."""
         limits = [self.logins(listener).reauth_ms.get(mechanism.name)]
         if mechanism.expires_ms is not None:
             limits.append(mechanism.expires_ms - self._clock.time_ms())

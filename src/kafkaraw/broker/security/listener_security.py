@@ -1,8 +1,8 @@
-"""What protects the listeners: TLS, who may log in how, and who a certificate makes its owner.
+"""The security settings of the listeners: TLS, SASL mechanisms and users, and principals of certificates.
 
-Checked before the broker starts: a listener that asks for a login or for TLS, and lacks what that takes, is an error.
-A property may be set for one listener (`listener.name.X.NAME`), and some for one mechanism of a listener
-(`listener.name.X.plain.sasl.jaas.config`); those stand before the ones for all. Passwords stay in here.
+They are checked before the broker starts: a listener with incomplete settings for SASL or TLS is an error. A property
+may be set for one listener (`listener.name.X.NAME`), and some for one mechanism of a listener
+(`listener.name.X.plain.sasl.jaas.config`); these override the general property. No other module has the passwords.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class ListenerSecurity:
 
     Attributes:
         protocol: such as SASL_SSL.
-        logins: how clients log in; nothing in it when they do not.
-        tls: what it speaks; None is plain TCP.
-        principals: who a certificate makes its owner.
+        logins: the SASL settings; empty without SASL.
+        tls: the TLS settings; None is plain TCP.
+        principals: the mapping from certificates to principals.
     """
 
     protocol: str
@@ -62,8 +62,8 @@ class BrokerSecurity:
 
     Attributes:
         listeners: by name, of those that listen.
-        users: passwords of those who may log in everywhere, by user name.
-        frame_size_max: largest request before the login, in bytes.
+        users: users of all listeners: passwords by user name.
+        frame_size_max: largest request before authentication, in bytes.
     """
 
     listeners: Mapping[str, ListenerSecurity]
@@ -72,16 +72,16 @@ class BrokerSecurity:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """How clients may log in, on any listener."""
+        """The enabled SASL mechanisms of all listeners."""
         enabled = {name for listener in self.listeners.values() for name in listener.logins.mechanisms}
         return tuple(name for name in MECHANISMS if name in enabled)
 
     def wants_login(self, listener: str) -> bool:
-        """Whether clients of a listener have to log in."""
+        """Return whether clients of a listener have to authenticate."""
         return self.listeners[listener].protocol.startswith("SASL")
 
     def tls_of(self, listener: str) -> ssl.SSLContext | None:
-        """What a listener speaks; None is plain TCP."""
+        """Return the TLS settings of a listener; None is plain TCP."""
         return self.listeners[listener].tls
 
 

@@ -1,10 +1,10 @@
-"""The broker's half of a login on one connection: handshake, tokens, and nothing else until it is complete.
+"""SASL authentication of one connection on the broker's side: only handshake and tokens until it is complete.
 
-States and refusals are those of Kafka's SaslServerAuthenticator: a refused login is answered, in Kafka's words, and
-then the connection is closed; any other request closes it at once. Tokens after SaslHandshake version 0 come bare,
-without a Kafka header. A login that ends some time (`connections.max.reauth.ms`, a token's expiry) may be renewed on
-the connection, by the same mechanism and for the same user (KIP-368); once it has ended, every request but the
-handshake that renews it closes the connection.
+States and errors are those of Kafka's SaslServerAuthenticator: a failed authentication gets a response with Kafka's
+message, then the connection is closed; any other request closes it immediately. Tokens after SaslHandshake version 0
+have no Kafka header. If the session expires (`connections.max.reauth.ms`, a token's expiry), the client may
+reauthenticate on the connection, with the same mechanism and user (KIP-368). After expiry, every request but the
+handshake of a reauthentication closes the connection.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kafkaraw.protocol.printable import printable
 _logger = logging.getLogger("kafkaraw.broker")
 BARE_TOKENS_VERSION: Final = 0
 RENEWAL_INTERVAL_S: Final = 1.0
-"""A login is not renewed more often than that."""
+"""Minimum time between reauthentications."""
 
 
 class LoginState(Enum):
-    """What the broker waits for."""
+    """The state of the authentication: what the broker waits for."""
 
     HANDSHAKE_REQUEST = "handshake request"
     AUTHENTICATE = "token"
@@ -56,17 +56,17 @@ _ALLOWED: Final = {
 
 
 class Login:
-    """The login of one connection, and its renewals.
+    """The authentication of one connection, and its reauthentications.
 
     Args:
-        accounts: who may log in, and how.
-        listener: where the client came in.
+        accounts: the users and mechanisms.
+        listener: name of the client's listener.
         peer: the client's address, for the log.
         now: monotonic time, in seconds.
 
     Attributes:
-        state: where it is.
-        user: who has logged in, once COMPLETE.
+        state: the state of the authentication.
+        user: the authenticated user, once COMPLETE.
     """
 
     def __init__(self, accounts: Accounts, listener: str, peer: str, now: Callable[[], float]) -> None:
@@ -87,7 +87,7 @@ class Login:
         return self._bare and self.state is LoginState.AUTHENTICATE
 
     def check_allowed(self, api_key: int, name: str) -> None:
-        """Refuse what nobody may ask before the login is complete, or after its end.
+        """Refuse requests that are not allowed before authentication or after its expiry.
 
         Raises:
             CloseConnectionError: such a request.
@@ -101,7 +101,7 @@ class Login:
             raise CloseConnectionError(f"{name} before the login is complete; this listener asks for one (SASL)")
 
     def answer(self, api_version: int, request: Request[Response]) -> Response | None:
-        """Answer a request that belongs to the login; None for one that does not."""
+        """Answer a request of the SASL authentication; return None for any other request."""
         if isinstance(request, SaslHandshakeRequest):
             if self.state is LoginState.HANDSHAKE_REQUEST:
                 return self._handshake(request, api_version)
@@ -123,18 +123,18 @@ class Login:
         """Give a bare token to the mechanism and return its answer.
 
         Raises:
-            AuthenticationError: the login is refused.
+            AuthenticationError: the authentication failed.
         """
         return self._step(token)[0]
 
     def _renews(self, api_key: int) -> bool:
-        """Whether a request begins the renewal of a login that ends some time."""
+        """Return whether a request begins a reauthentication."""
         if self.state is not LoginState.COMPLETE or api_key != _HANDSHAKE_KEY or self._ends is None:
             return False
         return self._renewal_began is None or self._now() - self._renewal_began >= RENEWAL_INTERVAL_S
 
     def _step(self, token: bytes) -> tuple[bytes, int]:
-        """Give a token to the mechanism; return its answer and how long the login lasts, 0 for no end."""
+        """Pass a token to the mechanism; return its response and the session lifetime, 0 for no expiry."""
         assert self._mechanism is not None
         try:
             reply = self._mechanism.step(bytes(token))
@@ -163,13 +163,13 @@ class Login:
         if request.mechanism not in enabled:
             _logger.info("login from %s refused: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled))
             self._move_to(LoginState.FAILED)
-            if again:  # as Kafka does it: the handshake is taken up where nobody answers failures
+            if again:  # as in Kafka, a failed reauthentication handshake gets no response
                 raise CloseConnectionError(
                     f"{request.mechanism!r} is not enabled: the login of {self.user} is not renewed"
                 )
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(enabled))
         if self._mechanism is not None and request.mechanism != self._mechanism.name:
-            # Kafka answers here as if all was well, and closes the connection on what comes next.
+            # Kafka answers with success here, and closes the connection at the next request.
             self._move_to(LoginState.OTHER_MECHANISM)
         else:
             self._mechanism = self._accounts.mechanism(self._listener, request.mechanism, again=again)

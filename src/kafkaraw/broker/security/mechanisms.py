@@ -1,6 +1,6 @@
-"""How clients of one listener log in: the mechanisms, who may use them, and the login modules' options.
+"""The SASL settings of one listener: its mechanisms, their users, and the options of the login modules.
 
-Authentication never fails open: a mechanism that is enabled and lacks what it takes is an error.
+Authentication never fails open: an enabled mechanism with incomplete settings is an error.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Logins:
     """The checked settings of one listener.
 
     Attributes:
-        mechanisms: how clients may log in.
-        passwords: of those who may by PLAIN, by user name.
-        unsecured: what unsigned OAuth tokens must say; None when they are not taken.
-        reauth_ms: how long a login lasts, in milliseconds, by mechanism; for ever when it is not there.
+        mechanisms: the enabled mechanisms.
+        passwords: users of PLAIN: passwords by user name.
+        unsecured: the required claims of unsigned OAuth tokens; None if they are not accepted.
+        reauth_ms: session lifetime by mechanism, in milliseconds; without an entry, sessions do not expire.
     """
 
     mechanisms: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def parse_logins(
         listener: its name.
         values: the properties that hold for it.
         by_mechanism: those that hold for one of its mechanisms.
-        users: passwords of those who may log in everywhere, by user name.
+        users: users of all listeners: passwords by user name.
 
     Raises:
         ConfigError: something is missing or contradictory.
@@ -144,7 +144,7 @@ def _check_passwords(
 
 
 def check_users(users: Mapping[str, str]) -> None:
-    """Check that those who may log in can.
+    """Check the user names and passwords.
 
     Raises:
         ConfigError: a name or a password is empty.

@@ -1,4 +1,4 @@
-"""Who a client is by its certificate: `ssl.principal.mapping.rules` (KIP-371).
+"""The principal of a client certificate: `ssl.principal.mapping.rules` (KIP-371).
 
 Rules are tried in order; the first whose pattern matches the whole name gives the user's name.
 """

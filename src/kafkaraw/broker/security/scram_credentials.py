@@ -1,8 +1,7 @@
-"""Who can log in by SCRAM: credentials that clients set and remove (KIP-554), the same for every node of a cluster.
+"""SCRAM credentials, which clients set and remove (KIP-554); all nodes of a cluster share them.
 
-Passwords given when the broker was started stand beside them, for users without a stored credential. What clients set
-is written down; of what was given at the start nothing is. Rules and words are those of Kafka's ScramControlManager
-and ScramImage.
+Passwords given at the start of the broker apply to users without a stored credential. Only credentials that clients
+set are stored on disk. Rules and messages are those of Kafka's ScramControlManager and ScramImage.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What may be told of one user: iterations by mechanism; or why nothing is."""
+    """The description of one user: iterations by mechanism, or an error."""
 
     user: str
     code: ErrorCode
@@ -142,7 +141,7 @@ class ScramCredentials:
         return True
 
     def describe(self, users: Iterable[str] | None) -> list[Description]:
-        """Tell who has which credentials; None or nobody asks about everybody."""
+        """Describe the credentials of users; None or an empty list describes all users."""
         known = self._known()
         wanted = Counter(users or ()) or Counter({user: 1 for _, user in sorted(known)})
         return [_describe(user, times, known) for user, times in wanted.items()]

@@ -1,4 +1,4 @@
-"""Internal topics in which coordinators keep their state, and who hosts a coordinator.
+"""Internal topics in which coordinators store their state, and the hosting of coordinators on nodes.
 
 Used by `groups` and `transactions`. Start at `replicated.py`.
 """

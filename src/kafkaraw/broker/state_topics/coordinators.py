@@ -1,4 +1,4 @@
-"""The number of a group or transactional id: which partition of a coordinators' topic it belongs to. Pure.
+"""The partition of an internal topic to which a group or a transactional id belongs. Pure.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorService.partitionFor.
 """
@@ -12,7 +12,7 @@ _SIGN: Final = 1 << 31
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Java's String.hashCode, made positive, modulo the partitions."""
+    """Return Java's String.hashCode, made positive, modulo the number of partitions."""
     number = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):

@@ -1,8 +1,8 @@
-"""Which coordinators a node hosts: one for each partition of their topic that it leads, as long as it does.
+"""The coordinators that a node hosts: one for each partition of their topic of which the node is leader.
 
-A coordinator begins once all that its log says cannot be lost. A successor may find a state that its predecessor had
-not got to all replicas: if it answered by that, and the next leader did not have it, a client would have been told what
-is not so. Used by the coordinators of transactions and of groups.
+A coordinator starts once all records in its log are replicated. A new leader may find a record that the previous leader
+had not replicated to all in-sync replicas. If the coordinator used it in a response, and the next leader lacked it, the
+client would have a wrong response. Used by the coordinators of transactions and of groups.
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 """
 
@@ -30,9 +30,9 @@ class Hosting(Generic[C]):
     """The coordinators of one kind on one node.
 
     Args:
-        topic: the name of their topic.
-        make: reads the log of a partition; gives its coordinator, and what makes that start. None when it cannot.
-        resign: ends a coordinator.
+        topic: name of their topic.
+        make: reads the log of a partition; returns its coordinator and a callable that starts it, or None on failure.
+        resign: stops a coordinator.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Hosting(Generic[C]):
         self._make = make
         self._end = resign
         self._hosted: dict[int, _Hosted[C]] = {}
-        self._loading: dict[int, int] = {}  # the leader epoch in which what the log says is waited for
+        self._loading: dict[int, int] = {}  # partition -> leader epoch, until its log is replicated
         self._closed = False
 
     def lead_or_follow(self, partition: Partition) -> None:
-        """A partition has a new state: begin to coordinate, or stop."""
+        """Start or stop the coordinator of a partition, as its new state says."""
         index = partition.topic_partition.partition
         hosted = self._hosted.get(index)
         if hosted is not None and not (partition.is_leader and hosted.leader_epoch == partition.leader_epoch):
@@ -78,34 +78,34 @@ class Hosting(Generic[C]):
             start()
 
     def drop(self, index: int) -> None:
-        """Coordinate that partition no longer."""
+        """Stop the coordinator of a partition."""
         self._loading.pop(index, None)
         hosted = self._hosted.pop(index, None)
         if hosted is not None:
             self._end(hosted.coordinator)
 
     def close(self) -> None:
-        """Coordinate nothing any more."""
+        """Stop all coordinators."""
         self._closed = True
         for index in list(self._hosted):
             self.drop(index)
 
     def in_office(self, index: int, leader_epoch: int) -> bool:
-        """Whether the coordinator that began in that epoch still is one."""
+        """Return whether the coordinator that started in that leader epoch is still active."""
         hosted = self._hosted.get(index)
         return hosted is not None and hosted.leader_epoch == leader_epoch
 
     def all(self) -> list[C]:
-        """The coordinators, by partition."""
+        """Return the coordinators, by partition."""
         return [self._hosted[index].coordinator for index in sorted(self._hosted)]
 
     def find(self, index: int) -> C | None:
-        """The coordinator of a partition, when it is here."""
+        """Return the coordinator of a partition; None if this node does not host it."""
         hosted = self._hosted.get(index)
         return None if hosted is None else hosted.coordinator
 
     def coordinator(self, index: int) -> C:
-        """The coordinator of a partition.
+        """Return the coordinator of a partition.
 
         Raises:
             Refusal: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.

@@ -1,6 +1,6 @@
-"""A partition in which a coordinator of this node keeps its state: appended to, and waited for until it cannot be lost.
+"""The log of a coordinator of this node: appends records, and waits until they are replicated.
 
-Used by the coordinators of transactions and of groups. What the records mean is theirs.
+Used by the coordinators of transactions and of groups, which define the meaning of the records.
 Source: org.apache.kafka.coordinator.common.runtime.{PartitionWriter, CoordinatorLoader}.
 """
 
@@ -29,7 +29,7 @@ from kafkaraw.records import (
 _READ_BYTES: Final = 1 << 20
 NO_PRODUCER: Final = (-1, -1)
 SKIPPED_SHOWN: Final = 10
-"""How many undecodable records of a log are logged one by one."""
+"""Number of undecodable records of a log that are logged individually."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -40,8 +40,8 @@ class Found(NamedTuple, Generic[T]):
     """One batch of the log.
 
     Attributes:
-        control: what a marker says; None for a batch with records.
-        records: what the records say; nothing for a marker.
+        control: type of the marker; None for a batch with records.
+        records: the decoded records; empty for a marker.
     """
 
     header: BatchHeader
@@ -51,7 +51,7 @@ class Found(NamedTuple, Generic[T]):
 
 @dataclass(slots=True)
 class _Skipped:
-    """Counts what cannot be decoded in a log, and logs the first of it."""
+    """Counts the undecodable records of a log, and logs the first ones."""
 
     folder: str
     count: int = 0
@@ -67,11 +67,11 @@ class _Skipped:
 
 
 class ReplicatedLog:
-    """The log of a partition that this node leads.
+    """The log of an internal partition of which this node is leader.
 
     Args:
-        partition: of an internal topic.
-        now_ms: wall clock, for the records' timestamps.
+        partition: the partition.
+        now_ms: wall clock, for the timestamps of records.
     """
 
     def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
@@ -83,14 +83,13 @@ class ReplicatedLog:
 
         Args:
             records: (key, value); a null value is a tombstone.
-            producer: producer id and epoch of the transaction that they are part of.
+            producer: producer id and epoch of their transaction.
 
         Returns:
-            the offset to give to `when_replicated`.
+            the offset for `when_replicated`.
 
         Raises:
-            Refusal: the partition is led elsewhere, lacks replicas in sync or cannot be written, or the producer is
-                fenced.
+            Refusal: another node is leader, the ISR is too small, the log cannot be written, or the producer is fenced.
         """
         producer_id, epoch = producer
         transactional = producer != NO_PRODUCER
@@ -113,14 +112,14 @@ class ReplicatedLog:
             )
 
     def when_replicated(self, next_offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` when all replicas in sync have what is before an offset; see the function of that name."""
+        """Call `done` when all in-sync replicas have the records before an offset; see the function below."""
         when_replicated(self._partition, next_offset, done)
 
     def read(self, decode: Callable[[Record], T | None]) -> Iterator[Found[T]]:
-        """Everything that the log holds, oldest first. What cannot be decoded is logged and skipped, as Kafka does.
+        """Return all batches of the log, oldest first. As in Kafka, undecodable records are logged and skipped.
 
         Args:
-            decode: what a record says; None for one of a kind that is not known. May raise ProtocolError, ValueError or
+            decode: decodes a record; returns None for an unknown type. May raise ProtocolError, ValueError or
                 struct.error.
 
         Raises:
@@ -157,12 +156,12 @@ def _decoded(records: Sequence[Record], decode: Callable[[Record], T | None], sk
 
 
 def when_replicated(partition: Partition, next_offset: int, done: Callable[[ErrorCode], None]) -> None:
-    """Call `done` when the high watermark has reached an offset, at once when it has.
+    """Call `done` when the high watermark has reached an offset; immediately if it already has.
 
     Args:
-        partition: that this node leads.
-        next_offset: the offset after what was appended.
-        done: told NONE, or NOT_LEADER_OR_FOLLOWER when the leader has changed before.
+        partition: a partition of which this node is leader.
+        next_offset: the offset after the appended records.
+        done: called with NONE, or with NOT_LEADER_OR_FOLLOWER if the leader changes first.
     """
     waiting = _Waiting(partition, next_offset, done)
     partition.watch(waiting)
@@ -170,7 +169,7 @@ def when_replicated(partition: Partition, next_offset: int, done: Callable[[Erro
 
 
 class _Waiting:
-    """One who waits."""
+    """A watcher that waits for the high watermark to reach an offset."""
 
     def __init__(self, partition: Partition, next_offset: int, done: Callable[[ErrorCode], None]) -> None:
         self._partition = partition
@@ -179,12 +178,12 @@ class _Waiting:
         self._done = done
 
     def readable(self, size_bytes: int) -> None:
-        """The high watermark has moved."""
+        """Check the high watermark, which has advanced."""
         if self._partition.high_watermark >= self._next_offset:
             self._end(ErrorCode.NONE)
 
     def ended(self) -> None:
-        """The leader has changed, or leads in another epoch now."""
+        """Report that the leader or its epoch has changed."""
         self._end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _end(self, code: ErrorCode) -> None:

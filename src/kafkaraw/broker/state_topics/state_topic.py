@@ -1,6 +1,6 @@
-"""An internal topic in which coordinators keep their state: made when it is needed first, divided by the keys' hashes.
+"""An internal topic in which coordinators store their state. It is created on first use; keys are partitioned by hash.
 
-The node that leads a partition of it coordinates the keys in that partition.
+The leader of a partition of the topic is the coordinator of the keys in that partition.
 Source: kafka.server.AutoTopicCreationManager; GroupCoordinatorService.partitionFor.
 """
 
@@ -24,9 +24,9 @@ class StateTopic:
     """One such topic.
 
     Attributes:
-        partitions: how many it is made with.
-        replication_factor: how many replicas, at most as many as there are nodes.
-        min_isr: its min.insync.replicas, at most its replicas.
+        partitions: number of partitions at creation.
+        replication_factor: number of replicas, limited to the number of nodes.
+        min_isr: its min.insync.replicas, limited to the number of replicas.
         configs: its other settings.
     """
 
@@ -37,10 +37,10 @@ class StateTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def have(self, controller: Controller, config: BrokerConfig) -> None:
-        """Create it when it is not there.
+        """Create the topic if it does not exist.
 
         Raises:
-            Refusal: COORDINATOR_NOT_AVAILABLE, it cannot be created.
+            Refusal: COORDINATOR_NOT_AVAILABLE, the topic cannot be created.
         """
         controller.finish_changes_of(self.name)
         catalog = controller.catalog
@@ -55,12 +55,12 @@ class StateTopic:
             raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} cannot be created: {error}") from error
 
     def partition_for(self, key: str, catalog: Catalog) -> TopicPartition:
-        """The partition that a key belongs to, whether the topic is there already or not."""
+        """Return the partition of a key, even if the topic does not exist yet."""
         topic = catalog.topic(self.name)
         count = self.partitions if topic is None else topic.partitions_count
         return TopicPartition(self.name, partition_of(key, count))
 
     def leader_for(self, key: str, catalog: Catalog) -> int | None:
-        """The node that coordinates a key; None when none does just now."""
+        """Return the id of the node that coordinates a key; None if there is none at the moment."""
         state = catalog.state_of(self.partition_for(key, catalog))
         return state.leader if state is not None and state.leader in catalog.brokers else None

@@ -1,4 +1,4 @@
-"""Which topics there are: creating them, placing their replicas, growing them, writing them down.
+"""Topics: creation, replica placement, additional partitions, and their files.
 
 Start at `catalog.py`.
 """

@@ -1,7 +1,7 @@
-"""What a cluster knows about itself: its id, its brokers, its topics, and who may do what.
+"""The metadata of a cluster: its id, brokers, topics, partition states, and authorizer.
 
-One copy however many nodes share it. Only facts and look-ups; which topics can be created is decided in
-`topic_creation`, files are the business of `state`.
+All nodes share one copy. This module only stores and looks up; `topic_creation` decides which topics can be created,
+and `state` handles files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is one of those in which Kafka keeps what it has to remember."""
+        """Whether it is an internal topic of Kafka."""
         return self.name in INTERNAL_TOPICS
 
     @property
@@ -55,10 +55,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One node of the cluster, as clients are told about it.
+    """One node of the cluster, as in Metadata responses.
 
     Attributes:
-        endpoints: where clients reach it, by the name of the listener on which they ask.
+        endpoints: its addresses, by the name of the listener that the client uses.
     """
 
     node_id: int
@@ -70,13 +70,13 @@ class Catalog:
     """The cluster's brokers and topics.
 
     Args:
-        cluster_id: tells clusters apart.
+        cluster_id: identifies the cluster.
         controller_id: the broker that clients send topic changes to.
 
     Attributes:
-        authorizer: decides who may do what; None lets everybody do everything.
-        brokers: those that run and can be reached.
-        version: grows with every topic that comes, goes or changes.
+        authorizer: decides about permissions; None permits every operation to every client.
+        brokers: the running, reachable brokers.
+        version: incremented when a topic is created, deleted or changed.
         racks: the rack of every node that belongs to the cluster, running or not.
     """
 
@@ -128,7 +128,7 @@ class Catalog:
 
         Args:
             topic: the topic; one that was there keeps its id and its partitions, and may have more of them.
-            states: who leads its partitions; those not given, and not there before, begin with all replicas in sync.
+            states: states of its partitions; a new partition without a state starts with all replicas in sync.
         """
         self.version += 1
         self._announced.pop(topic.name, None)
@@ -162,15 +162,15 @@ class Catalog:
         return len(self._states) + sum(topic.partitions_count for topic in self._announced.values())
 
     def state_of(self, topic_partition: TopicPartition) -> PartitionState | None:
-        """Who holds and who leads a partition; None when there is no such partition."""
+        """Return the state of a partition; None if the partition does not exist."""
         return self._states.get(topic_partition)
 
     def states_of(self, topic: Topic) -> list[PartitionState]:
-        """Who holds and who leads each partition of a topic."""
+        """Return the states of all partitions of a topic."""
         return [self._states[key] for key in topic.partitions()]
 
     def set_state(self, topic_partition: TopicPartition, state: PartitionState) -> None:
-        """Note who holds and who leads a partition."""
+        """Set the state of a partition."""
         self._states[topic_partition] = state
 
 

@@ -1,7 +1,7 @@
-"""Which nodes hold the replicas of a new partition: spread over racks first, then over nodes. Pure.
+"""Replica placement of new partitions: distributed over racks first, then over nodes. Pure.
 
-Racks are taken in turn, and so are the nodes of a rack; every partition starts one further on, which makes stripes.
-Nodes that do not run are taken last, and never as the leader.
+Racks are used in turn, and so are the nodes of a rack. Each partition starts with the next node, which makes stripes.
+Stopped nodes are used last, and never as the leader.
 Source: org.apache.kafka.metadata.placement.StripedReplicaPlacer; where that starts at random, here the caller says.
 """
 
@@ -18,10 +18,10 @@ def place_replicas(
     """The replicas of each partition, the leader first.
 
     Args:
-        racks: the rack of every node, by id; None when it has none.
-        live: ids of the nodes that run; at least one.
-        partitions: how many to place.
-        factor: replicas of each; at most as many as there are nodes.
+        racks: the rack of every node, by id; None for a node without a rack.
+        live: ids of the running nodes; at least one.
+        partitions: number of partitions.
+        factor: replication factor; at most the number of nodes.
         start: number of the first stripe.
     """
     names = sorted({rack or NO_RACK for rack in racks.values()})
@@ -30,12 +30,12 @@ def place_replicas(
 
 
 def _stripe(by_rack: list[list[int]], live: Collection[int], factor: int, number: int) -> tuple[int, ...]:
-    """One partition's replicas: a leader that runs, then a node of each rack in turn."""
+    """Return the replicas of one partition: a running node as leader, then a node of each rack in turn."""
     turn = number // len(by_rack)
     queues = []
     for at in range(len(by_rack)):
         nodes = by_rack[(number + at) % len(by_rack)]
-        # Sorting is stable: the order within the rack stays, those that do not run go to its end.
+        # Sorting is stable: the order within the rack is kept, and stopped nodes are moved to its end.
         queues.append(sorted(_rotated(nodes, turn + at), key=lambda node: node not in live))
     while queues[0][0] not in live:
         queues.append(queues.pop(0))

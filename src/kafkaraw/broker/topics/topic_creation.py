@@ -1,6 +1,6 @@
-"""Whether a topic may be created, and with which partitions: every rule of CreateTopics and of auto-creation.
+"""The rules of CreateTopics and auto-creation: whether a topic can be created, and with which partitions.
 
-Pure: gives a `Plan` or a `Refusal`; `state.BrokerState.create_topic` carries it out.
+Pure: returns a `Plan` or raises a `Refusal`; `state.BrokerState.create_topic` creates the topic.
 Source: org.apache.kafka.controller.ReplicationControlManager, org.apache.kafka.common.internals.Topic.
 """
 
@@ -22,7 +22,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 NAME_LENGTH_MAX: Final = 249
 PARTITIONS_MAX: Final = 10_000
 PARTITIONS_PER_TURN: Final = 50
-"""How many new partitions are written down together, at most, if they are of several topics."""
+"""Maximum number of new partitions of several topics that are written together."""
 DEFAULT: Final = -1
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The topic in which KRaft controllers keep their log; the name is theirs."""
@@ -31,11 +31,11 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A topic as a client asks for it.
+    """A topic as requested by a client.
 
     Attributes:
-        partitions: how many; -1 for the broker's default.
-        replication_factor: how many replicas; -1 for the broker's default.
+        partitions: number of partitions; -1 for the broker's default.
+        replication_factor: number of replicas; -1 for the broker's default.
         assignments: (partition, broker ids) chosen by the client; empty lets the broker choose.
         configs: settings of the topic; a null value is not allowed.
     """
@@ -49,7 +49,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A topic that may be created as it stands here."""
+    """A topic that can be created with these values."""
 
     name: str
     assignments: tuple[tuple[int, ...], ...]
@@ -94,7 +94,7 @@ def check_name(name: str) -> None:
 
 
 def _check_collision(name: str, catalog: Catalog) -> None:
-    """Two names that differ in '.' and '_' only would share the names of their metrics."""
+    """Refuse a name that differs from an existing one only in '.' and '_': their metrics would have equal names."""
     found = catalog.colliding(name)
     if found is not None:
         message = f"Topic '{name}' collides with existing topic: {found}"
@@ -126,7 +126,7 @@ def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> t
             f"Unable to replicate the partition {replicas} time(s): All brokers are currently fenced or in controlled "
             "shutdown.",
         )
-    # A new topic goes on where the last one ended, so that leaders of small topics are spread as well.
+    # A new topic continues after the last one, so that leaders of small topics are distributed, too.
     start = catalog.partitions_count
     return place_replicas(racks, catalog.brokers, partitions=partitions, factor=replicas, start=start)
 

@@ -1,8 +1,7 @@
-"""How the broker's knowledge of itself is written down, so that it survives a restart. Text in, text out.
+"""The files that store the cluster metadata over a restart. Text in, text out.
 
-`meta.properties` (cluster id, node id) and `partition.metadata` (topic id) are Kafka's own files; which topics exist,
-with how many partitions and which settings, and who leads them, Kafka keeps in its metadata log and we in
-`kafkaraw-topics.json`.
+`meta.properties` (cluster id, node id) and `partition.metadata` (topic id) have Kafka's formats. Topics, their settings
+and their partition states, which Kafka stores in its metadata log, are in `kafkaraw-topics.json`.
 Source: org.apache.kafka.metadata.properties.MetaProperties, org.apache.kafka.storage...PartitionMetadataFile.
 """
 
@@ -75,7 +74,7 @@ def read_partition_metadata(text: str) -> Uuid | None:
 
 
 StoredTopic = tuple[Topic, Sequence[PartitionState]]
-"""A topic, with who leads its partitions."""
+"""A topic, with the states of its partitions."""
 
 
 class TopicsWriter:

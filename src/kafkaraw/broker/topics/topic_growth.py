@@ -1,4 +1,4 @@
-"""Whether a topic may have more partitions, and where they go: every rule of CreatePartitions. Pure.
+"""The rules of CreatePartitions: whether a topic can get more partitions, and their replicas. Pure.
 
 Source: org.apache.kafka.controller.ReplicationControlManager.createPartitions, Kafka 4.3.
 """
@@ -17,12 +17,12 @@ Assignments = tuple[tuple[int, ...], ...]
 
 
 def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None, catalog: Catalog) -> Assignments:
-    """The replicas of the partitions that are to be added.
+    """Return the replicas of the partitions to add.
 
     Args:
-        topic: as it is.
-        count: how many partitions it is to have.
-        chosen: the replicas of each new one, by the client; None lets the broker choose.
+        topic: the topic before the change.
+        count: the new number of partitions.
+        chosen: the replicas of each new partition, chosen by the client; None lets the broker choose.
         catalog: the cluster.
 
     Raises:
@@ -34,7 +34,7 @@ def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None
         raise _bad_assignment(
             f"Attempted to add {more} additional partition(s), but only {len(chosen)} assignment(s) were specified."
         )
-    if more > PARTITIONS_MAX:  # Kafka's controller has no room for so many records, and finds no better word
+    if more > PARTITIONS_MAX:  # Kafka's controller cannot write so many records, and returns this error
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "")
     if chosen is not None:
         return tuple(_checked(replicas, at, factor, catalog) for at, replicas in enumerate(chosen, start=present))

@@ -1,6 +1,7 @@
-"""Transactions in the broker: the coordinator's decisions, its log, and the markers that it has written.
+"""Transactions in the broker: the transaction coordinator, its log, and transaction markers.
 
-`states` says what a transaction is and how it may change, `coordinator` decides, `state_log` keeps what was decided in
-`__transaction_state`. None of them knows of requests or of a network. Start at `coordinator`.
+`states` defines the states of a transactional id and their transitions, `coordinator` decides about requests, and
+`state_log` stores the states in `__transaction_state`. They do not depend on requests or a network. Start at
+`coordinator`.
 Source: KIP-98, KIP-360, KIP-588, KIP-890.
 """

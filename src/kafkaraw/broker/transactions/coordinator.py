@@ -1,11 +1,12 @@
-"""The transaction coordinator's decisions: who may go on, who is fenced, what is written, when markers go out.
+"""The transaction coordinator: decides which producer is fenced, which state is written, and when markers are sent.
 
-Pure: it has no clock, loop or log of its own. What it decides goes through two ports, `StateLog` (make a state
-durable) and `Markers` (end a transaction in its partitions), which call back when that is done; answers are callbacks,
-too. While a state is being written, the id is busy: clients are told CONCURRENT_TRANSACTIONS and try again.
+Pure: it has no clock, loop or log of its own. It acts through two ports, `StateLog` (store a state) and `Markers` (end
+a transaction in its partitions), which call back when they are done. Responses are callbacks, too. While a state of a
+transactional id is being written, other requests for that id are answered with CONCURRENT_TRANSACTIONS, which clients
+retry.
 
-One object coordinates the ids of one partition of `__transaction_state`, as long as this node leads it. Start at
-`init_producer_id`, `add_partitions` and `end`; `load` brings back what a log says after a change of leader.
+One object coordinates the ids of one partition of `__transaction_state`, while this node is its leader. Start at
+`init_producer_id`, `add_partitions` and `end`; `load` restores the states from the log after a change of leader.
 Source: kafka.coordinator.transaction.TransactionCoordinator; KIP-98, KIP-360, KIP-588, KIP-890.
 """
 
@@ -47,7 +48,7 @@ _DECIDED_BY: Final = {_S.COMPLETE_COMMIT: _S.PREPARE_COMMIT, _S.COMPLETE_ABORT: 
 
 
 class Outcome(NamedTuple):
-    """The answer to a request: an error code, and on success the identity to go on with."""
+    """The result of a request: an error code and, on success, the producer's new identity."""
 
     code: ErrorCode
     identity: Identity = NOBODY
@@ -58,32 +59,32 @@ Done = Callable[[ErrorCode], None]
 
 
 class StateLog(Protocol):
-    """Where states are made durable."""
+    """Stores states."""
 
     def append(self, transaction: Transaction, done: Done) -> None:
-        """Write a state; `done` is told NONE once it cannot be lost, or why it was not written."""
+        """Write a state; call `done` with NONE once it is replicated, or with the code of the failure."""
         ...
 
     def forget(self, transactional_id: str, done: Done) -> None:
-        """Write that there is no such id any more."""
+        """Write a tombstone for a transactional id."""
         ...
 
 
 class Markers(Protocol):
-    """Ends transactions in the partitions that they touched."""
+    """Ends transactions in their partitions."""
 
     def later(self, act: Callable[[], None]) -> None:
-        """Do something after a moment, as when the log refuses just now."""
+        """Call a function after a delay, for example to retry a failed write."""
         ...
 
     def write(self, ending: Transaction, done: Callable[[], None]) -> None:
-        """Write the outcome into each of the transaction's partitions, however long it takes; then call `done`."""
+        """Write a marker to each partition of the transaction, with retries until all are written; then call `done`."""
         ...
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One transactional id: the state in force, and the one that is being written."""
+    """One transactional id: its current state, and the state that is being written."""
 
     current: Transaction
     pending: Transaction | None = None
@@ -91,7 +92,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The broker's settings; Kafka's names in the comments."""
+    """The broker's settings; Kafka's names are in the comments."""
 
     timeout_max_ms: int = 900_000  # transaction.max.timeout.ms
     expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
@@ -101,9 +102,9 @@ class TransactionCoordinator:
     """Coordinates the transactional ids of one partition of `__transaction_state`.
 
     Args:
-        log: where states are kept.
+        log: stores states.
         markers: ends transactions in their partitions.
-        take_producer_id: gives a producer id that nobody has; may raise OSError.
+        take_producer_id: allocates an unused producer id; may raise OSError.
         now_ms: wall clock, in milliseconds since 1970.
         limits: the settings.
     """
@@ -127,14 +128,14 @@ class TransactionCoordinator:
     # ---- a change of leader
 
     def load(self, transactions: Iterable[Transaction]) -> None:
-        """Take over what the log says; transactions whose outcome was decided are carried to their end."""
+        """Load the states from the log, and complete the transactions whose outcome is already decided."""
         for transaction in transactions:
             entry = self._entries[transaction.transactional_id] = _Entry(transaction)
             if transaction.state in ENDING:
                 self._complete(entry)
 
     def resign(self) -> None:
-        """Another node leads the partition now: whatever is under way ends without effect."""
+        """Stop, because another node leads the partition: requests in progress end without effect."""
         self._resigned = True
         self._entries.clear()
 
@@ -143,13 +144,13 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Identity | None, answer: Answer
     ) -> None:
-        """Give a producer an identity that fences all earlier ones of the same id.
+        """Give a producer an identity that fences all earlier producers with the same transactional id.
 
         Args:
-            transactional_id: whose.
-            timeout_ms: after which the coordinator aborts its transactions.
-            expected: the identity that the producer thinks it has; None when it is new.
-            answer: told the identity, or the error.
+            transactional_id: the producer's transactional id.
+            timeout_ms: time after which the coordinator aborts an open transaction of the producer.
+            expected: the identity that the producer had so far; None for a new producer.
+            answer: called with the identity, or the error.
         """
         if not transactional_id:
             answer(Outcome(ErrorCode.INVALID_REQUEST))
@@ -184,14 +185,14 @@ class TransactionCoordinator:
         return entry
 
     def _started_anew(self, entry: _Entry, timeout_ms: int, expected: Identity | None) -> Transaction | ErrorCode:
-        """The state to write for a producer that (re)starts, or why it may not."""
+        """Return the state to write for a producer that starts or restarts, or an error code."""
         current, now_ms = entry.current, self._now_ms()
         if entry.pending is not None or current.state in ENDING:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if expected is not None and not _is_known(expected, current):
             return ErrorCode.PRODUCER_FENCED
         if current.state is _S.ONGOING:
-            return current.fencing_abort(now_ms)  # the producer before; the new one has to ask again meanwhile
+            return current.fencing_abort(now_ms)  # aborts the earlier producer's transaction; the new one retries
         if current.epoch_exhausted and (expected is None or expected.epoch == current.producer_epoch):
             last_epoch = NO_EPOCH if expected is None else current.producer_epoch
             return current.with_new_producer_id(self._take_producer_id(), last_epoch, timeout_ms, now_ms)
@@ -206,14 +207,14 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, identity: Identity, partitions: frozenset[TopicPartition], version: int, done: Done
     ) -> None:
-        """Make partitions part of a transaction.
+        """Add partitions to a transaction.
 
         Args:
-            transactional_id: whose.
-            identity: of the producer that asks.
-            partitions: those to add.
-            version: the `transaction.version` that the producer works by.
-            done: told NONE once they are part of it.
+            transactional_id: transactional id of the producer.
+            identity: identity in the request.
+            partitions: the partitions to add.
+            version: the `transaction.version` of the producer.
+            done: called with NONE once they are added, or with the error code.
         """
         entry = self._entries.get(transactional_id)
         code = self._may_add(entry, transactional_id, identity)
@@ -227,9 +228,9 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether partitions are part of a transaction that is open, for a broker that is to append to them.
+        """Check whether partitions belong to an open transaction, for a broker that will append to them.
 
-        A state that is being written is no hindrance: what was part of the transaction still is.
+        This does not wait for a state that is being written, because partitions are never removed from a transaction.
         """
         entry = self._entries.get(transactional_id)
         code = self._code_for(entry, transactional_id, identity)
@@ -257,11 +258,11 @@ class TransactionCoordinator:
         """Commit or abort a transaction.
 
         Args:
-            transactional_id: whose.
-            identity: of the producer that asks.
-            commit: the outcome that it wants.
-            version: the `transaction.version` that the producer works by.
-            answer: told as soon as the outcome cannot be lost; the markers follow.
+            transactional_id: transactional id of the producer.
+            identity: identity in the request.
+            commit: commit the transaction; else abort it.
+            version: the `transaction.version` of the producer.
+            answer: called with the result once the outcome is replicated; the markers are written afterwards.
         """
         entry = self._entries.get(transactional_id)
         if not transactional_id:
@@ -283,11 +284,12 @@ class TransactionCoordinator:
     def _ended(
         self, entry: _Entry, identity: Identity, wanted: TransactionState, version: int
     ) -> Transaction | Outcome:
-        """The state to write for an end of a transaction, or the answer when there is nothing to write."""
+        """Return the state to write for the end of a transaction, or the result if there is nothing to write."""
         current = entry.current
         bumps = version >= EPOCH_BUMP_VERSION
-        # What is being carried out counts as being written, for Kafka, too. With epoch bumps that is said before the
-        # epoch is looked at: the next one is in use already, and aborting nothing under it fences nobody (KAFKA-18464).
+        # As in Kafka, a transaction that is being completed counts as busy. With epoch bumps this is checked before the
+        # epoch: the next epoch is already in use, and an abort of an empty transaction with it must not fence the
+        # producer (KAFKA-18464).
         busy = entry.pending is not None or current.state in ENDING
         if busy and bumps:
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -310,7 +312,7 @@ class TransactionCoordinator:
     def _end_of_rest(
         self, current: Transaction, wanted: TransactionState, version: int, *, repeated: bool
     ) -> Transaction | Outcome:
-        """The end of a transaction that is not open: a repetition, a mistake, or an abort of nothing (KIP-890)."""
+        """Handle EndTxn without an open transaction: a retry, an error, or an empty abort (KIP-890)."""
         bumps = version >= EPOCH_BUMP_VERSION
         if _DECIDED_BY.get(current.state) is wanted and (repeated or not bumps):
             return Outcome(ErrorCode.NONE, Identity(current.producer_id, current.producer_epoch))
@@ -321,7 +323,7 @@ class TransactionCoordinator:
     # ---- carrying out
 
     def _write(self, entry: _Entry, state: Transaction, done: Done) -> None:
-        """Make a state durable; it is in force once it is."""
+        """Write a state; it becomes the current state once it is replicated."""
         entry.pending = state
 
         def written(code: ErrorCode) -> None:
@@ -336,7 +338,7 @@ class TransactionCoordinator:
         self._log.append(state, written)
 
     def _end(self, entry: _Entry, ending: Transaction, answer: Answer) -> None:
-        """Write the outcome; answer as soon as it cannot be lost, then carry it out."""
+        """Write the outcome; once it is replicated, call `answer`, then complete the transaction."""
 
         def written(code: ErrorCode) -> None:
             if code:
@@ -349,7 +351,7 @@ class TransactionCoordinator:
         self._write(entry, ending, written)
 
     def _complete(self, entry: _Entry) -> None:
-        """Have the markers of a decided transaction written, then note that it is over."""
+        """Send the markers of a decided transaction, then write its completed state."""
         ending = entry.current
 
         def marked_all() -> None:
@@ -366,9 +368,9 @@ class TransactionCoordinator:
     # ---- time
 
     def abort_overdue(self) -> None:
-        """Abort the transactions that have been open for longer than their producers wanted.
+        """Abort the transactions that have been open for longer than their timeout.
 
-        The producer is fenced, as by a successor: it finds out with its next request.
+        This fences the producer, which gets the error in the response to its next request.
         """
         now_ms = self._now_ms()
         for entry in list(self._entries.values()):
@@ -379,7 +381,7 @@ class TransactionCoordinator:
                 self._end(entry, current.fencing_abort(now_ms), _ignored)
 
     def forget_unused(self) -> None:
-        """Forget the transactional ids that nobody has used for long."""
+        """Remove the transactional ids that have been unused for transactional.id.expiration.ms."""
         oldest = self._now_ms() - self._limits.expiration_ms
         for transactional_id, entry in list(self._entries.items()):
             if entry.pending is None and entry.current.state in AT_REST and entry.current.updated_ms <= oldest:
@@ -400,17 +402,17 @@ class TransactionCoordinator:
     # ---- questions
 
     def transaction(self, transactional_id: str) -> Transaction | None:
-        """The state in force of an id; None when there is no such id."""
+        """Return the current state of a transactional id; None if the id does not exist."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.current
 
     def transactions(self) -> list[Transaction]:
-        """All states in force, by transactional id."""
+        """Return all current states, by transactional id."""
         return [self._entries[transactional_id].current for transactional_id in sorted(self._entries)]
 
 
 def _is_known(expected: Identity, current: Transaction) -> bool:
-    """Whether a producer that names its identity is, or may be, the one that has it now."""
+    """Return whether an identity in a request belongs, or may belong, to the current producer."""
     return (
         current.producer_epoch == NO_EPOCH
         or expected.producer_id == current.producer_id
@@ -419,7 +421,7 @@ def _is_known(expected: Identity, current: Transaction) -> bool:
 
 
 def _is_repeated_end(identity: Identity, current: Transaction) -> bool:
-    """Whether an EndTxn repeats one that was carried out, whose answer may have been lost (KIP-890)."""
+    """Return whether an EndTxn is a retry of a completed one, whose response may have been lost (KIP-890)."""
     if current.state not in _DECIDED_BY:
         return False
     if identity.producer_id == current.producer_id:
@@ -429,4 +431,4 @@ def _is_repeated_end(identity: Identity, current: Transaction) -> bool:
 
 
 def _ignored(outcome: Outcome) -> None:
-    """Nobody waits for this."""
+    """Ignore the result of an abort after a timeout: no client waits for it."""

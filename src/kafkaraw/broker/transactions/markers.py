@@ -1,8 +1,9 @@
 """The markers of one coordinator: sent to the leaders of a transaction's partitions until all of them are written.
 
-A coordinator sends as long as it is in office. What it has sent may still be under way when another one has taken
-over, has ended the transaction itself, and the next one has begun: markers carry the coordinator's epoch, by which a
-partition tells old ones (`ProducerTable.check_marker`). Who refuses them so knows better; they are not sent again.
+A coordinator sends markers until it resigns. A marker may arrive late: after another node has become coordinator and
+completed the transaction, and the producer has begun the next one. Markers therefore carry the coordinator's epoch, and
+partitions refuse those of an earlier coordinator (`ProducerTable.check_marker`). A marker refused for this reason is
+not sent again.
 Source: kafka.coordinator.transaction.{TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler}.
 """
 
@@ -29,10 +30,10 @@ class MarkerSender:
     """Ends the transactions of one coordinator in their partitions; implements `coordinator.Markers`.
 
     Args:
-        node: where the coordinator is.
-        controller: what the cluster's nodes share.
-        epoch: of the coordinator: that of the leader of its partition of `__transaction_state`.
-        in_office: whether it coordinates, still.
+        node: the coordinator's node.
+        controller: the cluster's controller.
+        epoch: the coordinator's epoch, which is the leader epoch of its partition of `__transaction_state`.
+        in_office: returns whether the coordinator is still active.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class MarkerSender:
         self._in_office = in_office
 
     def later(self, act: Callable[[], None]) -> None:
-        """Do something after a moment, if it is still for this coordinator to do."""
+        """Call a function after a delay, if this coordinator is still active then."""
         asyncio.get_running_loop().call_later(RETRY_S, lambda: act() if self._in_office() else None)
 
     def write(self, ending: Transaction, done: Callable[[], None]) -> None:
-        """Have the outcome written into each partition; see `coordinator.Markers`."""
+        """Write a marker to each partition; see `coordinator.Markers`."""
         left = dict.fromkeys(sorted(ending.partitions))
         if not left:
             done()

@@ -1,7 +1,7 @@
-"""One node's part in transactions: the coordinators that it hosts, and the markers that it writes.
+"""The transaction coordinators of one node, and the markers that the node appends.
 
-The node that leads a partition of `__transaction_state` coordinates the ids in it. `TransactionNode` makes and resigns
-coordinators as leaders change, and finds those of other nodes. It knows nothing of requests; handlers ask it.
+The leader of a partition of `__transaction_state` is the coordinator of the ids in it. `TransactionNode` starts and
+stops coordinators when leaders change, and finds those of other nodes. It does not know requests; handlers call it.
 Source: kafka.coordinator.transaction.{TransactionStateManager, TransactionMarkerChannelManager};
 kafka.server.AddPartitionsToTxnManager.
 """
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("kafkaraw.broker")
 
 FIRST_PAUSE_S: Final = 0.002
-"""A transaction is mostly carried out within that; Kafka's pause of 20 ms is what this one grows to."""
+"""Delay of the first retry. Most transactions complete within it; it doubles up to Kafka's 20 ms."""
 
 T = TypeVar("T")
 Code = Callable[[ErrorCode], None]
 
 
 class TransactionNode:
-    """The transactions that one node has to do with.
+    """The transaction coordinators of one node, and its access to the others.
 
     Args:
-        node_id: the node.
-        controller: what the cluster's nodes share.
+        node_id: id of the node.
+        controller: the cluster's controller.
         config: the node's properties.
         clock: wall clock.
     """
@@ -76,7 +76,7 @@ class TransactionNode:
     # -- which coordinators are here ---------------------------------------------------------------------------------
 
     def lead_or_follow(self, partition: Partition) -> None:
-        """A partition of `__transaction_state` has a new state: begin to coordinate its ids, or stop."""
+        """Start or stop the coordinator of a partition of `__transaction_state`, as its new state says."""
         self._hosting.lead_or_follow(partition)
 
     def _make(self, partition: Partition) -> tuple[TransactionCoordinator, Callable[[], None]] | None:
@@ -100,7 +100,7 @@ class TransactionNode:
         return coordinator, start
 
     def close(self) -> None:
-        """The node stops: whoever waits for something from it is told that it will not come."""
+        """Stop the coordinators, and answer all pending callbacks with their fallback value."""
         self._closed = True
         self._hosting.close()
         if self._timer is not None:
@@ -110,7 +110,7 @@ class TransactionNode:
             give_up()
 
     def _owing(self, done: Callable[[T], None], otherwise: T) -> Callable[[T], None]:
-        """What to call with an answer of this node; one comes for certain: `otherwise`, when the node stops before."""
+        """Wrap `done` so that it is called once: with an answer, or with `otherwise` if the node stops first."""
         key = object()
         self._owed[key] = lambda: done(otherwise)
 
@@ -121,11 +121,11 @@ class TransactionNode:
         return answer
 
     def hosted(self) -> list[TransactionCoordinator]:
-        """The coordinators on this node."""
+        """Return the coordinators on this node."""
         return self._hosting.all()
 
     def coordinator(self, transactional_id: str) -> TransactionCoordinator:
-        """The coordinator of an id, which this node hosts.
+        """Return the coordinator of a transactional id, if this node hosts it.
 
         Raises:
             Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE when there is none yet.
@@ -138,22 +138,22 @@ class TransactionNode:
         return coordinator
 
     def leader_for(self, transactional_id: str) -> int | None:
-        """The node that coordinates an id; None when none can just now.
+        """Return the id of the node that coordinates a transactional id; None if there is none at the moment.
 
         Raises:
-            Refusal: there is no room for `__transaction_state`.
+            Refusal: `__transaction_state` cannot be created.
         """
         self._have_topic()
         return self.topic.leader_for(transactional_id, self._controller.catalog)
 
     def _have_topic(self) -> None:
-        """Create `__transaction_state` when it is needed for the first time."""
+        """Create `__transaction_state` if it does not exist."""
         self.topic.have(self._controller, self._config)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _watch_time(self) -> None:
-        """Look now and then for what is overdue, as long as there is anything that could be."""
+        """Check for transaction timeouts and expired ids at intervals, while there are any transactional ids."""
         if self._timer is None:
             interval_s = self._config.transaction_abort_interval_ms / 1000
             self._timer = asyncio.get_running_loop().call_later(interval_s, self._look)
@@ -177,16 +177,16 @@ class TransactionNode:
         add: bool,
         done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     ) -> None:
-        """Have partitions be part of a transaction before records are appended to them, wherever its coordinator is.
+        """Ask the coordinator, on any node, to add or verify partitions before records are appended to them.
 
         Args:
-            transactional_id: whose.
-            identity: of the producer.
-            partitions: where its records are to go.
-            add: make them part of it (KIP-890, second generation); without, only check that they are. While the
-                transaction before is still being carried out, it is tried again for a while: a client that is told
-                so waits for longer.
-            done: told the code for each.
+            transactional_id: transactional id of the producer.
+            identity: identity of the producer.
+            partitions: the partitions of the records.
+            add: add the partitions to the transaction (KIP-890, transaction.version 2); else only verify that they
+                belong to it. While the previous transaction is being completed, the node retries up to
+                add.partitions.to.txn.retry.backoff.max.ms, because a retry by the client would take longer.
+            done: called with the code of each partition.
         """
         if not add:
             self._ask_coordinator(transactional_id, identity, partitions, False, done)
@@ -261,7 +261,7 @@ class TransactionNode:
         )
 
     def send(self, other: TransactionNode, message: Callable[[], None]) -> None:
-        """Have something happen on another node, or come back from there; at once when it is this one."""
+        """Run a callback on another node, after the delay of a message; immediately if it is this node."""
         if other is self:
             message()
         else:
@@ -279,7 +279,7 @@ class TransactionNode:
         *,
         transaction_version: int = 0,
     ) -> None:
-        """Append a marker to a partition that this node leads; `done` is told the code once it is replicated."""
+        """Append a marker to a partition that this node leads; call `done` with the code once it is replicated."""
         partition = self._controller.replication.replica(self._node_id, topic_partition)
         if partition is None or self._closed:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)

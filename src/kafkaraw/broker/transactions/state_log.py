@@ -1,6 +1,6 @@
-"""The coordinator's states in one partition of `__transaction_state`, in Apache Kafka's own record format.
+"""The coordinator's states in one partition of `__transaction_state`, in Apache Kafka's record format.
 
-A state counts once all replicas in sync have it. What is written here is what a new leader of the partition reads.
+A state takes effect once all in-sync replicas have it. A new leader of the partition loads its states from this log.
 Source: org.apache.kafka.coordinator.transaction.TransactionLog; kafka.coordinator.transaction.TransactionStateManager.
 """
 
@@ -26,7 +26,7 @@ TOPIC: Final = "__transaction_state"
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")
-# What a coordinator says when its log refuses: clients look for the coordinator and try again.
+# The coordinator's response if its log refuses a write: clients look up the coordinator and retry.
 _ANSWERS: Final = {
     ErrorCode.NONE: ErrorCode.NONE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -35,10 +35,10 @@ _ANSWERS: Final = {
 
 
 class PartitionStateLog:
-    """States in one partition, which this node leads; implements `coordinator.StateLog`.
+    """The states in one partition of which this node is leader; implements `coordinator.StateLog`.
 
     Args:
-        partition: of `__transaction_state`.
+        partition: a partition of `__transaction_state`.
         now_ms: wall clock.
     """
 
@@ -63,7 +63,7 @@ class PartitionStateLog:
         self._log.when_replicated(position, lambda code: done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
 
     def read(self) -> list[Transaction]:
-        """The newest state of each transactional id that can be decoded.
+        """Return the newest state of each transactional id that can be decoded.
 
         Raises:
             OSError: the storage is broken.
@@ -78,7 +78,7 @@ class PartitionStateLog:
 
 
 class _Stored(NamedTuple):
-    """What a record says: the state of a transactional id, or that it has none any more."""
+    """Decode a record: the state of a transactional id, or its tombstone."""
 
     transactional_id: str
     state: Transaction | None

@@ -1,7 +1,7 @@
-"""What the coordinator knows of one transactional id, as a value, and every way in which that may change.
+"""The state of one transactional id, as an immutable value, and all transitions between states.
 
-Each function gives the state that is to be written next; nothing here is changed in place, so what is in force and
-what is still being written can stand side by side. Who may ask for a change is decided in `coordinator`.
+Each method returns the state to write next. States are never changed in place, so the current state and the one that is
+being written exist side by side. `coordinator` decides which requests may change a state.
 Source: org.apache.kafka.coordinator.transaction.TransactionMetadata, TransactionState.
 """
 
@@ -18,13 +18,13 @@ NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 EPOCH_MAX: Final = 32_767
 EPOCH_BUMP_VERSION: Final = 2
-"""From this `transaction.version` on, every transaction ends with a new epoch (KIP-890)."""
+"""Since this `transaction.version`, each transaction ends with an epoch bump (KIP-890)."""
 
 
 class TransactionState(IntEnum):
-    """The life of a transaction; the numbers are those in `__transaction_state`.
+    """The states of a transaction; the numbers are those in `__transaction_state`.
 
-    PREPARE_EPOCH_FENCE is Kafka's name for a moment in its memory; it is never written.
+    Kafka uses PREPARE_EPOCH_FENCE in memory only; it is never written.
     """
 
     EMPTY = 0
@@ -38,7 +38,7 @@ class TransactionState(IntEnum):
 
     @property
     def label(self) -> str:
-        """Kafka's name for it, such as PrepareCommit."""
+        """Kafka's name of the state, such as PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -58,7 +58,7 @@ ENDING: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 
 
 class IllegalTransitionError(Exception):
-    """A state was to follow one that it cannot follow: a fault in the coordinator, never a client's."""
+    """A transition that is not in the table: an error in the coordinator, never in a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class Transaction:
     """One transactional id.
 
     Attributes:
-        producer_id: whose records are in the transaction.
-        previous_producer_id: the id before, whose last epochs were used up; -1 for none.
-        next_producer_id: the id that takes over when this transaction has ended; -1 for none.
-        producer_epoch: the newest epoch; older ones are fenced.
-        last_producer_epoch: the epoch before, for telling a repeated request from a fenced producer; -1 for none.
-        timeout_ms: after which an open transaction is aborted.
-        partitions: where its records are.
-        started_ms: when its first partition was added, in milliseconds since 1970; -1 before.
-        updated_ms: when anything changed last, in milliseconds since 1970.
-        client_version: the `transaction.version` that the producer works by.
+        producer_id: the current producer id.
+        previous_producer_id: the previous producer id, whose epochs are exhausted; -1 for none.
+        next_producer_id: the producer id after this transaction; -1 for none.
+        producer_epoch: the newest epoch; older epochs are fenced.
+        last_producer_epoch: the previous epoch, which distinguishes a retry from a fenced producer; -1 for none.
+        timeout_ms: time after which an open transaction is aborted.
+        partitions: the partitions of the transaction.
+        started_ms: when the first partition was added, in milliseconds since 1970; -1 before that.
+        updated_ms: time of the last change, in milliseconds since 1970.
+        client_version: the `transaction.version` of the producer.
     """
 
     transactional_id: str
@@ -93,12 +93,12 @@ class Transaction:
 
     @property
     def epoch_exhausted(self) -> bool:
-        """Whether no further epoch may be given to the producer; the last one is kept for fencing it."""
+        """Whether the producer can get no further epoch; the last one is reserved for fencing it."""
         return is_exhausted(self.producer_epoch)
 
     @property
     def bumps_epochs(self) -> bool:
-        """Whether every transaction of this producer ends with a new epoch."""
+        """Whether each transaction of this producer ends with an epoch bump."""
         return self.client_version >= EPOCH_BUMP_VERSION
 
     def _to(self, state: TransactionState, **changes: object) -> Transaction:
@@ -107,15 +107,15 @@ class Transaction:
         return replace(self, state=state, **changes)  # type: ignore[arg-type]  # names and types are ours
 
     def with_next_epoch(self, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The producer starts anew, under the next epoch."""
+        """Return the state of a producer that restarts with the next epoch."""
         return self._fresh(now_ms, timeout_ms, producer_epoch=self.producer_epoch + 1, last_producer_epoch=last_epoch)
 
     def again(self, timeout_ms: int, now_ms: int) -> Transaction:
-        """The producer asks a second time for what it was given: the same again."""
+        """Return the state for a retried InitProducerId: the producer keeps its id and epoch."""
         return self._fresh(now_ms, timeout_ms)
 
     def with_new_producer_id(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The producer starts anew, under a new id, because the old one's epochs are used up."""
+        """Return the state of a producer that restarts with a new id, because its epochs are exhausted."""
         return self._fresh(
             now_ms,
             timeout_ms,
@@ -136,7 +136,7 @@ class Transaction:
         )
 
     def with_partitions(self, added: frozenset[TopicPartition], now_ms: int, client_version: int) -> Transaction:
-        """Partitions become part of the transaction, which begins with the first."""
+        """Return the state with added partitions; the first ones begin the transaction."""
         return self._to(
             TransactionState.ONGOING,
             partitions=self.partitions | added,
@@ -146,9 +146,9 @@ class Transaction:
         )
 
     def fencing_abort(self, now_ms: int) -> Transaction:
-        """An open transaction is aborted over its producer's head, which is shut out by the next epoch.
+        """Return the state of an open transaction that the coordinator aborts; the next epoch fences its producer.
 
-        A producer that works with epoch bumps may ask for that epoch, and go on; an older one has to start anew.
+        A producer that uses epoch bumps may request that epoch and continue; an older producer must restart.
         """
         return self._to(
             TransactionState.PREPARE_ABORT,
@@ -160,13 +160,13 @@ class Transaction:
     def ending(
         self, state: TransactionState, client_version: int, now_ms: int, *, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
-        """The outcome is decided; with epoch bumps the next epoch is in force from here on.
+        """Return the state with a decided outcome; with epoch bumps, it already has the next epoch.
 
         Args:
             state: PREPARE_COMMIT or PREPARE_ABORT.
-            client_version: the `transaction.version` of the request that ends it.
-            now_ms: wall clock.
-            next_producer_id: who takes over, when the epochs are used up.
+            client_version: the `transaction.version` of the EndTxn request.
+            now_ms: wall clock, in milliseconds since 1970.
+            next_producer_id: the next producer id, if the epochs are exhausted.
         """
         bump = client_version >= EPOCH_BUMP_VERSION
         return self._to(
@@ -180,7 +180,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """All markers are written."""
+        """Return the state after all markers are written."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         rotates = self.bumps_epochs and self.next_producer_id != NO_PRODUCER_ID
         return self._to(
@@ -194,10 +194,10 @@ class Transaction:
         )
 
     def dead(self) -> Transaction:
-        """The transactional id has not been used for long and is forgotten."""
+        """Return the state of an expired transactional id that is being removed."""
         return self._to(TransactionState.DEAD, partitions=frozenset())
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether `epoch` is the last that a producer may use, or beyond."""
+    """Return whether `epoch` is the last one that a producer may use, or later."""
     return epoch >= EPOCH_MAX - 1

@@ -1,6 +1,6 @@
-"""What a producer's batch must be to be appended, and the form in which it is. Start at `stored_form.validated`.
+"""Validation of a producer's batch, and its conversion to the stored form. Start at `stored_form.validated`.
 
-`frames` finds the one batch in a request's bytes, `batch_checks` judges its header, `record_checks` its records, where
-those matter, with `inner_records` to tell what is wrong with them. Nothing here knows a log or a partition.
+`frames` finds the batch in a request's bytes, `batch_checks` checks its header, and `record_checks` its records, if the
+topic's settings require it; `inner_records` finds the invalid records. This package does not know logs or partitions.
 Source: ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """

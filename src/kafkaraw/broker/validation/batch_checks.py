@@ -1,6 +1,6 @@
-"""What the header of a batch must say: size, checksum, codec, counts, offsets and the producer's sequence.
+"""Checks of the header of a batch: size, checksum, codec, counts, offsets and the producer's sequence.
 
-Pure judgement, in Kafka's order; the records behind the header are not looked at. Start at `check_batch`.
+Pure, in Kafka's order; the records after the header are not read. Start at `check_batch`.
 Source: UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch.
 """
 
@@ -14,7 +14,7 @@ from kafkaraw.records import HEADER_SIZE, BatchHeader, codec_by_id, unpack_heade
 
 
 def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHeader:
-    """Judge one batch from a client by its header.
+    """Check the header of a client's batch.
 
     Args:
         batch: its bytes, as many as its length says.
@@ -55,7 +55,7 @@ def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHead
 
 
 def check_size(batch: memoryview, config: TopicConfig, where: str) -> None:
-    """Judge the size of a batch, as it was sent or as it is stored.
+    """Check the size of a batch, as sent or as stored.
 
     Raises:
         Refusal: MESSAGE_TOO_LARGE.

@@ -1,8 +1,8 @@
-"""The records of one batch, read the way a Kafka broker does, to tell what is wrong with them.
+"""The records of one batch, read the way a Kafka broker does, to find the invalid ones.
 
-Slow and in plain view: it runs when the readers of `kafkaraw.records` found something odd. They are stricter in one
-point: a broker does not look at the offsets within a batch, and gives its own. One record is in memory at a time, for a
-few hundred bytes may hold millions of them.
+This is a slow, simple reader, used if the readers of `kafkaraw.records` find an error. Those are stricter in one point:
+a broker ignores the offsets within a batch and assigns its own. Only one record is in memory at a time, because a few
+hundred bytes may contain millions of records.
 Source: DefaultRecordBatch, DefaultRecord.readFrom.
 """
 

@@ -1,9 +1,9 @@
-"""What the records of a batch must be, where somebody looks at them, and their highest timestamp.
+"""Checks of the records of a batch, and their highest timestamp.
 
-The quick reader looks first. Only when it finds anything odd are the records read again, slowly, to tell each one's
-fault as Kafka tells it (KIP-467). A batch of some hundred bytes may hold 18 million records: they are read one by one,
-in turns with other work, and at most `ERRORS_MAX` faults are told. Start at `must_be_read`, `check_records` and
-`checked_rows`.
+A fast reader checks the records first. Only if it finds an error, a slow reader reads them again to report the error of
+each record as Kafka does (KIP-467). A batch of a few hundred bytes may contain 18 million records: they are read one by
+one, in turns with other work, and at most `ERRORS_MAX` errors are reported. Start at `must_be_read`, `check_records`
+and `checked_rows`.
 Source: LogValidator.validateRecord, processRecordErrors.
 """
 
@@ -25,15 +25,15 @@ from kafkaraw.records.batch import PlainRecord
 NO_TIMESTAMP: Final = -1
 ERRORS_SHOWN: Final = 3
 ERRORS_MAX: Final = 1_000
-"""Reading ends at so many faulty records. Kafka tells of all of them, which may be megabytes for each byte received."""
+"""Maximum number of invalid records that are reported. Kafka reports all, possibly megabytes for each received byte."""
 RECORDS_PER_STEP: Final = 256
 """How many records are looked at before other work may have its turn: some 0.3 ms."""
 
 
 def must_be_read(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
-    """Whether the header does not tell all that the topic's settings ask of the records.
+    """Return whether the topic's settings require a check of the records, which the header cannot replace.
 
-    A header knows the highest timestamp but not the lowest, and nothing of keys.
+    A header has the highest timestamp, but not the lowest, and no information on keys.
     """
     if config.is_compacted or _claims_a_brokers_time(header, config):
         return True

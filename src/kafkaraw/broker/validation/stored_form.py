@@ -1,6 +1,6 @@
-"""From what a producer sent to what is stored: judged, and changed where the topic's settings ask for it.
+"""Convert a producer's batch to the stored form: validate it, and change it if the topic's settings require it.
 
-Start at `validated`. Most batches are stored as they came; their records are not even looked at.
+Start at `validated`. Most batches are stored unchanged, and their records are not read.
 Source: UnifiedLog.append, LogValidator.
 """
 
@@ -30,7 +30,7 @@ def validated(
     reads_all: bool = False,
     size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
 ) -> Steps[tuple[memoryview, BatchHeader]]:
-    """Judge a batch that a client sent for a partition, and give it the form in which it is stored.
+    """Validate a batch that a client sent for a partition, and convert it to the stored form.
 
     Args:
         sent: the bytes of the batch; changed in place where they are writable.

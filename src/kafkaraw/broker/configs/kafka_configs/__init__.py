@@ -1,4 +1,4 @@
-"""Every configuration that a broker of Kafka 4.3 tells of, declared in tables: name, type, default, meaning.
+"""All configurations of a Kafka 4.3 broker, declared in tables: name, type, default, meaning.
 
 This is what DescribeConfigs shows. Most of them mean nothing to this broker: what it acts on is declared, with its
 limits, in `broker.config` and `broker.topic_config`. A test compares the tables with Apache Kafka's own answers.

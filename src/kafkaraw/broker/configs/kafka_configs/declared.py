@@ -46,7 +46,7 @@ class Declared:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is a secret, which is never told."""
+        """Whether its value is a secret, which responses never contain."""
         return self.kind is ConfigType.PASSWORD
 
 

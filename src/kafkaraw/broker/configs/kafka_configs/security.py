@@ -1,4 +1,4 @@
-"""Logins, TLS, and who may do what.
+"""Configurations of authentication, TLS and authorization.
 
 Configurations of Kafka 4.3's broker, with their defaults. Declarations only.
 """
