@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import (
+    ALTER_PERMISSIONS,
     alter,
+    authorize_changes,
     change_each,
-    denied_result,
-    divide_permitted,
     refuse_doubles,
     refuse_nulls,
 )
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.handlers.registration import handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -30,21 +29,15 @@ from kafkaraw.protocol.messages.alter_configs import (
 def authorize(
     call: Call[AlterConfigsRequest, AlterConfigsResponse], request: AlterConfigsRequest
 ) -> Reply[AlterConfigsResponse]:
-    """As IncrementalAlterConfigs."""
-    allowed, refused = divide_permitted(call, request.resources, AclOperation.ALTER_CONFIGS)
-    denied = [denied_result(AlterConfigsResourceResponse, *one) for one in refused]
+    """ALTER_CONFIGS on each resource."""
     answer = AlterConfigsResponse(responses=[])
-    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
+    return authorize_changes(call, request, request.resources, AlterConfigsResourceResponse, answer)
 
 
 @handles(
     AlterConfigsRequest,
     authorize=authorize,
-    permissions=(
-        Permission(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "of a topic"),
-        Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, "of a group"),
-        Permission(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "of a broker"),
-    ),
+    permissions=ALTER_PERMISSIONS,
 )
 def handle(state: BrokerState, context: RequestContext, request: AlterConfigsRequest) -> Reply[AlterConfigsResponse]:
     """Change each resource independently."""

@@ -28,13 +28,16 @@ from kafkaraw.broker.configs.kafka_configs.declared import Declared
 from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from kafkaraw.broker.configs.topic_config import TOPIC_SETTINGS, not_acted_on
 from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
+from kafkaraw.broker.handlers.registration import Permission
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.config_codes import ConfigResourceType
+from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.error_codes import ErrorCode
 
 ACL_RESOURCES: Final[dict[int, ResourceType]] = {
@@ -45,6 +48,12 @@ ACL_RESOURCES: Final[dict[int, ResourceType]] = {
     ConfigResourceType.GROUP: ResourceType.GROUP,
 }
 """Config resource type -> the type of the resource on which a client needs the permission."""
+ALTER_PERMISSIONS: Final = (
+    Permission(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "of a topic"),
+    Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, "of a group"),
+    Permission(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "of a broker"),
+)
+"""What AlterConfigs and IncrementalAlterConfigs require."""
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -70,6 +79,8 @@ class _Resource(Protocol):
 
 R = TypeVar("R", bound=_Resource)
 A = TypeVar("A")
+Q = TypeVar("Q")
+S = TypeVar("S", bound=Response)
 
 
 def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Callable[..., A]) -> list[A]:
@@ -113,14 +124,31 @@ def divide_permitted(
     return allowed, denied
 
 
-def denied_result(make: Callable[..., A], resource: _Resource, code: ErrorCode) -> A:
-    """The result for a resource whose configs the client may not alter."""
-    return make(
-        error_code=code,
-        error_message=MESSAGES[code],
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+def authorize_changes(
+    call: Call[Q, S], request: Q, resources: Sequence[R], result: Callable[..., object], answer: S
+) -> Reply[S]:
+    """Call the handler with the resources whose configs the client may alter, and refuse the others.
+
+    ALTER_CONFIGS on each topic or group; on the cluster for brokers and client metrics.
+
+    Args:
+        call: the call.
+        request: the request.
+        resources: its resources.
+        result: makes the result for one resource.
+        answer: a response without results.
+    """
+    allowed, refused = divide_permitted(call, resources, AclOperation.ALTER_CONFIGS)
+    denied = [
+        result(
+            error_code=code,
+            error_message=MESSAGES[code],
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, code in refused
+    ]
+    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
 
 
 def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:

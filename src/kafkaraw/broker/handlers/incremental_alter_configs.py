@@ -10,20 +10,19 @@ from kafkaraw.broker import loggers
 from kafkaraw.broker.configs.config_changes import Change, altered
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import (
+    ALTER_PERMISSIONS,
     alter,
+    authorize_changes,
     change_each,
-    denied_result,
-    divide_permitted,
     invalid,
     refuse_doubles,
     refuse_nulls,
 )
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.handlers.registration import handles
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.incremental_alter_configs import (
@@ -38,21 +37,15 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
 def authorize(
     call: Call[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse], request: IncrementalAlterConfigsRequest
 ) -> Reply[IncrementalAlterConfigsResponse]:
-    """ALTER_CONFIGS on each topic or group; on the cluster for brokers and client metrics."""
-    allowed, refused = divide_permitted(call, request.resources, AclOperation.ALTER_CONFIGS)
-    denied = [denied_result(AlterConfigsResourceResponse, *one) for one in refused]
+    """ALTER_CONFIGS on each resource."""
     answer = IncrementalAlterConfigsResponse(responses=[])
-    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
+    return authorize_changes(call, request, request.resources, AlterConfigsResourceResponse, answer)
 
 
 @handles(
     IncrementalAlterConfigsRequest,
     authorize=authorize,
-    permissions=(
-        Permission(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "of a topic"),
-        Permission(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, "of a group"),
-        Permission(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "of a broker"),
-    ),
+    permissions=ALTER_PERMISSIONS,
 )
 def handle(
     state: BrokerState, context: RequestContext, request: IncrementalAlterConfigsRequest
