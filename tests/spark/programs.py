@@ -127,7 +127,7 @@ class StreamJoin:
 
 @dataclass(frozen=True)
 class Grow:
-    """Each partition gets so many more records."""
+    """Append `records` records to each partition of the topic."""
 
     records: int
 
@@ -278,7 +278,7 @@ class Copy:
         self.resize(self.size + count)
 
     def resize(self, size: int) -> None:
-        """Take the copy with so many records of each partition."""
+        """Use the copy that has `size` records of each partition."""
         self.size = size
         if not Path(self._folder).exists():
             self.spark.createDataFrame(records(0, self.size), _SCHEMA).coalesce(1).write.parquet(self._folder)

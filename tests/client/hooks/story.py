@@ -27,7 +27,7 @@ from tests.client.hooks.table import HOOKS, Role
 from tests.client.hooks.world import REFUSED_BYTES, SOURCE, WAIT_S, World
 
 LINES = 12
-"""A log handler is the hook at one of so many lines."""
+"""The log handler calls the hook at one of the first 12 lines after it is armed."""
 SOURCES_OF_THE_CLIENT = Path(kafkaraw.__file__).parent
 
 

@@ -335,7 +335,7 @@ OPERATE: dict[str, Callable[[World], object]] = {
 
 
 def failed(ticket: Ticket | ArrowTicket) -> bool:
-    """Whether it has failed, without looking at its error: flush reports what nobody has looked at.
+    """Return whether the ticket failed, without reading its error: flush reports failures whose error was not read.
 
     No hook comes in here (`story.at_a_moment`): this is the audit's own look, not the program's.
     """

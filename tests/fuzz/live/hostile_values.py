@@ -115,8 +115,8 @@ class Hostile:
         rng: decides everything.
         names: what may stand in the fields.
         size_max_bytes: about how large a message may get.
-        spares_internal_topics: never name `__consumer_offsets` and its like: without an authorizer anybody may delete
-            them, and all committed offsets with them.
+        spares_internal_topics: never name `__consumer_offsets` and other internal topics: without an authorizer each
+            client may delete them, and the committed offsets with them.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None
         raise _bad_assignment(
             f"Attempted to add {more} additional partition(s), but only {len(chosen)} assignment(s) were specified."
         )
-    if more > PARTITIONS_MAX:  # Kafka's controller cannot write so many records, and returns this error
+    if more > PARTITIONS_MAX:  # Kafka's controller limits the records of one request, and returns this error
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "")
     if chosen is not None:
         return tuple(_checked(replicas, at, factor, catalog) for at, replicas in enumerate(chosen, start=present))

@@ -252,7 +252,7 @@ class ProducerCore:
 
     @property
     def _longest_delivery_s(self) -> float:
-        """After so many seconds every record that was sent before is settled."""
+        """Each record sent before is acknowledged or failed after this: delivery_timeout_ms + linger_ms + 1 s."""
         return (self._config.delivery_timeout_ms + self._config.linger_ms) / 1000 + 1.0
 
     # ---- the end
