@@ -13,6 +13,7 @@ from kafkaraw.net import AsyncioNetwork
 from kafkaraw.net.dial import dial
 from kafkaraw.net.os_errors import advice_for, connection_broken, host_port, reason_of
 from tests.net.handlers import Answerers, Recorder
+from tests.net.stream_server import stream_server
 
 
 def failure(host: str, port: int, *, timeout: float = 10, tls: ssl.SSLContext | None = None) -> NetworkError:
@@ -133,15 +134,17 @@ def test_a_silent_address_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPat
     assert tried == ["127.0.0.3", "127.0.0.2"]
 
 
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
 def test_a_plain_port_fails_at_tls() -> None:
     async def main() -> None:
-        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        context = ssl.create_default_context()
-        with pytest.raises(NetworkError, match="TLS") as caught:
-            await dial("127.0.0.1", port, Recorder(), timeout=5, frame_size_max=100, tls=context)
+        async with stream_server(hang_up) as port:
+            context = ssl.create_default_context()
+            with pytest.raises(NetworkError, match="TLS") as caught:
+                await dial("127.0.0.1", port, Recorder(), timeout=5, frame_size_max=100, tls=context)
         assert caught.value.stage is Stage.TLS
-        server.close()
 
     asyncio.run(main())
 

@@ -28,6 +28,7 @@ from kafkaraw.core.sasl.json_web_tokens import expiry_ms
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, ConfigError, KafkaError, NetworkError, Stage
 from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.net.stream_server import stream_server
 
 URL = "https://idp.example/token"
 SECRET = "se+cret/4711"
@@ -167,16 +168,14 @@ def test_what_is_no_token_has_no_end(token: str):
 
 
 class Peer:
-    """An HTTP server on this machine that keeps what it is sent and refuses it."""
+    """Keeps what an HTTP client sends and refuses it."""
 
     def __init__(self) -> None:
         self.received = b""
-        self.port = 0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.received += await reader.read(65536)
         writer.write(b"HTTP/1.1 401 no\r\ncontent-length: 0\r\n\r\n")
-        await writer.drain()
         writer.close()
 
 
@@ -198,21 +197,16 @@ def test_a_proxy_of_the_environment_is_asked_for_https_to_other_machines_only(
     url: str, reaches_proxy: bool, monkeypatch: pytest.MonkeyPatch
 ):
     async def main() -> tuple[bytes, bytes]:
-        proxy, own = Peer(), Peer()
-        servers = []
-        for peer in (proxy, own):
-            servers.append(server := await asyncio.start_server(peer.serve, "0.0.0.0", 0))
-            peer.port = server.sockets[0].getsockname()[1]
-        for name in PROXIES:
-            for spelled in (name, name.lower()):
-                monkeypatch.setenv(spelled, f"http://127.0.0.1:{proxy.port}")
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
-        source = EndpointTokens(endpoint(url=url.format(own=own.port)), random.Random(1))
-        with pytest.raises(KafkaError):
-            await source.token(0.5)
-        for server in servers:
-            server.close()
+        proxy, own = Peer(), Peer()
+        async with stream_server(proxy, "0.0.0.0") as proxy_port, stream_server(own, "0.0.0.0") as own_port:
+            for name in PROXIES:
+                for spelled in (name, name.lower()):
+                    monkeypatch.setenv(spelled, f"http://127.0.0.1:{proxy_port}")
+            source = EndpointTokens(endpoint(url=url.format(own=own_port)), random.Random(1))
+            with pytest.raises(KafkaError):
+                await source.token(0.5)
         return proxy.received, own.received
 
     received, direct = asyncio.run(main())

@@ -25,6 +25,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.stub_broker import FRAME_SIZE_MAX, StubBroker, api_versions
+from tests.net.stream_server import stream_server
 
 HOST, PORT = "127.0.0.1", 9092
 
@@ -73,13 +74,10 @@ def opening_error(answer: Callable[[bytes], bytes | None]) -> KafkaError:
         writer.close()
 
     async def main() -> KafkaError:
-        server = await asyncio.start_server(serve, HOST, 0)
-        port = server.sockets[0].getsockname()[1]
-        opening = Connection.open(AsyncioNetwork(), HOST, port, client_id="test", connect_timeout=10)
-        error = await error_of(opening)
+        async with stream_server(serve, HOST) as port:
+            opening = Connection.open(AsyncioNetwork(), HOST, port, client_id="test", connect_timeout=10)
+            error = await error_of(opening)
         assert f"{HOST}:{port}" in str(error)
-        server.close()
-        await asyncio.sleep(0.01)
         return error
 
     return asyncio.run(main())

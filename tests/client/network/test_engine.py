@@ -28,6 +28,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.scripted_cluster import ScriptedCluster
+from tests.net.stream_server import stream_server
 
 Play = Callable[[Engine, ScriptedCluster], Awaitable[None]]
 
@@ -572,9 +573,8 @@ async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 )
 def test_what_is_no_broker_is_named_quickly(server: object, kind: type[KafkaError], says: str) -> None:
     async def main() -> None:
-        listening = await asyncio.start_server(server, "127.0.0.1", 0)
-        async with listening:
-            address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with stream_server(server) as port:
+            address = f"127.0.0.1:{port}"
             settings = {"bootstrap_servers": address, "socket_connection_setup_timeout_ms": 300}
             settings |= {"bootstrap_timeout_ms": 20_000}  # waiting would not mend it
             engine = Engine(parse(AdminConfig, settings), network=AsyncioNetwork())

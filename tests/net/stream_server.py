@@ -1,0 +1,34 @@
+"""A server on this machine that answers as a test says, none of whose connections outlives the test's event loop.
+
+``asyncio.Server.close`` leaves the connections open. A handler that still reads when ``asyncio.run`` ends is cancelled,
+and its transport warns when the garbage collector finds it, in whatever test runs by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+
+@asynccontextmanager
+async def stream_server(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], host: str = "127.0.0.1"
+) -> AsyncIterator[int]:
+    """Answer every connection with ``answer``, which may hang up itself; yields the port."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await answer(reader, writer)
+
+    server = await asyncio.start_server(serve, host, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.sleep(0)  # a connection that was accepted just now has its handler started
+        for writer in writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
