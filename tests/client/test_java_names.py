@@ -23,6 +23,7 @@ from kafkaraw.client.config import AdminConfig, ConsumerConfig, ProducerConfig, 
 from kafkaraw.client.java_names import settings_from_properties, translated
 from kafkaraw.client.java_spelling import spelled
 from kafkaraw.errors import ConfigError
+from tests.broker.security.certificates import truststore
 
 SERVERS = {"bootstrap.servers": "a:1,b:2"}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -261,15 +262,12 @@ def stores(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> P
     mine = authority.issue_cert("client@example.org")
     key = load_pem_private_key(mine.private_key_pem.bytes(), None)
     certificate, *others = x509.load_pem_x509_certificates(pem(*mine.cert_chain_pems).encode())
-    trusted = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
     lock = BestAvailableEncryption(PASSWORD.encode())
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock).decode()
     (folder / "me.pem").write_text(encrypted + pem(*mine.cert_chain_pems))
     (folder / "me.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, others, lock))
     (folder / "trust.pem").write_text(pem(authority.cert_pem))
-    (folder / "trust.p12").write_bytes(
-        pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(trusted, b"ca")], lock)
-    )
+    (folder / "trust.p12").write_bytes(truststore(authority.cert_pem.bytes(), PASSWORD))
     (folder / "me.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     (folder / "inline.properties").write_text(
         f"ssl.keystore.certificate.chain={as_one_value(pem(*mine.cert_chain_pems))}\n"

@@ -1,4 +1,4 @@
-"""Certificates with any subject, for tests of who a client is by its certificate."""
+"""Certificates with any subject, and truststores in PKCS12, for tests of both sides of TLS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, pkcs12
 from cryptography.x509.name import _ASN1Type as Asn1
 from cryptography.x509.oid import NameOID as Oid
 
@@ -22,6 +22,15 @@ def certificate(*parts: list[x509.NameAttribute]) -> bytes:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(_ISSUER).public_key(_KEY.public_key())
     builder = builder.serial_number(7).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
     return builder.sign(_KEY, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+def truststore(pem: bytes, password: str) -> bytes:
+    """Store a certificate as Java's keytool does, if this version of cryptography can (45 and newer)."""
+    trusted = x509.load_pem_x509_certificate(pem)
+    lock = BestAvailableEncryption(password.encode())
+    if hasattr(pkcs12, "serialize_java_truststore"):
+        return pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(trusted, b"ca")], lock)
+    return pkcs12.serialize_key_and_certificates(None, None, None, [trusted], lock)
 
 
 def part(oid: x509.ObjectIdentifier, value: str, kind: Asn1 | None = None) -> x509.NameAttribute:

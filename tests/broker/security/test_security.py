@@ -13,6 +13,7 @@ from kafkaraw.broker.security.mechanisms import UNSECURED_HANDLER
 from kafkaraw.core.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, AuthorizationError, ConfigError, NetworkError
+from tests.broker.security.certificates import truststore
 from tests.broker.security.test_login import tls
 
 TWO = {
@@ -250,10 +251,9 @@ def test_keys_and_certificates_may_be_pkcs12(authority: trustme.CA, tmp_path: Pa
     mine = authority.issue_cert("127.0.0.1")
     key = load_pem_private_key(mine.private_key_pem.bytes(), None)
     certificate = x509.load_pem_x509_certificate(mine.cert_chain_pems[0].bytes())
-    trusted = pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(authority.cert_pem.bytes()), b"ca")
     lock = BestAvailableEncryption(b"changeit")
     (tmp_path / "key.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, None, lock))
-    (tmp_path / "trusted.p12").write_bytes(pkcs12.serialize_java_truststore([trusted], lock))
+    (tmp_path / "trusted.p12").write_bytes(truststore(authority.cert_pem.bytes(), "changeit"))
     properties = {
         "listeners": "SSL://127.0.0.1:0",
         "ssl.keystore.type": "PKCS12",
