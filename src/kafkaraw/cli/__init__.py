@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
             ctx.exit(_INTERRUPTED)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(__version__, prog_name="kafkaraw")
 def main() -> None:
     """Apache Kafka from the wire up: client, embedded broker, and a Spark data source without a JAR."""
