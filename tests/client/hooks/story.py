@@ -191,7 +191,7 @@ async def close(world: World) -> None:
 def log_handler(world: World) -> Iterator[None]:
     """A handler that is the hook, at one of the next lines: those of frames, or of everything else.
 
-    It has no lock: with one, a thread in it would hold up every other that logs.
+    It takes no lock: with one, a thread in it would hold up every other that logs.
     """
     if world.case.hook != "log handler":
         yield
@@ -200,12 +200,10 @@ def log_handler(world: World) -> Iterator[None]:
     lines = count(-(world.moment % LINES))
 
     class Handler(logging.Handler):
-        def createLock(self) -> None:
-            self.lock = None
-
-        def emit(self, record: logging.LogRecord) -> None:
+        def handle(self, record: logging.LogRecord) -> bool:
             if world.armed and not _on_the_brokers_thread() and next(lines) >= 0:
                 world.fire()
+            return True
 
     log, handler = logging.getLogger("kafkaraw"), Handler()
     log.addHandler(handler)
