@@ -70,6 +70,7 @@ def test_a_query_that_names_brokers_takes_no_option_of_the_table(spark, kafka, t
     assert [row.value for row in rows] == ["7"]
 
 
+@needs_partial_inserts
 def test_an_insert_into_a_table_needs_the_options_beside_it(spark, kafka, table):
     with pytest.raises(Exception, match=r"kafka\.bootstrap\.servers is missing.*INSERT INTO"):
         spark.sql(f"INSERT INTO {table} (value) SELECT cast('x' AS binary)")

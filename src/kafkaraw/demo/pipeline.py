@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 from kafkaraw.demo.schema import FLIGHT_FIELDS, REFERENCE_TABLES, SCHEDULED_DEPARTURE, Field, Kind
 from kafkaraw.demo.topics import DEAD_LETTER_HEADERS, Topics
 from kafkaraw.spark import batch_writer
+from kafkaraw.spark.versions import features
 
 SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -222,15 +223,17 @@ def start_queries(spark: SparkSession, places: Places, offsets_per_trigger: int)
     Args:
         spark: a session with SESSION_SETTINGS.
         places: where to read and write.
-        offsets_per_trigger: how many records a micro-batch takes at most.
+        offsets_per_trigger: how many records a micro-batch takes at most; before Spark 4.2 one takes all, because
+            `availableNow` ends after it.
     """
+    limit = {"maxOffsetsPerTrigger": str(offsets_per_trigger)} if features().read_limits else {}
 
     def records(columns: str | None = None) -> DataFrame:
         options = places.options(
             subscribe=places.topics.flights,
             startingOffsets="earliest",
-            maxOffsetsPerTrigger=str(offsets_per_trigger),
             includeHeaders="true",
+            **limit,
         )
         reader = spark.readStream.format("kafkaraw").options(**options)
         # A schema of one's own is the choice of columns: what it leaves out is not even decoded.
