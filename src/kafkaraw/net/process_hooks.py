@@ -35,8 +35,8 @@ def at_exit(act: Hook, *, of_workers: bool = False) -> None:
     """Have `act` called when the process ends.
 
     Args:
-        act: what to do.
-        of_workers: also at the end of a worker of `multiprocessing`, which ends by `os._exit` and skips `atexit`.
+        act: what to do; a worker of `multiprocessing` may call it twice.
+        of_workers: also at the end of a worker, which ends by `os._exit` and, before Python 3.13, skips `atexit`.
     """
     _at_exit.append(act)
     if of_workers:
