@@ -119,5 +119,5 @@ def test_workers_of_multiprocessing_run_the_exit_hooks_that_are_for_them() -> No
     """
     # Since Python 3.13 a worker runs the functions of `atexit` that it registered itself.
     first = ["in workers False", "not in workers False"] if sys.version_info >= (3, 13) else []
-    every = ["in workers False", *first, "in workers False", "in workers True", "not in workers True"]
+    every = [*first, "in workers False", "in workers False", "in workers True", "not in workers True"]
     assert output_of(code) == every

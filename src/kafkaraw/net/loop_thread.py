@@ -67,6 +67,11 @@ class LoopThread:
         running = self._running
         return running is not None and running.is_current
 
+    def runs(self, loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether this is the thread's loop; does not start it."""
+        running = self._running
+        return running is not None and running.loop is loop
+
     def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
 

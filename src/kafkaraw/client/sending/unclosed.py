@@ -162,8 +162,9 @@ _waiting: Final[list[asyncio.Event]] = []
 
 def end_forgotten(seconds: float) -> None:
     """Give forgotten producers of the clients' loop thread time to deliver, and log what is lost of all others."""
-    if any(core.is_open for core in list(_forgotten)):
-        client_loop_thread().run(_forgotten_end(seconds))
+    thread = client_loop_thread()
+    if any(thread.runs(core.loop) for core in list(_forgotten)):  # Python 3.12 starts no thread at this time
+        thread.run(_forgotten_end(seconds))
     for ends in list(_loop_ends.values()):
         ends.tell("the process ends")
     for core in list(_forgotten):
