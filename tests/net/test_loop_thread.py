@@ -39,7 +39,7 @@ def output_of(program: str) -> str:
     preamble = (
         "import asyncio, os, signal, sys, threading, time\n"
         "from kafkaraw.net import *\n"
-        "from kafkaraw.net import interruptible\n"
+        "from kafkaraw.net import threads\n"
     )
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", preamble + textwrap.dedent(program)],
@@ -283,7 +283,7 @@ def test_ctrl_c_that_another_thread_gets_ends_the_wait(wait: str) -> None:
             hit = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))  # it goes to the thread that raises it
             hit.start()
 
-        interruptible.SLICE_S = 0.1
+        threads.SLICE_S = 0.1
 
         async def never():
             note()

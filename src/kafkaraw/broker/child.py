@@ -16,7 +16,7 @@ from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.foreground import ADDRESS_LINE, ERROR_LINE
 from kafkaraw.broker.settings import to_text
 from kafkaraw.errors import KafkaError, KafkaTimeoutError
-from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.threads import wait_interruptibly
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0

@@ -24,7 +24,7 @@ from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Reply, af
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Segments
-from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.threads import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.declare import Request, Response

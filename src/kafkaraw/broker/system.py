@@ -15,7 +15,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
-from kafkaraw.net.held_port import HeldPort
+from kafkaraw.net.listener import HeldPort
 
 if TYPE_CHECKING:
     from pathlib import Path

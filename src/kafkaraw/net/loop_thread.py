@@ -22,10 +22,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
-from kafkaraw.net.fork import release_in_child
-from kafkaraw.net.interruptible import wait_interruptibly
-from kafkaraw.net.loop_locks import check_holds_no_loop_lock
-from kafkaraw.net.process_hooks import at_exit, in_forked_child, install
+from kafkaraw.net.process_hooks import at_exit, in_forked_child, install, release_in_child
+from kafkaraw.net.threads import check_holds_no_loop_lock, wait_interruptibly
 from kafkaraw.net.transport import abort_links_of
 
 log = logging.getLogger(__name__)
@@ -70,7 +68,7 @@ class LoopThread:
     def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
 
-        Ctrl-C interrupts the wait (see `net.interruptible`). After Ctrl-C or a timeout, the coroutine is cancelled, but
+        Ctrl-C interrupts the wait (see `net.threads`). After Ctrl-C or a timeout, the coroutine is cancelled, but
         the call does not wait for its end, so a coroutine that is slow to end cannot block the caller.
 
         Args:
@@ -106,7 +104,7 @@ class LoopThread:
         """Let the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
 
         This is `run` for a callback instead of a coroutine. It saves the task, which takes two turns of the loop.
-        Ctrl-C interrupts the wait (see `net.interruptible`).
+        Ctrl-C interrupts the wait (see `net.threads`).
 
         Args:
             begin: the callback; it may call `over` before it returns. It has its own time limit.

@@ -10,7 +10,7 @@ from kafkaraw.broker.log import memory_chunks
 from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, ChunkPool
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT
-from kafkaraw.protocol.memory import HUGE_PAGE_BYTES
+from kafkaraw.protocol.buffers import HUGE_PAGE_BYTES
 
 LARGE = b"x" * HUGE_PAGE_BYTES
 huge_pages = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="large chunks are kept where pages are huge")

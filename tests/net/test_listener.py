@@ -7,8 +7,7 @@ import socket
 
 import pytest
 
-from kafkaraw.net.held_port import HeldPort
-from kafkaraw.net.listener import listen
+from kafkaraw.net.listener import HeldPort, listen
 
 
 def free_port() -> int:
