@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.state_topic import StateTopic
+from kafkaraw.broker.coordinator_runtime.internal_topic import StateTopic
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, Wish, plan_topic
 from kafkaraw.broker.turns import Steps, Turn

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
 from kafkaraw.broker.faults import Damaged, FaultReply, Faults, Incoming, Outgoing
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
@@ -22,15 +23,14 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import REGISTERED
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
-from kafkaraw.broker.quotas.answers import Served, throttled
+from kafkaraw.broker.quotas.throttled_responses import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import CloseConnection, Deferred, Failed, NoReply
 from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.broker.security.principals import PrincipalMapping
-from kafkaraw.broker.sending_watch import SendingWatch
+from kafkaraw.broker.slow_readers import SendingWatch
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, Turn, run_in_turns
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-from kafkaraw.broker.fault_answers import Refused, refuse
+from kafkaraw.broker.fault_responses import Refused, refuse
 from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Reply, after_answer, after_response, following
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.light_classes import dataclass

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Caller
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest

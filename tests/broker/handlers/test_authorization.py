@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.handlers.authorization import client_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import REGISTERED, handles
 from kafkaraw.broker.handlers.table import HANDLERS
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import (

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.handlers.asked_positions import POSITIONS_PER_STEP
+from kafkaraw.broker.handlers.offset_checks import POSITIONS_PER_STEP
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.protocol import Uuid

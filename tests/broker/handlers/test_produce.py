@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kafkaraw.broker import turns
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import NO_REPLY, Deferred, Failed
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

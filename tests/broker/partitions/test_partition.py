@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partitions.elections import first_state
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.validation.frames import only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (

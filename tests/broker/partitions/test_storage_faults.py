@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
@@ -19,7 +20,6 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition, encode_batch, iter_headers
 from tests.broker.log.faulty_storage import FaultyStorage

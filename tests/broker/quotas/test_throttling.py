@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.quotas.rates import Windows
 from kafkaraw.broker.quotas.table import QuotaKey, QuotaTable
 from kafkaraw.broker.quotas.throttling import Client, Throttling
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import BrokerError, NetworkError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition

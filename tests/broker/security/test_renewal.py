@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.security.accounts import Accounts
 from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.core.sasl.oauthbearer import unsecured_token

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import PARTITIONS_MAX, Plan, Wish, plan_topic
 from kafkaraw.protocol import Uuid

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.validation.frames import first_is_transactional, frames, only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from tests.broker.support import batch

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BROKER_SETTINGS
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.declared import PER_BROKER, READ_ONLY, Declared, check_type
-from kafkaraw.broker.configs.kafka_configs.resources import GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import invalid, split_list
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.group_settings import MigrationPolicy
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.classic import MEMBER_ID_REQUIRED_SINCE
@@ -21,7 +22,6 @@ from kafkaraw.broker.groups.consumer_protocol import read_subscription, version_
 from kafkaraw.broker.groups.consumer_requests import check_static, unknown_member
 from kafkaraw.broker.groups.migration import goes_down_with
 from kafkaraw.broker.groups.runtime import Caller, CommitChange, CoordinatorContext, GroupChange, Topics
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import (
@@ -42,7 +43,6 @@ from kafkaraw.broker.groups.runtime import (
     Topics,
     metadata_hash,
 )
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from kafkaraw.broker.groups.runtime import Caller
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

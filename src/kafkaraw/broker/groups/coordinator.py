@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
@@ -35,7 +36,6 @@ from kafkaraw.broker.groups.runtime import (
 )
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, replace
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, ClassicGroup, ClassicMember
@@ -24,7 +25,6 @@ from kafkaraw.broker.groups.consumer_protocol import (
 )
 from kafkaraw.broker.groups.runtime import GroupChange, Topics, metadata_hash
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription

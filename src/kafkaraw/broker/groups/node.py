@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
+from kafkaraw.broker.coordinator_runtime.coordinator_log import ReplicatedLog
+from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.internal_topic import StateTopic
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Done
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
-from kafkaraw.broker.state_topics.hosting import Hosting
-from kafkaraw.broker.state_topics.replicated import ReplicatedLog
-from kafkaraw.broker.state_topics.state_topic import StateTopic
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType

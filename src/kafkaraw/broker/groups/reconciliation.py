@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.groups.assignors import Parts
 from kafkaraw.broker.groups.consumer_group import ConsumerMember, MemberState, Owned
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.core.linear_regex import InvalidRegexError, LinearRegex, compile_linear
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode

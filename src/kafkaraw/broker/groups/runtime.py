@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

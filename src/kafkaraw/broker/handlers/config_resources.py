@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config_changes import (
     BROKER_LISTS,
     Configs,
@@ -25,11 +26,11 @@ from kafkaraw.broker.configs.config_changes import (
 from kafkaraw.broker.configs.config_layers import BrokerLayers, topic_declaration
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
-from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.network import CLIENT_METRICS_CONFIGS
 from kafkaraw.broker.configs.topic_config import TOPIC_SETTINGS, not_acted_on
 from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
 from kafkaraw.broker.handlers.registration import Permission
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState

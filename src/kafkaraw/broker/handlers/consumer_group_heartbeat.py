@@ -7,7 +7,7 @@ from typing import Final
 from kafkaraw.broker.groups.consumer_requests import refused
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import caller_of, coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import caller_of, coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState

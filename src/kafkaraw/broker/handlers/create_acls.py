@@ -9,10 +9,10 @@ import logging
 from collections.abc import Sequence
 
 from kafkaraw.broker.acl.rules import Acl
+from kafkaraw.broker.api_error import CloseConnectionError, Refusal
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import CloseConnectionError, Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType

@@ -9,14 +9,14 @@ import logging
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.throttling import MutationQuota
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topics.topic_growth import plan_growth
+from kafkaraw.broker.topics.partition_creation import plan_growth
 from kafkaraw.broker.turns import Steps
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

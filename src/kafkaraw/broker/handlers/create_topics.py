@@ -9,13 +9,13 @@ import logging
 from collections import Counter, deque
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config_layers import topic_entries
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.throttling import MutationQuota
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic

@@ -9,10 +9,10 @@ import logging
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic

@@ -6,10 +6,10 @@ Source: kafka.server.AclApis.handleDescribeAcls, DescribeAclsResponse.aclsResour
 from __future__ import annotations
 
 from kafkaraw.broker.acl.rules import AclFilter
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType

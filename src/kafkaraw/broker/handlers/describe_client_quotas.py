@@ -5,11 +5,11 @@ Source: KIP-546; org.apache.kafka.image.ClientQuotasImage.
 
 from __future__ import annotations
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.table import in_kafkas_order
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType

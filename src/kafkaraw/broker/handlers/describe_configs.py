@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkaraw.broker import loggers
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config_layers import (
     Entry,
     broker_entries,
@@ -20,11 +21,10 @@ from kafkaraw.broker.configs.config_layers import (
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.config_resources import divide_permitted, invalid, layers_of
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name

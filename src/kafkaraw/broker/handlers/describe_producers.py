@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
+from kafkaraw.broker.handlers.chunked_requests import NAME, Divided
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
-from kafkaraw.broker.handlers.parts import NAME, Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType

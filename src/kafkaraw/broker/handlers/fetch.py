@@ -12,18 +12,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import has_more_than
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
-from kafkaraw.broker.handlers.parts import has_more_than
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.log.storage import Content
-from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.partitions.partition_observers import Watcher
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.partitions.partition import Partition, Watcher
 from kafkaraw.broker.replies import Deferred, Failed, Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end

@@ -7,6 +7,7 @@ Source: KIP-339, KIP-412 (loggers); kafka.server.ConfigAdminManager.
 from __future__ import annotations
 
 from kafkaraw.broker import loggers
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config_changes import Change, altered
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import (
@@ -20,7 +21,6 @@ from kafkaraw.broker.handlers.config_resources import (
 )
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.coordinator import NOBODY, Identity, Outcome

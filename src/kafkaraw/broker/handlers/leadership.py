@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.partitions.elections import NO_LEADER
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.light_classes import dataclass, field

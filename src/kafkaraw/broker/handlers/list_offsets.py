@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import TOPICS
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, led_partition
-from kafkaraw.broker.handlers.parts import TOPICS
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.partition_log import TimestampAndOffset
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ProtocolError

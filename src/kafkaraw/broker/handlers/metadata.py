@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic

@@ -10,10 +10,10 @@ from typing import Final
 
 from kafkaraw.broker.groups.coordinator import Claim
 from kafkaraw.broker.groups.runtime import Done
-from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
+from kafkaraw.broker.handlers.offset_checks import AskedPositions
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, after
 from kafkaraw.broker.state import BrokerState

@@ -12,9 +12,9 @@ from typing import Final
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import NAME, TOPIC_ID_OR_NAME, Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
-from kafkaraw.broker.handlers.parts import NAME, TOPIC_ID_OR_NAME, Divided
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from kafkaraw.broker.api_error import CloseConnectionError, RecordError, Refusal
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import ALL_IN_SYNC, Partition
-from kafkaraw.broker.refusal import CloseConnectionError, RecordError, Refusal
 from kafkaraw.broker.replies import NO_REPLY, Deferred, NoReply, Reply, after, after_response, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic

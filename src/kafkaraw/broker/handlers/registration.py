@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kafkaraw.broker.handlers.authorization import Call, client_of
+from kafkaraw.broker.handlers.chunked_requests import Divided, Handler
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided, Handler
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.light_classes import dataclass

@@ -10,7 +10,7 @@ import pkgutil
 from typing import Final
 
 from kafkaraw.broker import handlers
-from kafkaraw.broker.handlers.parts import in_parts
+from kafkaraw.broker.handlers.chunked_requests import in_parts
 from kafkaraw.broker.handlers.registration import REGISTERED, AnyHandler
 
 for _module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}."):

@@ -11,21 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, Protocol
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
-from kafkaraw.broker.partitions.followers import Followers
+from kafkaraw.broker.partitions.followers import (
+    Batches,
+    Followers,
+    IsrKeeper,
+    Parts,
+    ReplicaAnswer,
+    ReplicaFetch,
+    StartsLater,
+)
 from kafkaraw.broker.partitions.open_transactions import OpenTransactions
-from kafkaraw.broker.partitions.partition_observers import IsrKeeper, Watcher
 from kafkaraw.broker.partitions.producers import ProducerTable
-from kafkaraw.broker.partitions.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.turns import Steps
-from kafkaraw.broker.validation.stored_form import validated
+from kafkaraw.broker.validation.log_validator import validated
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -48,6 +54,18 @@ HIGH_WATERMARK: Final = -1
 FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
+
+
+class Watcher(Protocol):
+    """Waits for changes of a partition."""
+
+    def readable(self, size_bytes: int) -> None:
+        """Called when the high watermark has advanced by this number of bytes."""
+        ...
+
+    def ended(self) -> None:
+        """Called when this node is no longer the leader, or leads in a new epoch, or the partition is deleted."""
+        ...
 
 
 class Checked(NamedTuple):

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.broker.partitions.elections import NO_LEADER
+from kafkaraw.broker.partitions.followers import ReplicaAnswer, ReplicaFetch
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.partitions.replica_fetch import ReplicaAnswer, ReplicaFetch
 from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple

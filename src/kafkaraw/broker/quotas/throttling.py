@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.quotas.rates import TokenBucket, WindowedRate, Windows
 from kafkaraw.broker.quotas.table import Bound, QuotaKey, QuotaTable
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from kafkaraw.broker.refusal import CloseConnectionError
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.security.accounts import Accounts
 from kafkaraw.core.sasl.mechanism import ServerMechanism
 from kafkaraw.errors import AuthenticationError

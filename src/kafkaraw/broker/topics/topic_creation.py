@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topics.catalog import Catalog
-from kafkaraw.broker.topics.placement import place_replicas
+from kafkaraw.broker.topics.replica_placement import place_replicas
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.coordinator_runtime.coordinator_log import when_replicated
+from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.internal_topic import StateTopic
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.hosting import Hosting
-from kafkaraw.broker.state_topics.replicated import when_replicated
-from kafkaraw.broker.state_topics.state_topic import StateTopic
 from kafkaraw.broker.transactions.coordinator import Identity, Limits, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog

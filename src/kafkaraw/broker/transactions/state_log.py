@@ -11,9 +11,9 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.coordinator_runtime.coordinator_log import ReplicatedLog
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.replicated import ReplicatedLog
 from kafkaraw.broker.transactions.coordinator import Done
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.light_classes import NamedTuple

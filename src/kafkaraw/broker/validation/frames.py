@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, unpack_header

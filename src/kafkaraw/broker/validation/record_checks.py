@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kafkaraw.broker.api_error import RecordError, Refusal
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.refusal import RecordError, Refusal
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.inner_records import InnerRecord, inner_records

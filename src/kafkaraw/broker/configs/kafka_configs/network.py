@@ -1,6 +1,7 @@
-"""Listeners, connections, requests and metrics.
+"""Listeners, connections, requests and metrics; and the configurations of a subscription to client metrics.
 
 Configurations of Kafka 4.3's broker, with their defaults. Declarations only.
+Source: also org.apache.kafka.server.metrics.ClientMetricsConfigs.
 """
 
 from __future__ import annotations
@@ -67,3 +68,10 @@ NETWORK: Final = (
     Declared("kafka.metrics.reporters", LIST, "", "classes that report Yammer metrics"),
     Declared("telemetry.max.bytes", INT, "1048576", "largest push of a client's metrics, in bytes"),
 )  # fmt: skip
+
+_CLIENT_METRICS: Final = (
+    Declared("interval.ms", INT, "300000", "milliseconds between two pushes of a client"),
+    Declared("match", LIST, "", "which clients push, as name=pattern; empty is every one"),
+    Declared("metrics", LIST, "", "which metrics are pushed, by the beginnings of their names; * is every one"),
+)
+CLIENT_METRICS_CONFIGS: Final[dict[str, Declared]] = {declared.name: declared for declared in _CLIENT_METRICS}

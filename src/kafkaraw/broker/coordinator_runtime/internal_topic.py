@@ -1,22 +1,36 @@
 """An internal topic in which coordinators store their state. It is created on first use; keys are partitioned by hash.
 
 The leader of a partition of the topic is the coordinator of the keys in that partition.
-Source: kafka.server.AutoTopicCreationManager; GroupCoordinatorService.partitionFor.
+Source: kafka.server.AutoTopicCreationManager;
+org.apache.kafka.coordinator.group.GroupCoordinatorService.partitionFor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.coordinators import partition_of
 from kafkaraw.broker.topics.catalog import Catalog
 from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
+
+_INT32: Final = 1 << 32
+_SIGN: Final = 1 << 31
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Return Java's String.hashCode, made positive, modulo the number of partitions."""
+    number = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        number = (31 * number + (units[at] << 8 | units[at + 1])) % _INT32
+    signed = number - _INT32 if number >= _SIGN else number
+    return (0 if signed == -_SIGN else abs(signed)) % partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
+from kafkaraw.broker.coordinator_runtime.coordinator_log import SKIPPED_SHOWN
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.state_topics.replicated import SKIPPED_SHOWN
 from kafkaraw.protocol import encode_message
 from kafkaraw.protocol.embedded.transaction_state import TransactionLogKey, TransactionLogValue
 from kafkaraw.protocol.error_codes import ErrorCode

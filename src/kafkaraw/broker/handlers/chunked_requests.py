@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Failed, NoReply, Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Turn

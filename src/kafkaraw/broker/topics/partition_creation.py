@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.topics.catalog import Catalog, Topic
-from kafkaraw.broker.topics.placement import place_replicas
+from kafkaraw.broker.topics.replica_placement import place_replicas
 from kafkaraw.broker.topics.topic_creation import PARTITIONS_MAX
 from kafkaraw.protocol.error_codes import ErrorCode
 

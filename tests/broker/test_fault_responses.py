@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kafkaraw.broker.fault_answers import refuse
+from kafkaraw.broker.fault_responses import refuse
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
 from kafkaraw.protocol.apis import API_BY_NAME, API_TABLE, Api
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kafkaraw.broker.acl.authorizer import Client
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.state_topics.coordinators import partition_of
+from kafkaraw.broker.coordinator_runtime.internal_topic import partition_of
 
 
 def test_the_number_of_a_group_is_kafkas():

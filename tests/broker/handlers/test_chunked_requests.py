@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.handlers import describe_configs, parts
-from kafkaraw.broker.handlers.parts import divide
+from kafkaraw.broker.handlers import chunked_requests, describe_configs
+from kafkaraw.broker.handlers.chunked_requests import divide
 from kafkaraw.broker.handlers.registration import REGISTERED
 from kafkaraw.broker.handlers.table import HANDLERS
 from kafkaraw.protocol import decode_response
@@ -161,7 +161,7 @@ def test_a_request_that_is_cancelled_is_asked_no_further_parts(monkeypatch: pyte
 
 
 def test_more_names_than_the_limit_close_the_connection(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "NAMES_MAX", 1_000)
+    monkeypatch.setattr(chunked_requests, "NAMES_MAX", 1_000)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.turns import run_to_end
 from kafkaraw.broker.validation.inner_records import inner_records
-from kafkaraw.broker.validation.stored_form import validated
+from kafkaraw.broker.validation.log_validator import validated
 from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, Batch, encode_batch, unpack_header, verify_crc

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.topics.placement import place_replicas
+from kafkaraw.broker.topics.replica_placement import place_replicas
 
 clusters = st.dictionaries(st.integers(0, 20), st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size=9)
 

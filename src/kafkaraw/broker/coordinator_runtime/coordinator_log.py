@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar  # noqa: TID251 -- `Found` is generic
 
+from kafkaraw.broker.api_error import Refusal
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.coordinator_runtime.coordinator_log import when_replicated
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.replicated import when_replicated
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 
