@@ -67,7 +67,7 @@ async def dial(simulation: Simulation) -> Peer:
 
 def test_each_address_has_its_own_limit_and_gets_its_place_back():
     count = ConnectionCount(
-        ConnectionLimits(total=5, per_address=2, by_address={"::1": 1}, login_timeout_ms=1, unsent_limit_ms=1)
+        ConnectionLimits(total=5, per_address=2, by_address={"::1": 1}, authentication_timeout_ms=1, unsent_limit_ms=1)
     )
     assert [count.add("10.0.0.1") for _ in range(2)] == ["", ""]
     assert "max.connections.per.ip of 2 is reached for 10.0.0.1" in count.add("10.0.0.1")

@@ -10,7 +10,7 @@ import pytest
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.handlers.table import HANDLERS
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol import RequestHeader, encode_request
 from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
@@ -30,7 +30,7 @@ def hit(frames: list[bytes], *, seed: int, **properties: str) -> list[RecordingL
     async def main(_: Simulation) -> None:
         state = make_state(seed=seed, connections_max_idle_ms=-1, **properties)
         for name in ("a", "topic-1"):
-            state.create_topic(plan_topic(Wish(name, partitions=2), state.catalog, state.config))
+            state.create_topic(plan_topic(TopicSpec(name, partitions=2), state.catalog, state.config))
         for frame in frames:
             link = RecordingLink()
             connection = BrokerConnection(state, LISTENER, lambda _: None)

@@ -20,7 +20,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from kafkaraw.broker.state import DELETE_SUFFIX, STRAY_SUFFIX, BrokerState
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.broker.topics.topic_files import read_partition_metadata, write_partition_metadata
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import Uuid
@@ -44,7 +44,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path):
 
 def create(state: BrokerState, name: str, partitions: int = 1, **configs: str):
     given: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
-    return state.create_topic(plan_topic(Wish(name, partitions, configs=given), state.catalog, state.config))
+    return state.create_topic(plan_topic(TopicSpec(name, partitions, configs=given), state.catalog, state.config))
 
 
 def append(state: BrokerState, name: str, index: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""`Refusal`: how the broker's own code says no, with the error code that the client is to see.
+"""`ApiError`: how the broker's own code says no, with the error code that the client is to see.
 
 Raised by decisions (appending, creating topics), caught by handlers, which put it where their response has it.
 It never leaves this package.
@@ -17,7 +17,7 @@ class RecordError(NamedTuple):
     message: str
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """A request, or a part of one, is answered with an error code.
 
     Args:

@@ -114,7 +114,7 @@ class BrokerNode:
 
     async def _listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
         security = self.config.security
-        login = security.wants_login(endpoint.name)
+        login = security.requires_sasl(endpoint.name)
         listener = await self._network.listen(
             endpoint.host,
             endpoint.port,

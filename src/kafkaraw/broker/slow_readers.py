@@ -2,7 +2,7 @@
 
 A client may read slowly: it is disconnected if no byte is sent and its system acknowledges none. On systems that do not
 report acknowledgements (all but Linux), a long slice of a file only counts once it is sent completely: there, a client
-has to read 4 MiB within the limit, which is 14 kB/s with the default. Start at `SendingWatch`.
+has to read 4 MiB within the limit, which is 14 kB/s with the default. Start at `SlowReaderWatch`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOKS: Final = 4
 """How often to look within the limit; so the limit is kept to a quarter of it."""
 
 
-class SendingWatch:
+class SlowReaderWatch:
     """Gives a link up when no byte has left for too long although there are some to send.
 
     Args:

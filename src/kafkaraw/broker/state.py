@@ -35,7 +35,7 @@ from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
-from kafkaraw.broker.security.accounts import Accounts
+from kafkaraw.broker.security.sasl_authenticator import SaslServers
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.broker.topics.topic_files import (
@@ -111,13 +111,13 @@ class BrokerState:
         self._is_alone = controller is None
         self._storage = storage
         self._rng = rng
-        self.accounts = Accounts(config.security, clock, rng, self.controller.credentials)
+        self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
         self.groups = GroupNode(self.node_id, self.controller, config, clock, rng)
-        state_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
-        self.auto_creation = AutoCreation(self.controller, lambda: self.config, state_topics)
+        internal_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
+        self.auto_creation = AutoCreation(self.controller, lambda: self.config, internal_topics)
         self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}

@@ -51,8 +51,8 @@ def spoil(state: BrokerState, key: TopicPartition) -> None:
     partition = state.partition(key)
     assert partition is not None
     for record_key, value in GARBAGE:
-        partition.append_own(encode_batch([(NOW_MS, record_key, value, ())]))
-    partition.append_own(corrupt_batch())
+        partition.append_as_leader(encode_batch([(NOW_MS, record_key, value, ())]))
+    partition.append_as_leader(corrupt_batch())
 
 
 def restarted(state: BrokerState, storage: MemoryStorage) -> BrokerState:
@@ -99,7 +99,7 @@ def test_undecodable_transaction_states_are_skipped_and_transactional_ids_are_se
     partition = state.partition(TRANSACTIONS)
     assert partition is not None
     batch = encode_batch([(NOW_MS, key, b"\0\1" + encode_message(odd_state, 1), ())])
-    in_a_loop(lambda: partition.append_own(batch))
+    in_a_loop(lambda: partition.append_as_leader(batch))
     again = restarted(state, storage)
     assert begun(again, "tx") == (ErrorCode.NONE, 1), "the state before the undecodable one"
     assert begun(again, "other") == (ErrorCode.NONE, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts, assign_range, assign_uniform
+from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, PartitionsByTopic, assign_range, assign_uniform
 from kafkaraw.protocol import Uuid
 from tests.broker.groups.world import topic_id
 
@@ -17,7 +17,7 @@ def spec(*topics: Uuid, instance_id: str | None = None, **had: list[int]) -> Mem
     return MemberSpec(instance_id, frozenset(topics), {topic_id(name): frozenset(parts) for name, parts in had.items()})
 
 
-def plain(found: dict[str, Parts]) -> dict[str, dict[str, list[int]]]:
+def plain(found: dict[str, PartitionsByTopic]) -> dict[str, dict[str, list[int]]]:
     return {
         member: {bytes(topic).decode().strip("."): sorted(parts) for topic, parts in topics.items()}
         for member, topics in found.items()

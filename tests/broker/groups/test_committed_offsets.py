@@ -209,18 +209,18 @@ def test_positions_in_topics_that_members_read_are_not_deleted():
         commit(world, 5, claim(joined), key)
     told: list[Mapping[TopicPartition, ErrorCode]] = []
     absent = TopicPartition("u", 9)
-    assert world.coordinator.delete_positions(GROUP, [KEY, OTHER, absent], told.append) == NONE
+    assert world.coordinator.delete_offsets(GROUP, [KEY, OTHER, absent], told.append) == NONE
     assert told == [{KEY: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, OTHER: NONE, absent: NONE}]
     assert positions(world) == {KEY: 5}
-    assert world.coordinator.delete_positions("other", [KEY], told.append) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert world.coordinator.delete_offsets("other", [KEY], told.append) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_positions_of_groups_that_are_no_consumers_are_deleted_when_nobody_is_in():
     world = World()
     (joined,) = world.stable(1, protocol_type="connect")
-    assert world.coordinator.delete_positions(GROUP, [KEY], lambda codes: None) == ErrorCode.NON_EMPTY_GROUP
+    assert world.coordinator.delete_offsets(GROUP, [KEY], lambda codes: None) == ErrorCode.NON_EMPTY_GROUP
     world.leave(joined.member_id)
-    assert world.coordinator.delete_positions(GROUP, [KEY], lambda codes: None) == NONE
+    assert world.coordinator.delete_offsets(GROUP, [KEY], lambda codes: None) == NONE
 
 
 def test_positions_go_with_their_topic():

@@ -26,7 +26,7 @@ from kafkaraw.records import TopicPartition
 from tests.broker.groups.world import GROUP, START_MS, World, topic_id
 
 NONE = ErrorCode.NONE
-Parts = Mapping[str, list[int]]
+PartitionsByTopic = Mapping[str, list[int]]
 
 
 class Member:
@@ -50,7 +50,7 @@ class Member:
             }
         )
         answers: list[ConsumerGroupHeartbeatResponse] = []
-        self.world.coordinator.beat(request, Caller("c", "/127.0.0.1", version, sees), answers.append)
+        self.world.coordinator.consumer_heartbeat(request, Caller("c", "/127.0.0.1", version, sees), answers.append)
         (answer,) = answers
         return answer
 
@@ -76,7 +76,7 @@ class Member:
         return answer
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> PartitionsByTopic:
         return {topic.decode().strip("."): parts for topic, parts in self.owned.items()}
 
 
@@ -521,7 +521,7 @@ def test_an_answer_waits_until_it_cannot_be_lost():
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    around.coordinator.beat(request, Caller("c", "/h", 1), answers.append)
+    around.coordinator.consumer_heartbeat(request, Caller("c", "/h", 1), answers.append)
     assert answers == []
     around.land(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert answers[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -64,7 +64,7 @@ def consumer_heartbeat(state: BrokerState) -> ConsumerGroupHeartbeatRequest:
 def consumer_describe(state: BrokerState) -> ConsumerGroupDescribeRequest:
     """Of a group that there is, with a member."""
     caller = Caller("c", "/h", 1)
-    state.groups.coordinator("g").beat(consumer_heartbeat(state), caller, lambda response: None)
+    state.groups.coordinator("g").consumer_heartbeat(consumer_heartbeat(state), caller, lambda response: None)
     return ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
 
 

@@ -111,15 +111,15 @@ def test_a_request_is_answered_in_parts_as_it_would_be_at_once(
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()
-        in_parts = await answer_of(peer, message, version)
+        in_chunks = await answer_of(peer, message, version)
         monkeypatch.setitem(HANDLERS, api.key, REGISTERED[api.key].handle)
         at_once = await answer_of(peer, message, version)
         if isinstance(message, ListOffsetsRequest):
-            codes = [code for _, _, code in by_key(in_parts)]
-            assert by_key(in_parts) == by_key(at_once)
+            codes = [code for _, _, code in by_key(in_chunks)]
+            assert by_key(in_chunks) == by_key(at_once)
             assert codes.count(ErrorCode.INVALID_REQUEST) == 2
         else:
-            assert in_parts == at_once
+            assert in_chunks == at_once
 
     run_virtual(scenario, seed=1)
 
@@ -161,7 +161,7 @@ def test_a_request_that_is_cancelled_is_asked_no_further_parts(monkeypatch: pyte
 
 
 def test_more_names_than_the_limit_close_the_connection(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(chunked_requests, "NAMES_MAX", 1_000)
+    monkeypatch.setattr(chunked_requests, "ENTRIES_MAX", 1_000)
 
     async def scenario(_: Simulation) -> None:
         peer = Peer()

@@ -11,7 +11,7 @@ import pytest
 
 from kafkaraw.broker.auto_creation import WAITING_MAX
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, TopicSpec, plan_topic
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -25,7 +25,9 @@ VERSIONS = range(14)
 def create(state, *names: str, partitions: int = 1) -> None:
     for name in names:
         in_a_loop(
-            lambda name=name: state.create_topic(plan_topic(Wish(name, partitions, 1), state.catalog, state.config))
+            lambda name=name: state.create_topic(
+                plan_topic(TopicSpec(name, partitions, 1), state.catalog, state.config)
+            )
         )
 
 

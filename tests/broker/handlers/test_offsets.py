@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.handlers.offset_checks import POSITIONS_PER_STEP
+from kafkaraw.broker.handlers.offset_checks import OFFSETS_PER_STEP
 from kafkaraw.broker.replies import Deferred
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -166,11 +166,11 @@ def test_a_nameless_or_contradictory_producer_is_refused(request_fields):
 
 def test_a_commit_of_many_positions_is_judged_in_turns_with_others(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(turns, "TURN_S", 0.0)
-    count = 3 * POSITIONS_PER_STEP
+    count = 3 * OFFSETS_PER_STEP
 
     async def scenario(_: Simulation) -> None:
         state = make_state(offsets_topic_num_partitions=1)
-        state.create_topic(plan_topic(Wish("t", count, 1), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec("t", count, 1), state.catalog, state.config))
         ask(state, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
         parts = [
             OffsetCommitRequestPartition(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
@@ -59,7 +59,7 @@ def append(partition: Partition, data: bytes, version: int = VERSION) -> tuple[i
 
 def refused(partition: Partition, data: bytes | None, version: int = VERSION) -> ErrorCode:
     before = partition.log.size_bytes
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiError) as caught:
         append_sent(partition, only_batch(None if data is None else memoryview(bytearray(data)), version))
     assert partition.log.size_bytes == before
     return caught.value.code

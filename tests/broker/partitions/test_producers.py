@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.partitions.producers import EXPIRY_SWEEP_MS, SEQUENCE_MAX, ProducerTable, add_sequence
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -28,7 +28,7 @@ def table(*headers: BatchHeader) -> ProducerTable:
 
 
 def refused(made: ProducerTable, one: BatchHeader) -> ErrorCode:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiError) as caught:
         made.check(one)
     return caught.value.code
 
@@ -182,8 +182,8 @@ def test_a_marker_of_the_same_epoch_leaves_the_sequences_alone():
 def fate_of(made: ProducerTable, *, epoch: int, coordinator_epoch: int) -> ErrorCode:
     try:
         made.check_marker(7, epoch, coordinator_epoch)
-    except Refusal as refusal:
-        return refusal.code
+    except ApiError as error:
+        return error.code
     return ErrorCode.NONE
 
 

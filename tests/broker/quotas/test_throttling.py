@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.quotas.rates import Windows
 from kafkaraw.broker.quotas.table import QuotaKey, QuotaTable
 from kafkaraw.broker.quotas.throttling import Client, Throttling
@@ -143,7 +143,7 @@ def test_changes_of_topics_above_the_quota_are_refused_with_the_time_to_wait():
     quota.record(15)
     assert quota.throttle_ms == 0
     quota = throttling.mutations(ADA, strict=True)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         quota.record(1)
     assert refused.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert quota.throttle_ms == 4000

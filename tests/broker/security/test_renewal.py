@@ -1,4 +1,4 @@
-"""Logins that end, and how they are renewed on the connection (KIP-368)."""
+"""SaslSettings that end, and how they are renewed on the connection (KIP-368)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.security.accounts import Accounts
-from kafkaraw.broker.security.login import Login, LoginState
+from kafkaraw.broker.security.sasl_authenticator import AuthenticationState, SaslAuthenticator, SaslServers
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.core.sasl.scram import ScramClient
 from kafkaraw.errors import AuthenticationError
@@ -31,28 +30,28 @@ ADA, BOB, WRONG = b"\0ada\0opensesame", b"\0bob\0sesame", b"\0ada\0wrong"
 METADATA = (3, "Metadata")
 
 
-def make_login(**properties: object) -> tuple[Login, SimpleNamespace]:
+def make_login(**properties: object) -> tuple[SaslAuthenticator, SimpleNamespace]:
     time = SimpleNamespace(now=100.0)
     config = BrokerConfig.parse({**PROPERTIES, **properties}, USERS)
     rng = random.Random(1)
-    accounts = Accounts(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
-    return Login(accounts, "SASL_PLAINTEXT", "127.0.0.1:1", lambda: time.now), time
+    accounts = SaslServers(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
+    return SaslAuthenticator(accounts, "SASL_PLAINTEXT", "127.0.0.1:1", lambda: time.now), time
 
 
-def limited(**properties: object) -> tuple[Login, SimpleNamespace]:
+def limited(**properties: object) -> tuple[SaslAuthenticator, SimpleNamespace]:
     return make_login(**{"connections.max.reauth.ms": 3000, **properties})
 
 
-def shake(login: Login, mechanism: str = "PLAIN", version: int = 1) -> ErrorCode | None:
+def shake(login: SaslAuthenticator, mechanism: str = "PLAIN", version: int = 1) -> ErrorCode | None:
     answer = login.answer(version, SaslHandshakeRequest(mechanism=mechanism))
     return None if answer is None else ErrorCode(answer.error_code)
 
 
-def give(login: Login, token: bytes):
+def give(login: SaslAuthenticator, token: bytes):
     return login.answer(2, SaslAuthenticateRequest(auth_bytes=token))
 
 
-def log_in(login: Login, token: bytes = ADA, mechanism: str = "PLAIN"):
+def log_in(login: SaslAuthenticator, token: bytes = ADA, mechanism: str = "PLAIN"):
     assert shake(login, mechanism) == ErrorCode.NONE
     return give(login, token)
 
@@ -68,7 +67,7 @@ def test_a_login_has_no_end_unless_one_is_set():
 def test_the_client_is_told_how_long_the_login_lasts():
     login, _ = limited()
     assert log_in(login).session_lifetime_ms == 3000
-    assert login.state is LoginState.COMPLETE
+    assert login.state is AuthenticationState.COMPLETE
 
 
 def test_only_the_last_answer_of_a_longer_login_has_the_lifetime():
@@ -116,7 +115,7 @@ def test_a_renewal_for_another_user_is_refused_in_kafkas_words():
     assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     expected = "Cannot change principals during re-authentication from User.ada: User.bob"
     assert refused.error_message == expected
-    assert login.state is LoginState.FAILED
+    assert login.state is AuthenticationState.FAILED
     assert login.user == "ada"
 
 
@@ -133,14 +132,14 @@ def test_a_renewal_by_a_mechanism_that_is_not_enabled_is_closed_without_an_answe
     log_in(login)
     with pytest.raises(CloseConnectionError, match="'GSSAPI' is not enabled"):
         shake(login, "GSSAPI")
-    assert login.state is LoginState.FAILED
+    assert login.state is AuthenticationState.FAILED
 
 
 def test_a_renewal_with_a_wrong_password_fails():
     login, _ = limited()
     log_in(login)
     assert log_in(login, WRONG).error_message == "Authentication failed: Invalid username or password"
-    assert login.state is LoginState.FAILED
+    assert login.state is AuthenticationState.FAILED
 
 
 def test_scram_names_the_renewal_in_its_refusal():

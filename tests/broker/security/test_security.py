@@ -13,7 +13,7 @@ from kafkaraw.broker.security.mechanisms import UNSECURED_HANDLER
 from kafkaraw.core.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, AuthorizationError, ConfigError, NetworkError
-from tests.broker.security.test_login import tls
+from tests.broker.security.test_sasl_authenticator import tls
 
 TWO = {
     "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
@@ -29,7 +29,7 @@ def users(**passwords: str) -> str:
 
 
 def logins(properties: dict[str, object], listener: str = "INSIDE", **given: str):
-    return BrokerConfig.parse({**TWO, **properties}, given).security.listeners[listener].logins
+    return BrokerConfig.parse({**TWO, **properties}, given).security.listeners[listener].sasl
 
 
 def test_each_listener_has_the_users_of_its_login_module():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.turns import run_to_end
@@ -30,8 +30,8 @@ def stored(data: bytes, *, reads_all: bool = False, **settings: str) -> bytes:
     return bytes(kept)
 
 
-def refusal(data: bytes, *, reads_all: bool = False, **settings: str) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+def refusal(data: bytes, *, reads_all: bool = False, **settings: str) -> ApiError:
+    with pytest.raises(ApiError) as caught:
         stored(data, reads_all=reads_all, **settings)
     return caught.value
 
@@ -143,7 +143,7 @@ def test_a_damaged_payload_is_stored_readable_or_refused(seed: int, codec: str):
     stamp_crc(data)
     try:
         kept = stored(bytes(data), reads_all=True)
-    except Refusal as found:
+    except ApiError as found:
         assert found.code in (
             ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_TIMESTAMP
         )  # fmt: skip

@@ -25,7 +25,7 @@ from kafkaraw.protocol.acl_codes import (
     operation_bits,
 )
 
-EVERYBODY: Final = "User:*"
+WILDCARD_PRINCIPAL: Final = "User:*"
 _Op = AclOperation
 # What an entry that allows one thing allows besides; an entry that denies denies that one thing only.
 _ALLOWED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
@@ -106,7 +106,7 @@ class Authorizer:
 
 
 def _concerns(acl: Acl, client: Client) -> bool:
-    return acl.principal in (client.principal, EVERYBODY) and acl.host in (client.host, WILDCARD)
+    return acl.principal in (client.principal, WILDCARD_PRINCIPAL) and acl.host in (client.host, WILDCARD)
 
 
 def _is_about(acl: Acl, operation: AclOperation) -> bool:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar  # noqa: TID251 -- `Found` is generic
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import dataclass
@@ -66,7 +66,7 @@ class _Skipped:
             _logger.error("%s: %d records or batches cannot be decoded and were skipped", self.folder, self.count)
 
 
-class ReplicatedLog:
+class CoordinatorLog:
     """The log of an internal partition of which this node is leader.
 
     Args:
@@ -89,7 +89,7 @@ class ReplicatedLog:
             the offset for `when_replicated`.
 
         Raises:
-            Refusal: another node is leader, the ISR is too small, the log cannot be written, or the producer is fenced.
+            ApiError: another node leads, the ISR is too small, the log cannot be written, or the producer is fenced.
         """
         producer_id, epoch = producer
         transactional = producer != NO_PRODUCER
@@ -102,12 +102,12 @@ class ReplicatedLog:
             producer_epoch=epoch,
             transactional=transactional,
         )
-        return self._partition.append_own(batch).next_offset
+        return self._partition.append_as_leader(batch).next_offset
 
     def _check_epoch(self, producer_id: int, epoch: int) -> None:
         newest = self._partition.producers.epoch_of(producer_id)
         if newest is not None and epoch < newest:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {newest}, not {epoch} any more"
             )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.coordinator_runtime.coordinator_log import when_replicated
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.light_classes import dataclass
@@ -90,7 +90,7 @@ class Hosting(Generic[C]):
         for index in list(self._hosted):
             self.drop(index)
 
-    def in_office(self, index: int, leader_epoch: int) -> bool:
+    def is_active(self, index: int, leader_epoch: int) -> bool:
         """Return whether the coordinator that started in that leader epoch is still active."""
         hosted = self._hosted.get(index)
         return hosted is not None and hosted.leader_epoch == leader_epoch
@@ -108,11 +108,11 @@ class Hosting(Generic[C]):
         """Return the coordinator of a partition.
 
         Raises:
-            Refusal: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
+            ApiError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
         """
         if index in self._loading:
-            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{index} is being loaded")
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{index} is being loaded")
         hosted = self._hosted.get(index)
         if hosted is None:
-            raise Refusal(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{index} is coordinated elsewhere")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{index} is coordinated elsewhere")
         return hosted.coordinator

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.topics.catalog import Catalog
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -34,7 +34,7 @@ def partition_of(key: str, partitions: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class StateTopic:
+class InternalTopic:
     """One such topic.
 
     Attributes:
@@ -50,11 +50,11 @@ class StateTopic:
     min_isr: int
     configs: Mapping[str, str] = field(default_factory=dict)
 
-    def have(self, controller: Controller, config: BrokerConfig) -> None:
+    def create_if_missing(self, controller: Controller, config: BrokerConfig) -> None:
         """Create the topic if it does not exist.
 
         Raises:
-            Refusal: COORDINATOR_NOT_AVAILABLE, the topic cannot be created.
+            ApiError: COORDINATOR_NOT_AVAILABLE, the topic cannot be created.
         """
         controller.finish_changes_of(self.name)
         catalog = controller.catalog
@@ -63,10 +63,10 @@ class StateTopic:
         replicas = min(self.replication_factor, len(catalog.brokers))
         configs = {**self.configs, "min.insync.replicas": str(min(self.min_isr, replicas))}
         try:
-            wish = Wish(self.name, self.partitions, replicas, configs=configs)
-            controller.create_topic(plan_topic(wish, catalog, config))
-        except (OSError, Refusal) as error:
-            raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} cannot be created: {error}") from error
+            spec = TopicSpec(self.name, self.partitions, replicas, configs=configs)
+            controller.create_topic(plan_topic(spec, catalog, config))
+        except (OSError, ApiError) as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} cannot be created: {error}") from error
 
     def partition_for(self, key: str, catalog: Catalog) -> TopicPartition:
         """Return the partition of a key, even if the topic does not exist yet."""

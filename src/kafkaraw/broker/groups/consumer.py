@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from kafkaraw.broker.api_error import Refusal
-from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, PartitionsByTopic
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import (
     LEAVING,
@@ -26,12 +26,12 @@ from kafkaraw.broker.groups.consumer_requests import (
     check_epoch,
     check_request,
     check_static,
-    parts_of,
+    partitions_by_topic,
     refused,
     unknown_member,
     updated,
 )
-from kafkaraw.broker.groups.migration import downgrade, goes_down_without
+from kafkaraw.broker.groups.migration import downgrade, downgrades_without
 from kafkaraw.broker.groups.reconciliation import Aim, reconcile
 from kafkaraw.broker.groups.regexes import check_work, compile_regex
 from kafkaraw.broker.groups.runtime import (
@@ -100,8 +100,8 @@ class ConsumerProtocol:
             check_request(request, caller.version, self._context.limits.assignors)
             leaves = request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
             change, response = self._leave(request) if leaves else self._stay(request, caller)
-        except Refusal as refusal:
-            answer(refused(refusal.code, refusal.message))
+        except ApiError as error:
+            answer(refused(error.code, error.message))
             return
         self._commit_change(change, lambda code: answer(refused(code) if code else response))
 
@@ -113,14 +113,14 @@ class ConsumerProtocol:
         joins = request.member_epoch == 0
         try:
             change = self._begin(request.group_id, joins)
-        except Refusal as refusal:
-            if not refusal.message.endswith("not found."):
+        except ApiError as error:
+            if not error.message.endswith("not found."):
                 raise
-            raise Refusal(refusal.code, f"Consumer group {request.group_id} not found.") from refusal
+            raise ApiError(error.code, f"Consumer group {request.group_id} not found.") from error
         group = change.group
         member_id = request.member_id or self._context.new_id()
         self.check_room(group, member_id)
-        claimed = parts_of(request.topic_partitions)
+        claimed = partitions_by_topic(request.topic_partitions)
         before = self._member(change, request, member_id, claimed, joins=joins)
         member = updated(before, request, caller)
         subscription_changed = self.subscribe(change, before, member, caller)
@@ -143,11 +143,11 @@ class ConsumerProtocol:
         """Check that the group has room for another member, or already has this one.
 
         Raises:
-            Refusal: GROUP_MAX_SIZE_REACHED.
+            ApiError: GROUP_MAX_SIZE_REACHED.
         """
         limit = self._context.limits.consumer_size_max
         if len(group.members) >= limit and member_id not in group.members:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {limit} members.",
             )
@@ -165,7 +165,7 @@ class ConsumerProtocol:
         change: GroupChange,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
-        claimed: Parts | None,
+        claimed: PartitionsByTopic | None,
         *,
         joins: bool,
     ) -> ConsumerMember:
@@ -199,7 +199,7 @@ class ConsumerProtocol:
         """
         instance_id = holder.instance_id
         if holder.epoch != LEAVING_FOR_A_WHILE and holder.classic is None and not released:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
                 f"id is owned by {holder.member_id} member.",
@@ -278,11 +278,11 @@ class ConsumerProtocol:
         """Match a regex with the current topics; if that is refused, keep the topics that it matched before."""
         try:
             resolved = self._resolve(change.group, regex, caller)
-        except Refusal as refusal:
+        except ApiError as error:
             _logger.warning(
                 "group %r: new topics are not matched with a regex of its members: %s",
                 change.group.group_id,
-                printable(refusal.message or ""),
+                printable(error.message or ""),
             )
             return
         if resolved.topics != change.group.regexes[regex].topics:
@@ -323,7 +323,7 @@ class ConsumerProtocol:
         _logger.debug("group %r has a target for epoch %d by %s", group.group_id, group.epoch, name)
 
     def reconciled(
-        self, change: GroupChange, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
+        self, change: GroupChange, member_id: str, claimed: PartitionsByTopic | None, *, readable_changed: bool = False
     ) -> ConsumerMember:
         """Take the next step of a member towards its target assignment; see `reconcile`."""
         group = change.group
@@ -366,8 +366,8 @@ class ConsumerProtocol:
         group = change.group
         for member_id in member_ids:
             _logger.info("group %r: %r is gone", group.group_id, member_id)
-        if goes_down_without(group, member_ids, self._context.limits):
-            self.go_down(
+        if downgrades_without(group, member_ids, self._context.limits):
+            self.downgrade(
                 change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
             )
             return
@@ -376,7 +376,7 @@ class ConsumerProtocol:
             change.after.append(lambda gone=member_id: self._forget(group.group_id, gone))  # type: ignore[misc]
         self.refresh(change, bump=True)
 
-    def go_down(self, change: GroupChange, leaving: Collection[str], why: str) -> None:
+    def downgrade(self, change: GroupChange, leaving: Collection[str], why: str) -> None:
         """Convert the group to a classic group.
 
         Args:
@@ -393,7 +393,7 @@ class ConsumerProtocol:
         """Remove a member after a session, rebalance or join timeout."""
         try:
             change = self._begin(group_id, False)
-        except Refusal:
+        except ApiError:
             return
         if member_id in change.group.members:
             _logger.info("group %r: %r is out, %s", group_id, member_id, printable(why))
@@ -437,7 +437,7 @@ class ConsumerProtocol:
     def _too_slow(self, group_id: str, member_id: str, epoch: int) -> None:
         try:
             member = self._begin(group_id, False).group.members.get(member_id)
-        except Refusal:
+        except ApiError:
             return
         if member is not None and member.epoch == epoch:
             self.fence(group_id, member_id, f"it failed to transition from epoch {epoch} in time")

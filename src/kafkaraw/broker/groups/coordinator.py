@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
@@ -201,17 +201,17 @@ class GroupCoordinator:
             found: create the group if it does not exist, or convert a classic group.
 
         Raises:
-            Refusal: GROUP_ID_NOT_FOUND.
+            ApiError: GROUP_ID_NOT_FOUND.
         """
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return GroupChange(group.copy())
         if group is None and not found:
-            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group is None:
             return GroupChange(ConsumerGroup(group_id))
         if not found:
-            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
             change = GroupChange(ConsumerGroup(group_id), records=list(group.tombstones()))
         else:
@@ -236,7 +236,7 @@ class GroupCoordinator:
             appended()
             self._writer.when_safe(done)
 
-    def beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
         """Handle ConsumerGroupHeartbeat."""
         self._consumer.heartbeat(request, caller, answer)
 
@@ -468,7 +468,7 @@ class GroupCoordinator:
             records = [_tombstone(group_id, key) for key in self._offsets.known(group_id)]
             self._delete([*records, *group.tombstones()], [group_id], done)
 
-    def delete_positions(
+    def delete_offsets(
         self, group_id: str, keys: Iterable[TopicPartition], done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
     ) -> ErrorCode:
         """Delete offsets of a group.

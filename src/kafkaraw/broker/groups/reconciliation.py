@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kafkaraw.broker.api_error import Refusal
-from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.consumer_group import ConsumerMember, MemberState, Owned
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
@@ -28,7 +28,7 @@ class Aim:
     """
 
     epoch: int
-    parts: Parts
+    parts: PartitionsByTopic
     readable: Collection[Uuid] | None = None
 
     def wanted(self, topic_id: Uuid) -> frozenset[int]:
@@ -39,7 +39,7 @@ class Aim:
 
 
 def reconcile(
-    member: ConsumerMember, aim: Aim, taken: Collection[tuple[Uuid, int]], claimed: Parts | None
+    member: ConsumerMember, aim: Aim, taken: Collection[tuple[Uuid, int]], claimed: PartitionsByTopic | None
 ) -> ConsumerMember:
     """Take the next step of a member towards its target assignment.
 
@@ -50,7 +50,7 @@ def reconcile(
         claimed: the partitions that the member reports as owned; None if it reports none.
 
     Raises:
-        Refusal: FENCED_MEMBER_EPOCH, the member has to rejoin.
+        ApiError: FENCED_MEMBER_EPOCH, the member has to rejoin.
     """
     state = member.state
     if state is MemberState.STABLE and member.epoch == aim.epoch and not _reads_too_much(member, aim):
@@ -62,7 +62,7 @@ def reconcile(
         epoch += 1
     elif state is MemberState.UNKNOWN:
         if claimed is None or claimed:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and "
                 "rejoin.",
@@ -80,7 +80,7 @@ def _next(
     epoch: int,
     aim: Aim,
     taken: Collection[tuple[Uuid, int]],
-    claimed: Parts | None,
+    claimed: PartitionsByTopic | None,
 ) -> ConsumerMember:
     kept: dict[Uuid, dict[int, int]] = {}
     revoking: dict[Uuid, dict[int, int]] = {}
@@ -102,7 +102,7 @@ def _next(
     return member.at(aim.epoch, MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE, kept, {})
 
 
-def _claims(claimed: Parts | None, parts: Owned) -> bool:
+def _claims(claimed: PartitionsByTopic | None, parts: Owned) -> bool:
     """Return whether a member claims to own some of these partitions."""
     if claimed is None:
         return True

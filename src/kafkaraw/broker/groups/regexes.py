@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.core.linear_regex import InvalidRegexError, LinearRegex, compile_linear
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -31,7 +31,7 @@ def compile_regex(text: str) -> LinearRegex:
     """Compile the regex of a member.
 
     Raises:
-        Refusal: INVALID_REGULAR_EXPRESSION.
+        ApiError: INVALID_REGULAR_EXPRESSION.
     """
     try:
         return compile_linear(text)
@@ -48,7 +48,7 @@ def check_work(text: str, others: Iterable[str], names: Iterable[str]) -> None:
         names: the topics to match.
 
     Raises:
-        Refusal: INVALID_REGULAR_EXPRESSION.
+        ApiError: INVALID_REGULAR_EXPRESSION.
     """
     known = [other for other in others if other != text]
     if len(known) >= REGEXES_PER_GROUP_MAX:
@@ -63,8 +63,8 @@ def check_work(text: str, others: Iterable[str], names: Iterable[str]) -> None:
         )
 
 
-def _refusal(text: str, problem: str) -> Refusal:
-    return Refusal(
+def _refusal(text: str, problem: str) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
         f"SubscribedTopicRegex `{text}` is not a valid regular expression: {problem}.",
     )

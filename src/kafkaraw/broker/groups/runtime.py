@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
@@ -153,7 +153,7 @@ class Journal(Protocol):
         """Write records; return the log position up to which they have to be replicated.
 
         Raises:
-            Refusal: they cannot be written.
+            ApiError: they cannot be written.
         """
         ...
 
@@ -218,9 +218,9 @@ class Writer:
         """
         try:
             position = self._journal.append(records, producer)
-        except Refusal as refusal:
-            _logger.warning("the state of groups is not written: %s", printable(refusal.message))
-            done(_CODES_OF_LOG.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        except ApiError as error:
+            _logger.warning("the state of groups is not written: %s", printable(error.message))
+            done(_CODES_OF_LOG.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._position = position
         appended()

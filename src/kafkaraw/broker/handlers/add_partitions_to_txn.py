@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kafkaraw.broker.api_error import CloseConnectionError, Refusal
+from kafkaraw.broker.api_error import ApiError, CloseConnectionError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
@@ -17,7 +17,7 @@ from kafkaraw.broker.handlers.init_producer_id import fenced_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_partitions_to_txn import (
@@ -86,7 +86,7 @@ def _not_added(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> li
         ),
     ),
     note="all partitions are added, or none",
-    divided={4: Divided(("transactions",), ("results_by_transaction",), names_per_part=20)},
+    divided={4: Divided(("transactions",), ("results_by_transaction",), entries_per_chunk=20)},
 )
 def handle(
     state: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -154,11 +154,11 @@ def _add(state: BrokerState, asked: AddPartitionsToTxnTransaction, done: Callabl
         bad, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         done({each: bad if each in unknown else rest for each in partitions})
         return
-    name, identity = asked.transactional_id, Identity(asked.producer_id, asked.producer_epoch)
+    name, identity = asked.transactional_id, ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     try:
         coordinator = state.transactions.coordinator(name)
-    except Refusal as refusal:
-        done(dict.fromkeys(partitions, refusal.code))
+    except ApiError as error:
+        done(dict.fromkeys(partitions, error.code))
         return
     if asked.verify_only:
         done(coordinator.verify_partitions(name, identity, partitions))

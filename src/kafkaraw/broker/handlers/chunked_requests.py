@@ -3,7 +3,7 @@
 The entries of such a request are independent of each other: the response consists of the responses to its parts, in
 order. Authorization and handlers therefore see requests of a limited size, and need no loop that yields. A request
 whose entries must stay together (the offsets of an OffsetCommit, the partitions of one transaction) is not divided.
-Start at `in_parts`.
+Start at `in_chunks`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kafkaraw.broker.turns import Turn
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.declare import Response
 
-NAMES_PER_PART: Final = 200
+ENTRIES_PER_CHUNK: Final = 200
 """Number of entries in one part; a hundred take 1 to 2 ms."""
-NAMES_MAX: Final = 1 << 18
+ENTRIES_MAX: Final = 1 << 18
 """Maximum number of entries of a request: twice 100,000 partitions of 100,000 topics. Each needs room in the response.
 
 `ELEMENTS_MAX` limits the elements of a message, too, but partition numbers count less there.
@@ -67,7 +67,7 @@ class Divided:
         asked: the path to the divided list: the field of the request, then the field of its elements, and so on.
         answered: the corresponding fields of the response.
         keys: for each list but the last, the fields that identify an element of the response.
-        names_per_part: maximum number of elements of the last list in one part.
+        entries_per_chunk: maximum number of elements of the last list in one part.
         unique: returns the key of an element of the first list, if the handler ignores duplicates.
         prepared: changes a request before it is divided.
         whole: returns whether one cheap response answers the complete request, so that it is not divided.
@@ -77,7 +77,7 @@ class Divided:
     asked: tuple[str, ...]
     answered: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...] = ()
-    names_per_part: int = NAMES_PER_PART
+    entries_per_chunk: int = ENTRIES_PER_CHUNK
     unique: Callable[[Any], object] | None = None
     prepared: Callable[[Any], Any] | None = None
     whole: Callable[[Any], bool] | None = None
@@ -89,7 +89,7 @@ NAME: Final = ("name",)
 TOPICS: Final = Divided(("topics", "partitions"), ("topics", "partitions"), (NAME,))
 
 
-def in_parts(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> Handler[Q, R]:
+def in_chunks(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> Handler[Q, R]:
     """Return a handler that divides large requests and calls `handler` with one part at a time.
 
     Args:
@@ -102,16 +102,16 @@ def in_parts(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> H
     def handle(state: BrokerState, context: RequestContext, request: Q, /) -> Reply[R]:
         for since, divided in latest_first:
             if context.api_version >= since:
-                if not has_more_than(request, divided.asked, divided.names_per_part):
+                if not has_more_than(request, divided.asked, divided.entries_per_chunk):
                     return handler(state, context, request)
-                if has_more_than(request, divided.asked, NAMES_MAX):
+                if has_more_than(request, divided.asked, ENTRIES_MAX):
                     raise CloseConnectionError(
-                        f"{api} version {context.api_version} names more than {NAMES_MAX} things"
+                        f"{api} version {context.api_version} names more than {ENTRIES_MAX} things"
                     )
                 if divided.whole is not None and divided.whole(request):
                     return handler(state, context, request)
-                parts = divide(_once_each(request, divided), divided.asked, divided.names_per_part)
-                return _Parts[R](parts, lambda part: handler(state, context, part), divided).begin()
+                parts = divide(_once_each(request, divided), divided.asked, divided.entries_per_chunk)
+                return _ChunkedRequest[R](parts, lambda part: handler(state, context, part), divided).begin()
         return handler(state, context, request)
 
     return handle
@@ -161,7 +161,7 @@ def divide(item: Any, fields: Sequence[str], names: int) -> Iterator[tuple[Any, 
         yield replace(item, **{fields[0]: together}), 0
 
 
-def put_together(answer: Any, more: Any, divided: Divided, depth: int, level: int = 0) -> None:  # noqa: ANN401
+def merge_responses(answer: Any, more: Any, divided: Divided, depth: int, level: int = 0) -> None:  # noqa: ANN401
     """Add the response to a part to that of the earlier parts.
 
     Args:
@@ -178,7 +178,7 @@ def put_together(answer: Any, more: Any, divided: Divided, depth: int, level: in
     if depth and before and new:
         keys = divided.keys[level]
         if all(getattr(before[-1], key, None) == getattr(new[0], key, None) for key in keys):
-            put_together(before[-1], new[0], divided, depth - 1, level + 1)
+            merge_responses(before[-1], new[0], divided, depth - 1, level + 1)
             new = new[1:]
     before.extend(new)
 
@@ -194,7 +194,7 @@ def _once_each(request: Any, divided: Divided) -> Any:  # noqa: ANN401  # any re
     return replace(request, **{field: list(unique.values())})
 
 
-class _Parts(Generic[R]):
+class _ChunkedRequest(Generic[R]):
     """A request that is answered in parts, with the response so far."""
 
     def __init__(self, parts: Iterator[tuple[Any, int]], ask: Callable[[Any], Reply[R]], divided: Divided) -> None:
@@ -273,4 +273,4 @@ class _Parts(Generic[R]):
         if self._answer is None:
             self._answer = answer
         else:
-            put_together(self._answer, answer, self._divided, depth)
+            merge_responses(self._answer, answer, self._divided, depth)

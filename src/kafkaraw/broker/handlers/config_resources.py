@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config_changes import (
     BROKER_LISTS,
     Configs,
@@ -94,8 +94,8 @@ def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Cal
             if asked[(resource.resource_type, resource.resource_name)] > 1:
                 raise invalid("Each resource must appear at most once.")
             change(resource)
-        except Refusal as refusal:
-            code, message = refusal.code, refusal.message or None
+        except ApiError as error:
+            code, message = error.code, error.message or None
         kind, name = resource.resource_type, resource.resource_name
         answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     return answers
@@ -163,7 +163,7 @@ def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_
         validate_only: change nothing.
 
     Raises:
-        Refusal: it is not allowed, or cannot be stored.
+        ApiError: it is not allowed, or cannot be stored.
     """
     found = _KINDS.get(kind)
     if found is None:
@@ -178,14 +178,14 @@ def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_
     except OSError as error:
         _logger.error("settings of %s %r cannot be written: %s", ConfigResourceType(kind).name.lower(), name, error)
         message = f"the settings cannot be stored: {error.strerror}"
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
 
 def refuse_doubles(names: Iterable[str]) -> None:
     """Check that no setting is named twice in one request.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     given = list(names)
     if len(set(given)) != len(given):
@@ -199,16 +199,16 @@ def refuse_nulls(names: Iterable[str]) -> None:
         names: those settings.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     given = list(names)
     if given:
         raise invalid(f"Null value not supported for : {', '.join(given)}")
 
 
-def invalid(message: str) -> Refusal:
+def invalid(message: str) -> ApiError:
     """The refusal of a request that makes no sense."""
-    return Refusal(ErrorCode.INVALID_REQUEST, message)
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def _check_topic(state: BrokerState, name: str, configs: Configs) -> None:
     check_name(name)
     check_topic(configs)
     if state.catalog.topic(name) is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _store_topic(state: BrokerState, name: str, configs: Configs) -> None:

@@ -49,4 +49,4 @@ def handle(
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return refused(coordinator)
-    return answered(lambda done: coordinator.beat(request, caller_of(state, context), done))
+    return answered(lambda done: coordinator.consumer_heartbeat(request, caller_of(state, context), done))

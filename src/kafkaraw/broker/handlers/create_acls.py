@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from kafkaraw.broker.acl.rules import Acl
-from kafkaraw.broker.api_error import CloseConnectionError, Refusal
+from kafkaraw.broker.api_error import ApiError, CloseConnectionError
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
@@ -57,8 +57,8 @@ def handle(state: BrokerState, context: RequestContext, request: CreateAclsReque
     for acl in acls:
         try:
             check_new(acl)
-        except Refusal as refusal:
-            results.append(_failed(refusal.code, refusal.message))
+        except ApiError as error:
+            results.append(_failed(error.code, error.message))
         else:
             good.append(acl)
             results.append(AclCreationResult(error_code=ErrorCode.NONE, error_message=None))
@@ -107,7 +107,7 @@ def check_new(acl: Acl) -> None:
     """Check that an ACL is valid.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     checks = (
         (
@@ -127,4 +127,4 @@ def check_new(acl: Acl) -> None:
     )
     for wrong, message in checks:
         if wrong:
-            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)

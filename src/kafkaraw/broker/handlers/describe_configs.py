@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkaraw.broker import loggers
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config_layers import (
     Entry,
     broker_entries,
@@ -135,7 +135,9 @@ def authorize(
         Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP, "of a group"),
         Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "of a broker"),
     ),
-    divided={0: Divided(("resources",), ("results",), names_per_part=10, whole=_has_unknown_kinds, bound=_AnswerBound)},
+    divided={
+        0: Divided(("resources",), ("results",), entries_per_chunk=10, whole=_has_unknown_kinds, bound=_AnswerBound)
+    },
 )
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeConfigsRequest
@@ -163,8 +165,8 @@ def _describe(
             for entry in look_up(state, resource.resource_name)
             if not wanted or entry.declared.name in wanted
         ]
-    except Refusal as refusal:
-        result.error_code, result.error_message = refusal.code, refusal.message
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
     return result
 
 
@@ -205,7 +207,7 @@ def _topic(state: BrokerState, name: str) -> Iterable[Entry]:
     check_name(name)
     topic = state.catalog.topic(name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     return topic_entries(topic.configs, layers_of(state), state.config)
 
 

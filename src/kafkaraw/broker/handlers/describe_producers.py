@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
 from kafkaraw.broker.handlers.chunked_requests import NAME, Divided
 from kafkaraw.broker.handlers.context import RequestContext
@@ -80,11 +80,11 @@ def handle(
 def _answer(state: BrokerState, key: TopicPartition) -> PartitionResponse:
     try:
         partition = led_partition(state, key)
-    except Refusal as refusal:
+    except ApiError as error:
         return PartitionResponse(
             partition_index=key.partition,
-            error_code=refusal.code,
-            error_message=refusal.message,
+            error_code=error.code,
+            error_message=error.message,
             active_producers=[],
         )
     return PartitionResponse(

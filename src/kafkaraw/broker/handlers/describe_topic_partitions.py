@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.metadata import TOPIC_OPERATIONS
@@ -120,8 +120,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
-    except Refusal as refusal:
-        code = refusal.code
+    except ApiError as error:
+        code = error.code
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,

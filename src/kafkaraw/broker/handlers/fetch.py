@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.chunked_requests import has_more_than
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
+from kafkaraw.broker.handlers.leadership import NO_EPOCH, CurrentLeaders, led_partition
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
@@ -252,15 +252,15 @@ class _Fetch:
         ]
         if not lost:
             return
-        elsewhere = Elsewhere(self.state, self.context.listener)
+        current_leaders = CurrentLeaders(self.state, self.context.listener)
         for topic_id, answer in lost:
             found = self.state.catalog.topic_by_id(topic_id)
             if found is not None:
-                leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(found.name, answer.partition_index))
+                leader_id, leader_epoch = current_leaders.leader_of(TopicPartition(found.name, answer.partition_index))
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         response.node_endpoints = [
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in elsewhere.endpoints()
+            for broker, endpoint in current_leaders.endpoints()
         ]
 
     def _answer(self, topic: FetchTopic, asked: FetchPartition, reading: _Reading) -> PartitionData:
@@ -270,11 +270,11 @@ class _Fetch:
             diverging = None if near is not None else _diverging_epoch(partition, asked)
             if near is None and diverging is None:
                 _check_range(partition, asked)
-        except Refusal as refusal:
+        except ApiError as error:
             reading.must_answer = True
             return PartitionData(
                 partition_index=asked.partition,
-                error_code=refusal.code,
+                error_code=error.code,
                 high_watermark=UNKNOWN_OFFSET,
                 records=b"",
             )
@@ -308,7 +308,7 @@ class _Fetch:
         """Return the partition, if it can be read as requested."""
         name = self._name(topic)
         if name is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
         partition = led_partition(
             self.state,
             TopicPartition(name, asked.partition),
@@ -316,9 +316,11 @@ class _Fetch:
             follower_may_do=self.context.api_version >= RACK_VERSION_MIN,
         )
         if self.context.api_version < MAGIC_2_VERSION_MIN:  # as in Kafka without down-conversion
-            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}")
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}"
+            )
         if partition.config.compression_type == "zstd" and self.context.api_version < ZSTD_VERSION_MIN:
-            raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
         return partition
 
     def _replica_near_by(self, partition: Partition, asked: FetchPartition) -> int | None:
@@ -379,20 +381,20 @@ def _aborted(partition: Partition, asked: FetchPartition, content: Content | Non
 
 def _check_range(partition: Partition, asked: FetchPartition) -> None:
     if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
-        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
 
 
 def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
     """Return the log divergence, if there is one; the request has the leader epoch of the client's last record.
 
     Raises:
-        Refusal: OFFSET_OUT_OF_RANGE, the epoch is unknown.
+        ApiError: OFFSET_OUT_OF_RANGE, the epoch is unknown.
     """
     if asked.last_fetched_epoch == NO_EPOCH:
         return None
     end = partition.end_of_epoch(asked.last_fetched_epoch)
     if end == UNKNOWN_END:
-        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not known")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not known")
     if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     return None

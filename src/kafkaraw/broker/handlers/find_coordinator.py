@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
 from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
@@ -113,8 +113,8 @@ def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key
         return _none(key, ErrorCode.INVALID_REQUEST, "the empty string names nothing that could be coordinated")
     try:
         node_id = _LEADERS[key_type](state, key)
-    except Refusal as refusal:
-        return _none(key, refusal.code, refusal.message)
+    except ApiError as error:
+        return _none(key, error.code, error.message)
     broker = None if node_id is None else state.catalog.brokers.get(node_id)
     endpoint = None if broker is None else broker.endpoints.get(context.listener)
     if broker is None or endpoint is None:

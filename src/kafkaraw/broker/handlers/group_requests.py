@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaraw.broker.acl.authorizer import Client
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.handlers.context import RequestContext
@@ -27,5 +27,5 @@ def coordinator_or_code(state: BrokerState, group_id: str) -> GroupCoordinator |
     """Return the group's coordinator on this node, or the error code for the client."""
     try:
         return state.groups.coordinator(group_id)
-    except Refusal as refusal:
-        return refusal.code
+    except ApiError as error:
+        return error.code

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
@@ -147,8 +147,8 @@ def _answer(
         return _describe(state, context, topic)
     try:
         check_name(asked.name)
-    except Refusal as refusal:
-        return _error(refusal.code, asked)
+    except ApiError as error:
+        return _error(error.code, asked)
     if request.allow_auto_topic_creation and state.config.auto_create_topics_enable:
         state.auto_creation.want(asked.name)
     return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)

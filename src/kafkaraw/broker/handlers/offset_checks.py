@@ -24,7 +24,7 @@ from kafkaraw.records import TopicPartition
 _NO_EXPIRY: Final = -1
 
 
-POSITIONS_PER_STEP: Final = 200
+OFFSETS_PER_STEP: Final = 200
 """Number of offsets after which other work gets a turn."""
 
 
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer", bound=_Answer)
 Response = TypeVar("Response")
 
 
-class AskedPositions(Generic[Answer]):
+class OffsetChecks(Generic[Answer]):
     """The offsets of one request.
 
     Args:
@@ -57,7 +57,7 @@ class AskedPositions(Generic[Answer]):
         self._of_the_group: list[Answer] = []
         self.accepted: list[tuple[TopicPartition, CommittedOffset]] = []
 
-    def judge_in_steps(
+    def check_in_steps(
         self,
         topic: Topic | None,
         partitions: Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
@@ -74,14 +74,14 @@ class AskedPositions(Generic[Answer]):
             topic_id: stored with the offsets.
         """
         answers: list[Answer] = []
-        for at in range(0, len(partitions), POSITIONS_PER_STEP):
+        for at in range(0, len(partitions), OFFSETS_PER_STEP):
             answers += [
-                self._judged(topic, asked, unknown, topic_id) for asked in partitions[at : at + POSITIONS_PER_STEP]
+                self._checked(topic, asked, unknown, topic_id) for asked in partitions[at : at + OFFSETS_PER_STEP]
             ]
             yield None
         return answers
 
-    def _judged(
+    def _checked(
         self,
         topic: Topic | None,
         asked: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
@@ -109,7 +109,7 @@ class AskedPositions(Generic[Answer]):
         """Return the response once the group has stored or refused the offsets.
 
         Args:
-            response: contains the entries from `judge_in_steps`.
+            response: contains the entries from `check_in_steps`.
             ask: passes the `accepted` offsets to the group; its error goes into the entry of each existing partition.
         """
         if not self._of_the_group:

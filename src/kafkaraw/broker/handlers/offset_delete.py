@@ -89,7 +89,7 @@ def _delete(state: BrokerState, request: OffsetDeleteRequest, done: Callable[[Of
     if not request.group_id:
         code = ErrorCode.INVALID_GROUP_ID
     if not code and not isinstance(coordinator, ErrorCode):
-        code = coordinator.delete_positions(request.group_id, known, finish)
+        code = coordinator.delete_offsets(request.group_id, known, finish)
     if code:
         done(OffsetDeleteResponse(error_code=code, topics=[]))
 

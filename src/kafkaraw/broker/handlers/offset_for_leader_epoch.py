@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
@@ -75,8 +75,8 @@ def handle(
 def _end(state: BrokerState, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = led_partition(state, TopicPartition(topic, asked.partition), asked.current_leader_epoch)
-    except Refusal as refusal:
-        return EpochEndOffset(partition=asked.partition, error_code=refusal.code)
+    except ApiError as error:
+        return EpochEndOffset(partition=asked.partition, error_code=error.code)
     end = partition.end_of_epoch(asked.leader_epoch)
     return EpochEndOffset(
         partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=end.epoch, end_offset=end.end_offset

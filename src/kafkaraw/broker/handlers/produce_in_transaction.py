@@ -13,7 +13,7 @@ from typing import Final
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import ProduceRequest
@@ -55,7 +55,7 @@ def join_transaction(
     if not new or not (implicit or state.config.transaction_partition_verification_enable):
         go_on(dict.fromkeys(new, ErrorCode.NONE))
         return
-    identities = {Identity(header.producer_id, header.producer_epoch) for _, header in new.values()}
+    identities = {ProducerIdAndEpoch(header.producer_id, header.producer_epoch) for _, header in new.values()}
     if len(identities) > 1:
         go_on(dict.fromkeys(new, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         return

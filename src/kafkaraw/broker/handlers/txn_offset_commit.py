@@ -13,12 +13,12 @@ from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.group_requests import coordinator_or_code
-from kafkaraw.broker.handlers.offset_checks import AskedPositions
+from kafkaraw.broker.handlers.offset_checks import OffsetChecks
 from kafkaraw.broker.handlers.produce_in_transaction import code_for_clients
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, after
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -75,14 +75,14 @@ def handle(
     state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Reply[TxnOffsetCommitResponse]:
     """Store each pending offset, or return its error code."""
-    asked: AskedPositions[TxnOffsetCommitResponsePartition] = AskedPositions(
+    asked: OffsetChecks[TxnOffsetCommitResponsePartition] = OffsetChecks(
         state, lambda number: TxnOffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.NONE)
     )
 
     def judging() -> Steps[TxnOffsetCommitResponse]:
         topics = []
         for wanted in request.topics:
-            answers = yield from asked.judge_in_steps(state.catalog.topic(wanted.name), wanted.partitions)
+            answers = yield from asked.check_in_steps(state.catalog.topic(wanted.name), wanted.partitions)
             topics.append(TxnOffsetCommitResponseTopic(name=wanted.name, partitions=answers))
         return TxnOffsetCommitResponse(topics=topics)
 
@@ -114,7 +114,7 @@ def _ask(
 
     state.transactions.join(
         request.transactional_id,
-        Identity(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         frozenset({partition}),
         add=implicit,
         done=lambda codes: joined(codes[partition]),

@@ -50,20 +50,20 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class DivergingEpoch:
     """Log divergence: the end of the follower's last epoch in the leader's log."""
 
     end: EpochEnd
 
 
 @dataclass(frozen=True, slots=True)
-class StartsLater:
+class OffsetOutOfRange:
     """The leader's log starts after the fetch offset; the follower must restart its log there."""
 
     log_start_offset: int
 
 
-ReplicaAnswer = Batches | Parts | StartsLater
+ReplicaFetchResult = Batches | DivergingEpoch | OffsetOutOfRange
 
 
 class IsrKeeper(Protocol):

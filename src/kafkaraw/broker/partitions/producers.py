@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -95,11 +95,11 @@ class ProducerTable:
             None if the batch is new and may be appended; the earlier batch if this one is a duplicate.
 
         Raises:
-            Refusal: INVALID_PRODUCER_EPOCH, or OUT_OF_ORDER_SEQUENCE_NUMBER.
+            ApiError: INVALID_PRODUCER_EPOCH, or OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.epoch:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} has epoch {entry.epoch}, the batch says {header.producer_epoch}",
             )
@@ -169,7 +169,7 @@ class ProducerTable:
                 (KIP-1228); a marker with the same epoch can only be a duplicate.
 
         Raises:
-            Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
+            ApiError: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
                 TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self._entries.get(producer_id)
@@ -178,12 +178,12 @@ class ProducerTable:
             if transaction_version >= EPOCHS_GROW_FROM and epoch == entry.epoch:
                 late = self._transaction_of(producer_id) is not None
             if late:
-                raise Refusal(
+                raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
                     f"producer {producer_id} has epoch {entry.epoch}, the marker says {epoch}",
                 )
         if entry is not None and coordinator_epoch < entry.coordinator_epoch:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"producer {producer_id}: a coordinator with epoch {entry.coordinator_epoch} has ended a transaction; "
                 f"the marker is from epoch {coordinator_epoch}",
@@ -193,8 +193,8 @@ class ProducerTable:
         """Return all producers, by id."""
         return sorted(self._entries.items())
 
-    def _out_of_order(self, header: BatchHeader, why: str) -> Refusal:
-        return Refusal(
+    def _out_of_order(self, header: BatchHeader, why: str) -> ApiError:
+        return ApiError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence}; {why}",
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.broker.partitions.elections import NO_LEADER
-from kafkaraw.broker.partitions.followers import ReplicaAnswer, ReplicaFetch
+from kafkaraw.broker.partitions.followers import ReplicaFetch, ReplicaFetchResult
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.records import TopicPartition
 
@@ -170,7 +170,7 @@ class ReplicaFetcher:
             self._move(Step.ASKING)
             asyncio.get_running_loop().call_soon(self._asked, turn, fetch)
 
-    def _answered(self, turn: int, answer: ReplicaAnswer) -> None:
+    def _answered(self, turn: int, answer: ReplicaFetchResult) -> None:
         """Apply the leader's answer and fetch again."""
         if turn != self._turn:
             return

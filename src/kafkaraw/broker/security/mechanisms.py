@@ -48,7 +48,7 @@ _RULES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Logins:
+class SaslSettings:
     """The checked settings of one listener.
 
     Attributes:
@@ -64,12 +64,12 @@ class Logins:
     reauth_ms: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse_logins(
+def parse_sasl(
     listener: str,
     values: Mapping[str, Value],
     by_mechanism: Mapping[str, Mapping[str, Value]],
     users: Mapping[str, str],
-) -> Logins:
+) -> SaslSettings:
     """Check how clients of a listener may log in.
 
     Args:
@@ -91,7 +91,7 @@ def parse_logins(
     options = _options(listener, mechanisms, by_mechanism)
     passwords = {**users, **_plain_users(listener, options.get("PLAIN", {}))}
     _check_passwords(listener, mechanisms, options, passwords, users)
-    return Logins(
+    return SaslSettings(
         mechanisms,
         passwords,
         _unsecured(listener, values, by_mechanism, options) if "OAUTHBEARER" in mechanisms else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.replica_placement import place_replicas
 from kafkaraw.broker.topics.topic_creation import PARTITIONS_MAX
@@ -16,7 +16,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 Assignments = tuple[tuple[int, ...], ...]
 
 
-def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None, catalog: Catalog) -> Assignments:
+def plan_partitions(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None, catalog: Catalog) -> Assignments:
     """Return the replicas of the partitions to add.
 
     Args:
@@ -26,7 +26,7 @@ def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None
         catalog: the cluster.
 
     Raises:
-        Refusal: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR.
+        ApiError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT or INVALID_REPLICATION_FACTOR.
     """
     present, factor = topic.partitions_count, topic.replication_factor
     more = _additional(topic, count)
@@ -35,11 +35,11 @@ def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None
             f"Attempted to add {more} additional partition(s), but only {len(chosen)} assignment(s) were specified."
         )
     if more > PARTITIONS_MAX:  # Kafka's controller limits the records of one request, and returns this error
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "")
     if chosen is not None:
         return tuple(_checked(replicas, at, factor, catalog) for at, replicas in enumerate(chosen, start=present))
     if not catalog.brokers:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled "
             "shutdown.",
@@ -51,9 +51,9 @@ def plan_growth(topic: Topic, count: int, chosen: Sequence[Sequence[int]] | None
 def _additional(topic: Topic, count: int) -> int:
     present = topic.partitions_count
     if count == present:
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
     if count < present:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase.",
         )
@@ -85,5 +85,5 @@ def _checked(replicas: Sequence[int], number: int, factor: int, catalog: Catalog
     return tuple(replicas)
 
 
-def _bad_assignment(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

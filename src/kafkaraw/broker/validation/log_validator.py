@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kafkaraw.broker.api_error import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.topic_config import PRODUCER, TopicConfig
 from kafkaraw.broker.settings import INT_MAX
 from kafkaraw.broker.turns import Steps
@@ -60,7 +60,7 @@ def validated(
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-        Refusal: with the code and the records that Kafka names.
+        ApiError: with the code and the records that Kafka names.
     """
     header = check_batch(sent, config, where)
     highest = header.max_timestamp
@@ -77,7 +77,7 @@ def validated(
         ):
             stamp_create_time(stored, highest)
     if len(stored) > config.segment_bytes:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"Message batch size is {len(stored)} bytes in append to partition {where}, which exceeds the maximum "
             f"configured segment size of {config.segment_bytes}.",
@@ -97,7 +97,7 @@ def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHead
         The header.
 
     Raises:
-        Refusal: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for an unknown codec.
+        ApiError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for an unknown codec.
     """
     header = unpack_header(batch) if len(batch) >= HEADER_SIZE else None
     base_offset = header.base_offset if header is not None else int.from_bytes(batch[:8], "big", signed=True)
@@ -109,11 +109,11 @@ def check_batch(batch: memoryview, config: TopicConfig, where: str) -> BatchHead
         verify_crc(batch)  # or complain that it has no whole header
         header = header or unpack_header(batch)
     except CorruptBatchError as error:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"{error.message} in topic partition {where}") from error
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error.message} in topic partition {where}") from error
     try:
         codec_by_id(header.codec_id)
     except CorruptBatchError as error:
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error.message} in topic partition {where}") from error
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{error.message} in topic partition {where}") from error
     if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
         raise _wrong_offsets(header, where)
     if header.is_control:
@@ -130,17 +130,17 @@ def check_size(batch: memoryview, config: TopicConfig, where: str) -> None:
     """Check the size of a batch, as sent or as stored.
 
     Raises:
-        Refusal: MESSAGE_TOO_LARGE.
+        ApiError: MESSAGE_TOO_LARGE.
     """
     if len(batch) > config.max_message_bytes:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch size in the append to {where} is {len(batch)} bytes which exceeds the maximum "
             f"configured value of {config.max_message_bytes}.",
         )
 
 
-def _wrong_offsets(header: BatchHeader, where: str) -> Refusal:
+def _wrong_offsets(header: BatchHeader, where: str) -> ApiError:
     offsets = f"[{header.base_offset}, {header.last_offset}]"
     if header.last_offset_delta < 0:
         return _invalid(f"Batch has an invalid offset range: {offsets} in topic partition {where}")
@@ -152,8 +152,8 @@ def _wrong_offsets(header: BatchHeader, where: str) -> Refusal:
     )
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, message)
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, message)
 
 
 UNCOMPRESSED: Final = "uncompressed"
@@ -173,17 +173,17 @@ def recompressed(rows: Iterable[PlainRecord], header: BatchHeader, config: Topic
         config: the topic's settings, with a `compression.type` of its own.
 
     Raises:
-        Refusal: UNKNOWN_SERVER_ERROR for records that can be read but not be written.
+        ApiError: UNKNOWN_SERVER_ERROR for records that can be read but not be written.
     """
     builder = BatchBuilder(INT_MAX)
     try:
         for at, row in enumerate(rows, 1):
             if builder.append(*row) < 0:
-                raise Refusal(ErrorCode.RECORD_LIST_TOO_LARGE, "a batch cannot have 2 GiB or more")
+                raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, "a batch cannot have 2 GiB or more")
             if not at % RECORDS_PER_STEP:
                 yield None
     except UsageError as error:  # a timestamp before 1970, on which Kafka's builder fails, too
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
     batch = builder.finish(codec_by_name(_codec(config)), config.compression_level)
     stamp_producer(batch, header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional)
     return batch

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kafkaraw.broker.api_error import RecordError, Refusal
+from kafkaraw.broker.api_error import ApiError, RecordError
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.broker.turns import Steps
@@ -62,7 +62,7 @@ def check_records(
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-        Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
+        ApiError: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed, or when their offsets are such that Kafka would have to write the batch anew and cannot.
     """
     highest = yield from _highest_when_sound(batch, header, config, now_ms, size_max_bytes)
@@ -72,7 +72,7 @@ def check_records(
     if header.codec_id and not are_in_order:
         count = header.records_count
         message = f"the offsets within the compressed batch are not 0 to {count - 1} in topic partition {where}"
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
     return highest
 
 
@@ -85,7 +85,7 @@ def checked_rows(
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-        Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
+        ApiError: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed.
     """
     highest = yield from _highest_when_sound(batch, header, config, now_ms, size_max_bytes)
@@ -211,7 +211,7 @@ def _raise_for(found: list[tuple[ErrorCode, RecordError]]) -> None:
     errors = tuple(error for _, error in found)
     if any(code == ErrorCode.INVALID_TIMESTAMP for code, _ in found):
         message = "One or more records have been rejected due to invalid timestamp"
-        raise Refusal(ErrorCode.INVALID_TIMESTAMP, message, errors)
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message, errors)
     shown = ", ".join(
         f"RecordError(batchIndex={error.batch_index}, message='{error.message}')" for error in errors[:ERRORS_SHOWN]
     )
@@ -219,4 +219,4 @@ def _raise_for(found: list[tuple[ErrorCode, RecordError]]) -> None:
         f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the "
         f"first three errors at most: [{shown}]"
     )
-    raise Refusal(ErrorCode.INVALID_RECORD, message, errors)
+    raise ApiError(ErrorCode.INVALID_RECORD, message, errors)
