@@ -114,7 +114,7 @@ def test_who_does_not_log_in_is_sent_away_after_a_while(caplog: pytest.LogCaptur
         assert node.connections_count == 0
 
     on_node(play, users={"ada": "opensesame"}, connections_max_login_ms=5000)
-    assert "not logged in after 5000 ms (connections.max.login.ms)" in caplog.text
+    assert "not authenticated after 5000 ms (connections.max.login.ms)" in caplog.text
 
 
 def test_without_logins_nobody_is_sent_away():

@@ -90,7 +90,7 @@ class AutoCreation:
         try:
             yield from self._controller.publishing(made)
         except OSError as error:
-            _logger.error("cannot create topics that clients ask for: %s", error)
+            _logger.error("cannot create topics automatically: %s", error)
 
     def _create(self, name: str) -> Steps[Topic | None]:
         config = self._config()
@@ -102,7 +102,7 @@ class AutoCreation:
             return (yield from self._controller.making_topic(plan))
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                _logger.info("topic %r, which a client asks for, is not created: %s", name, printable(error.message))
+                _logger.info("topic %r is not created automatically: %s", name, printable(error.message))
         except OSError as error:
-            _logger.error("cannot create topic %r, which a client asks for: %s", name, error)
+            _logger.error("cannot create topic %r automatically: %s", name, error)
         return None

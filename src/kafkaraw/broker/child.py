@@ -66,7 +66,7 @@ class BrokerProcess:
         line = self._process.stdout.readline().strip()
         if not line.startswith(ADDRESS_LINE):
             why = line.removeprefix(ERROR_LINE) or "see its message on standard error"
-            raise KafkaError(f"the broker process ended at once: {why}")
+            raise KafkaError(f"the broker process ended during startup: {why}")
         return line.removeprefix(ADDRESS_LINE)
 
     @property

@@ -134,7 +134,7 @@ class BrokerConnection:
 
     def _end_slow_authentication(self, link: Link, timeout_ms: int) -> None:
         _logger.warning(
-            "closing the connection from %s: not logged in after %d ms (%s)",
+            "closing the connection from %s: not authenticated after %d ms (%s)",
             link.peer,
             timeout_ms,
             AUTHENTICATION_TIMEOUT,
@@ -146,7 +146,7 @@ class BrokerConnection:
         if link is None:
             return
         _logger.warning(
-            "aborting the connection from %s: it took none of %d unsent bytes for %g s (%s)",
+            "aborting the connection from %s: it read none of %d unsent bytes for %g s (%s)",
             link.peer,
             link.unsent_bytes,
             limit_s,
@@ -316,14 +316,14 @@ class BrokerConnection:
             _logger.warning("closing the connection from %s: %s", link.peer, printable(error))
             self.close()
         except Exception:
-            _logger.exception("a request from %s failed in an unforeseen way; closing the connection", link.peer)
+            _logger.exception("a request from %s failed with an unexpected error; closing the connection", link.peer)
             self.close()
 
     def _dispatch(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
         api = API_BY_KEY.get(header.api_key)
         handler = HANDLERS.get(header.api_key)
         if api is None or handler is None:
-            raise CloseConnectionError(f"API key {header.api_key} is not one that this broker has")
+            raise CloseConnectionError(f"API key {header.api_key} is not supported by this broker")
         if self._login is not None:
             self._login.check_allowed(api.key, api.name)
         offered = self._state.offer.versions(api)

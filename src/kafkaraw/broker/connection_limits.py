@@ -21,18 +21,22 @@ UNSENT_LIMIT_MS: Final = 300_000
 """The default `max.poll.interval.ms`: for so long a consumer may leave its answers unread between two polls."""
 
 LIMIT_SETTINGS: Final = (
-    Setting("max.connections", INT_MAX, "connections at one time", low=0, high=INT_MAX),
-    Setting("max.connections.per.ip", INT_MAX, "connections from one address at one time", low=0, high=INT_MAX),
-    Setting("max.connections.per.ip.overrides", "", "the same for single addresses: ADDRESS:COUNT,...", is_list=True),
+    Setting("max.connections", INT_MAX, "open connections", low=0, high=INT_MAX),
+    Setting("max.connections.per.ip", INT_MAX, "open connections from one address", low=0, high=INT_MAX),
+    Setting("max.connections.per.ip.overrides", "", "limits for single addresses: ADDRESS:COUNT,...", is_list=True),
     Setting(
         UNSENT_LIMIT,
         UNSENT_LIMIT_MS,
-        "abort a connection that takes no byte of its answers for so long; not Kafka's",
+        "abort a connection that reads no response for longer, in milliseconds; not a property of Kafka",
         low=1,
         high=INT_MAX,
     ),
     Setting(
-        AUTHENTICATION_TIMEOUT, 30_000, "close a connection not logged in by then; not Kafka's", low=1, high=INT_MAX
+        AUTHENTICATION_TIMEOUT,
+        30_000,
+        "milliseconds until a connection has to be authenticated; not a property of Kafka",
+        low=1,
+        high=INT_MAX,
     ),
 )
 

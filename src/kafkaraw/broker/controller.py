@@ -372,7 +372,7 @@ class Controller:
                 ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)), durable=False
             )
         except OSError as error:
-            _logger.error("who leads what cannot be written down: %s", error)
+            _logger.error("the partition states cannot be stored: %s", error)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class Fault:
             raise self._not_consumed(timeout) from None
 
     def _not_consumed(self, timeout: float) -> KafkaTimeoutError:
-        return KafkaTimeoutError(f"after {timeout:g} s this fault has not happened: {self}")
+        return KafkaTimeoutError(f"after {timeout:g} s this fault did not occur: {self}")
 
     def takes(self, incoming: Incoming, *, taken: bool) -> bool:
         """Count a request and return whether this fault applies to it. The plan calls this while it holds its lock.
@@ -309,7 +309,7 @@ class Faults:
         """
         missing = self.unconsumed
         if missing:
-            raise AssertionError("faults that did not happen: " + "; ".join(map(str, missing)))
+            raise AssertionError("faults that did not occur: " + "; ".join(map(str, missing)))
 
     def answer(self, incoming: Incoming) -> FaultReply:
         """Answer a request: by the fault that applies to it, else by its handler. Connections call this."""
@@ -401,7 +401,7 @@ def _api(name: str | int) -> Api:
 
 def _refusal(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
     refused = match.refuse(incoming, code)
-    assert refused is not None, "only what can be refused is meant"
+    assert refused is not None, "requests that can be refused"
     if getattr(incoming.request, "acks", None) == 0:
         return _CLOSE
     if refused.rest is None:

@@ -262,7 +262,7 @@ class FrameLog:
                 if asked.api_key == _SASL_AUTHENTICATE_KEY:
                     return what, _masked_response(_whole(segments), asked.version)
                 return what, _without_body(frame, 4) if asked.api_key in _SECRET_BODIES else None
-        return _RAW_TOKEN if self._raw_tokens else (f"correlation {correlation_id}, which nobody asked for", None)
+        return _RAW_TOKEN if self._raw_tokens else (f"correlation {correlation_id}, without a request", None)
 
 
 class _Masked(NamedTuple):

@@ -72,7 +72,7 @@ def test_undecodable_records_of_offsets_are_skipped_and_groups_are_served(caplog
     assert committed(again) == [(5, "m"), (7, "m")]
     skipped = [record.getMessage() for record in caplog.records if "cannot be decoded" in record.getMessage()]
     assert len(skipped) == SKIPPED_SHOWN + 1, "a flood of them is not a flood of the log"
-    assert "__consumer_offsets-0: what is at offset 1 " in skipped[0]
+    assert "__consumer_offsets-0: the record or batch at offset 1 " in skipped[0]
     assert commit(again, 0, 9) == ErrorCode.NONE
 
 

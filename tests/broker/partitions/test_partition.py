@@ -308,7 +308,7 @@ def test_a_damaged_file_costs_what_it_knew_and_no_more(caplog: pytest.LogCapture
     file = storage.open_file("t-0", name)
     file.truncate(file.size_bytes - 1)
     again = make_partition(storage)
-    assert "is damaged, and not used" in caplog.text
+    assert "is damaged and ignored" in caplog.text
     assert snapshots(storage) == []
     assert append(again, produced(40, b"v")) == (13, -1), "it is a producer that is not known"
 

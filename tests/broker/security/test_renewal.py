@@ -85,7 +85,7 @@ def test_a_request_after_the_end_closes_the_connection():
     time.now += 3
     login.check_allowed(*METADATA)
     time.now += 0.001
-    with pytest.raises(CloseConnectionError, match="Metadata after the end of the login of user ada"):
+    with pytest.raises(CloseConnectionError, match="Metadata after the session of user ada expired"):
         login.check_allowed(*METADATA)
 
 

@@ -161,12 +161,12 @@ LOGIN = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
 @pytest.mark.parametrize(
     ("properties", "users", "words"),
     [
-        (LOGIN, {}, "nobody could"),
-        (LOGIN | {"sasl.enabled.mechanisms": "PLAIN"}, {}, "PLAIN without users"),
+        (LOGIN, {}, "no mechanism is enabled"),
+        (LOGIN | {"sasl.enabled.mechanisms": "PLAIN"}, {}, "PLAIN has no users"),
         (LOGIN | {"sasl.enabled.mechanisms": "GSSAPI"}, USERS, "must be one of: PLAIN"),
         (LOGIN | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, {}, "cannot check signatures"),
         (LOGIN, {"ada": ""}, "needs a name and a password"),
-        ({"listeners": "PLAINTEXT://127.0.0.1:0"}, USERS, "no listener asks for a login"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:0"}, USERS, "no listener requires SASL"),
         ({"listeners": "SSL://127.0.0.1:0"}, {}, "give its certificate"),
         (tls(ssl_keystore_key=""), {}, "go together"),
         (tls(ssl_keystore_key="-----BEGIN X-----"), {}, "cannot be used"),

@@ -90,13 +90,13 @@ JAAS = INSIDE + "plain.sasl.jaas.config"
         ({JAAS: f"{SCRAM_MODULE} required;"}, "for PLAIN use"),
         ({JAAS: f'{PLAIN_MODULE} required usr_ada="a";'}, "options not known here: usr_ada"),
         ({JAAS: f'{PLAIN_MODULE} required user_ada="";'}, "needs a name and a password"),
-        ({JAAS: f'{PLAIN_MODULE} required username="broker" password="x";'}, "would refuse everybody"),
-        ({JAAS: users(ada="a")}, "PLAIN without users.*listener.name.outside.plain.sasl.jaas.config"),
+        ({JAAS: f'{PLAIN_MODULE} required username="broker" password="x";'}, "every authentication would fail"),
+        ({JAAS: users(ada="a")}, "PLAIN has no users.*listener.name.outside.plain.sasl.jaas.config"),
         (
             {INSIDE + "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;"},
             "SCRAM-SHA-256 is not among the sasl.enabled.mechanisms",
         ),
-        ({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "SCRAM-SHA-512 without users would refuse everybody"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "SCRAM-SHA-512 has no users"),
         (
             {INSIDE + "oauthbearer.sasl.server.callback.handler.class": "com.example.Mine"},
             "must be one of: org.apache.kafka.*OAuthBearerUnsecuredValidator",

@@ -18,11 +18,11 @@ ACL_SETTINGS: Final = (
     Setting(
         "authorizer.class.name",
         "",
-        "what decides who may do what; empty lets everybody do everything",
+        "authorizer class; empty permits every operation",
         choices=("", STANDARD_AUTHORIZER),
     ),
-    Setting("super.users", "", "who may do everything, such as User:ada;User:bob"),
-    Setting("allow.everyone.if.no.acl.found", False, "allow everybody what no entry is about, instead of nobody"),
+    Setting("super.users", "", "principals that may do everything, such as User:ada;User:bob"),
+    Setting("allow.everyone.if.no.acl.found", False, "permit an operation if no ACL exists for the resource"),
 )
 
 

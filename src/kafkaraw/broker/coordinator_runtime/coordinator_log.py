@@ -59,7 +59,9 @@ class _Skipped:
     def note(self, offset: int, error: Exception) -> None:
         self.count += 1
         if self.count <= SKIPPED_SHOWN:
-            _logger.error("%s: what is at offset %d cannot be decoded and is skipped: %r", self.folder, offset, error)
+            _logger.error(
+                "%s: the record or batch at offset %d cannot be decoded and is skipped: %r", self.folder, offset, error
+            )
 
     def end(self) -> None:
         if self.count > SKIPPED_SHOWN:
@@ -108,7 +110,8 @@ class CoordinatorLog:
         newest = self._partition.producers.epoch_of(producer_id)
         if newest is not None and epoch < newest:
             raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {newest}, not {epoch} any more"
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {newest}, which fences epoch {epoch}",
             )
 
     def when_replicated(self, next_offset: int, done: Callable[[ErrorCode], None]) -> None:

@@ -114,5 +114,5 @@ class Hosting(Generic[C]):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{index} is being loaded")
         hosted = self._hosted.get(index)
         if hosted is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{index} is coordinated elsewhere")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{index} has another coordinator")
         return hosted.coordinator

@@ -168,7 +168,7 @@ class ClassicProtocol:
 
     def _update(self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
         _take_over(member, request, answer)
-        self._rebalance_or_complete(group, f"member {member.member_id} joins again; reason: {_reason(request)}")
+        self._rebalance_or_complete(group, f"member {member.member_id} rejoins; reason: {_reason(request)}")
 
     def _replace(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, ids: tuple[str, str], answer: Joined
@@ -187,7 +187,7 @@ class ClassicProtocol:
             self._rebalance_or_complete(group, f"the protocol changes with static member {new_id}")
         elif group.state is _S.COMPLETING_REBALANCE:
             # The leader may only know the old member id, and would assign nothing to the new one.
-            self._prepare(group, f"static member {new_id} takes the place of {old_id}")
+            self._prepare(group, f"static member {new_id} replaces {old_id}")
         else:
             self._complete_if_all_joined(group)
 
@@ -282,7 +282,9 @@ class ClassicProtocol:
         self._timers.cancel(_join(group))
         for member in list(group.members.values()):
             if member.joined is None and member.instance_id is None:
-                _logger.info("group %r: %r did not join again in time", group.group_id, member.member_id)
+                _logger.info(
+                    "group %r: member %r did not rejoin within the rebalance timeout", group.group_id, member.member_id
+                )
                 group.remove(member.member_id)
                 self._timers.cancel(_session(group, member.member_id))
         if group.state is _S.DEAD:
@@ -311,7 +313,9 @@ class ClassicProtocol:
     def _emptied(self, group: ClassicGroup) -> Callable[[ErrorCode], None]:
         def written(code: ErrorCode) -> None:
             if code:  # harmless: if the broker fails, it loads the previous members, which time out
-                _logger.warning("group %r: that it is empty was not written: %s", group.group_id, code.name)
+                _logger.warning(
+                    "group %r: the record of the empty group was not written: %s", group.group_id, code.name
+                )
 
         return written
 
@@ -325,7 +329,7 @@ class ClassicProtocol:
             for member_id in late:
                 group.remove(member_id)
                 self._timers.cancel(_session(group, member_id))
-            self._prepare(group, f"removed {', '.join(late)}: no SyncGroup in time")
+            self._prepare(group, f"removed {', '.join(late)}: did not send SyncGroup within the rebalance timeout")
 
     # ---- assignments
 
@@ -452,7 +456,7 @@ class ClassicProtocol:
         elif member is None or member.is_quiet_by_right:
             return
         else:
-            _logger.info("group %r: %r is silent for too long and out", group_id, member_id)
+            _logger.info("group %r: the session of member %r expired", group_id, member_id)
             member.answer_join(refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
             group.remove(member_id)
             if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
@@ -474,7 +478,7 @@ class ClassicProtocol:
         if len(group.members) > self._limits.size_max:
             self._prepare(group, f"there are more members than {self._limits.size_max}")
         elif group.members and leaves_out_partitions(group, self._topics):
-            self._prepare(group, "partitions are nobody's")
+            self._prepare(group, "the assignment leaves partitions out")
 
     def take_over(self, group: ClassicGroup, why: str) -> None:
         """Take over a group that was a consumer group until now.

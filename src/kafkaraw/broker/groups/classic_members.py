@@ -170,7 +170,7 @@ class ClassicMembers:
             _check_protocol(member, request)
             if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._is_to_join(group, member)
-                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{member.member_id} is to join again.")
+                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{member.member_id} must rejoin.")
         except ApiError as error:
             answer(SyncGroupResponse(error_code=error.code, assignment=b""))
             return
@@ -292,4 +292,4 @@ def _check_protocol(member: ConsumerMember, request: SyncGroupRequest) -> None:
     assert member.classic is not None
     named = (request.protocol_type, CONSUMER_TYPE), (request.protocol_name, member.classic.protocols[0][0])
     if any(said is not None and said != is_so for said, is_so in named):
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "That is not the protocol in the answer to JoinGroup.")
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The protocol is not the one in the JoinGroup response.")

@@ -320,7 +320,9 @@ class ConsumerProtocol:
             if group.target.get(member_id) != parts:
                 change.add(group.target_record(member_id, parts))
         change.add(group.target_epoch_record(group.epoch, now_ms))
-        _logger.debug("group %r has a target for epoch %d by %s", group.group_id, group.epoch, name)
+        _logger.debug(
+            "group %r: assignor %s computed the target assignment of epoch %d", group.group_id, group.epoch, name
+        )
 
     def reconciled(
         self, change: GroupChange, member_id: str, claimed: PartitionsByTopic | None, *, readable_changed: bool = False
@@ -365,7 +367,7 @@ class ConsumerProtocol:
         """Remove members; the group may become a classic group."""
         group = change.group
         for member_id in member_ids:
-            _logger.info("group %r: %r is gone", group.group_id, member_id)
+            _logger.info("group %r: member %r left", group.group_id, member_id)
         if downgrades_without(group, member_ids, self._context.limits):
             self.downgrade(
                 change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
@@ -396,7 +398,7 @@ class ConsumerProtocol:
         except ApiError:
             return
         if member_id in change.group.members:
-            _logger.info("group %r: %r is out, %s", group_id, member_id, printable(why))
+            _logger.info("group %r: member %r is fenced: %s", group_id, member_id, printable(why))
             self.remove(change, [member_id])
             self._commit_change(change, lambda code: self._fenced(group_id, member_id, why, code))
 

@@ -427,7 +427,7 @@ class GroupCoordinator:
                 records.extend(group.tombstones())
                 dead.append(group.group_id)
         if records:
-            _logger.info("forgetting %d expired positions or groups", len(records))
+            _logger.info("deleting %d expired offsets or groups", len(records))
             self._delete(records, dead, lambda code: None)
         if self._groups:
             self._watch_offsets()

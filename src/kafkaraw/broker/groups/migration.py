@@ -80,7 +80,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
     change.add(*(made.target_record(member.member_id, _partitions_by_topic(member)) for member in members))
     change.add(made.target_epoch_record(epoch, NEVER_MS))
     change.add(*(made.assignment_record(member) for member in members))
-    _logger.info("group %r is one of the new protocol from epoch %d on", group.group_id, epoch)
+    _logger.info("group %r uses the consumer protocol from epoch %d on", group.group_id, epoch)
     return change
 
 
@@ -189,7 +189,7 @@ def _may_downgrade(group: ConsumerGroup, count: int, limits: Limits) -> bool:
     elif count > limits.size_max:
         problem = "its group size is greater than classic group max size"
     if problem:
-        _logger.info("group %r stays one of the new protocol because %s", group.group_id, printable(problem))
+        _logger.info("group %r keeps the consumer protocol: %s", group.group_id, printable(problem))
     return not problem
 
 
@@ -222,7 +222,7 @@ def downgrade(change: GroupChange, leaving: Iterable[str], topics: Topics, now_m
     change.records.extend(group.tombstones())
     change.records.append(made.record())
     change.becomes = made
-    _logger.info("group %r is a classic one from generation %d on", group.group_id, made.generation)
+    _logger.info("group %r uses the classic protocol from generation %d on", group.group_id, made.generation)
     return made
 
 

@@ -94,7 +94,7 @@ class GroupNode:
             found = list(journal.read())
         except OSError as error:
             index = partition.topic_partition.partition
-            _logger.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
+            _logger.error("%s-%d cannot be read, its groups are not available: %s", OFFSETS_TOPIC, index, error)
             return None
         return _Coordinating(coordinator, timers), lambda: coordinator.load(found)
 

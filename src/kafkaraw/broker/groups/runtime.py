@@ -219,7 +219,7 @@ class Writer:
         try:
             position = self._journal.append(records, producer)
         except ApiError as error:
-            _logger.warning("the state of groups is not written: %s", printable(error.message))
+            _logger.warning("the records of a group cannot be written: %s", printable(error.message))
             done(_CODES_OF_LOG.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._position = position

@@ -81,11 +81,9 @@ def _not_added(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> li
     permissions=(
         Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
         Permission(AclOperation.WRITE, ResourceType.TOPIC),
-        Permission(
-            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, from version 4 on, which is for brokers"
-        ),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, from version 4 on: brokers only"),
     ),
-    note="all partitions are added, or none",
+    note="if one is denied, no partition is added",
     divided={4: Divided(("transactions",), ("results_by_transaction",), entries_per_chunk=20)},
 )
 def handle(
@@ -97,7 +95,7 @@ def handle(
         if sum(len(topic.partitions) for topic in topics) > PARTITIONS_MAX:
             if many:
                 return AddPartitionsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-            raise CloseConnectionError(f"AddPartitionsToTxn names more than {PARTITIONS_MAX} partitions")
+            raise CloseConnectionError(f"AddPartitionsToTxn has more than {PARTITIONS_MAX} partitions")
     if many:
         return answered(lambda done: _Many(state, request.transactions, done).begin())
     one = AddPartitionsToTxnTransaction(

@@ -74,7 +74,7 @@ class Call(Generic[Q, R]):
         allowed = self.authorizer.allows(self.client, operation, resource_type, name)
         if not allowed and log_denial:
             _logger.info(
-                "%r from %s may not %s %s %r: %s is refused",
+                "%r from %s is denied %s on %s %r: %s is not authorized",
                 *self.client,
                 operation.name,
                 resource_type.name,
@@ -218,7 +218,7 @@ def on_cluster(operation: AclOperation, refuse: Callable[[Q, str], R]) -> Callab
     def authorize(call: Call[Q, R], request: Q) -> Reply[R]:
         if call.allows_on_cluster(operation):
             return call.go_on(request)
-        return refuse(request, f"Request {call.api} is not authorized: it takes {operation.name} on the cluster.")
+        return refuse(request, f"Request {call.api} is not authorized: it requires {operation.name} on the cluster.")
 
     return authorize
 

@@ -176,8 +176,8 @@ def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_
     try:
         found.store(state, name, configs)
     except OSError as error:
-        _logger.error("settings of %s %r cannot be written: %s", ConfigResourceType(kind).name.lower(), name, error)
-        message = f"the settings cannot be stored: {error.strerror}"
+        _logger.error("configs of %s %r cannot be stored: %s", ConfigResourceType(kind).name.lower(), name, error)
+        message = f"the configs cannot be stored: {error.strerror}"
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
 
@@ -262,7 +262,7 @@ def _store_topic(state: BrokerState, name: str, configs: Configs) -> None:
         state.controller.alter_topic(replace(topic, configs=dict(configs)))
         unused = not_acted_on(configs)
         note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
-        _logger.info("settings of topic %r are now %s%s", name, dict(configs), note)
+        _logger.info("configs of topic %r are now %s%s", name, dict(configs), note)
 
 
 # -- brokers
@@ -304,7 +304,7 @@ def _dynamic(kind: ConfigResourceType) -> Callable[[BrokerState, str], Configs]:
 def _keep(kind: ConfigResourceType) -> Callable[[BrokerState, str, Configs], None]:
     def store(state: BrokerState, name: str, configs: Configs) -> None:
         state.controller.configure(kind, name, configs)
-        _logger.info("settings of %s %r are now set for %s", kind.name.lower(), name or "(all)", ", ".join(configs))
+        _logger.info("configs of %s %r are now set for %s", kind.name.lower(), name or "(all)", ", ".join(configs))
 
     return store
 

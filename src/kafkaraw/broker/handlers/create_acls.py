@@ -52,7 +52,7 @@ def handle(state: BrokerState, context: RequestContext, request: CreateAclsReque
         return _all_failed(acls, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     if any(_is_for_filters(acl) for acl in acls):
         # Kafka's own classes cannot hold such an entry, which fails the whole request.
-        return _all_failed(acls, ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters only")
+        return _all_failed(acls, ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are valid in filters only")
     results, good = list[AclCreationResult](), list[Acl]()
     for acl in acls:
         try:
@@ -65,8 +65,8 @@ def handle(state: BrokerState, context: RequestContext, request: CreateAclsReque
     try:
         state.change_acls(authorizer, add=good)
     except OSError as error:
-        _logger.error("cannot keep access control entries: %s", error)
-        return _all_failed(acls, ErrorCode.KAFKA_STORAGE_ERROR, f"the entries cannot be stored: {error.strerror}")
+        _logger.error("cannot store ACLs: %s", error)
+        return _all_failed(acls, ErrorCode.KAFKA_STORAGE_ERROR, f"the ACLs cannot be stored: {error.strerror}")
     return CreateAclsResponse(results=results)
 
 

@@ -85,7 +85,7 @@ def authorize(
     permissions=(
         Permission(AclOperation.CREATE, ResourceType.CLUSTER),
         Permission(AclOperation.CREATE, ResourceType.TOPIC, "or"),
-        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "to be told the settings"),
+        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "to see the configs in the response"),
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> Reply[CreateTopicsResponse]:

@@ -65,7 +65,7 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """
     codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     if not all(codes):
-        raise CloseConnectionError("a filter of access control entries has unknown elements")
+        raise CloseConnectionError("an ACL filter has unknown elements")
     return AclFilter(
         ResourceType.of(asked.resource_type_filter),
         asked.resource_name_filter,

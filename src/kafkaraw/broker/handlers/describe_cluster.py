@@ -41,9 +41,7 @@ def authorize(
 @handles(
     DescribeClusterRequest,
     authorize=authorize,
-    permissions=(
-        Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER, "to be told what may be done to the cluster"),
-    ),
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER, "to see the authorized operations"),),
     note="otherwise open",
 )
 def handle(

@@ -73,7 +73,7 @@ def _not_described(name: str) -> DescribeTopicPartitionsResponseTopic:
     DescribeTopicPartitionsRequest,
     authorize=authorize,
     permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),),
-    note="of all topics, those without the right are left out",
+    note="in a request for all topics, those without the permission are left out",
 )
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeTopicPartitionsRequest

@@ -114,7 +114,7 @@ def _not_fetched(topic: FetchTopic) -> FetchableTopicResponse:
     authorize=authorize,
     permissions=(
         Permission(AclOperation.READ, ResourceType.TOPIC),
-        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, for who claims to be a replica"),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, for a request with a replica id"),
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
@@ -308,7 +308,7 @@ class _Fetch:
         """Return the partition, if it can be read as requested."""
         name = self._name(topic)
         if name is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         partition = led_partition(
             self.state,
             TopicPartition(name, asked.partition),

@@ -121,7 +121,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     try:
         if twice:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the request has a partition twice")
         key = TopicPartition(topic.name, part.partition_index)
         partition = led_partition(state, key, part.current_leader_epoch)
         if part.timestamp < 0 and context.api_version < VERSION_MIN.get(part.timestamp, context.api_version + 1):

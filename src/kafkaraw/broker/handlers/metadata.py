@@ -101,7 +101,7 @@ def _no_metadata(name: str | None, topic_id: Uuid) -> MetadataResponseTopic:
         Permission(AclOperation.CREATE, ResourceType.CLUSTER, "auto-creation"),
         Permission(AclOperation.CREATE, ResourceType.TOPIC, "or, auto-creation"),
     ),
-    note="of all topics, those without the right are left out",
+    note="in a request for all topics, those without the permission are left out",
     divided={0: Divided(("topics",), ("topics",), unique=lambda topic: (topic.name, topic.topic_id))},
 )
 def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> Reply[MetadataResponse]:

@@ -138,7 +138,7 @@ def _not_fetched_before_8(topic: OffsetFetchRequestTopic, code: ErrorCode) -> Of
         Permission(AclOperation.DESCRIBE, ResourceType.GROUP),
         Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
     ),
-    note="of all topics, those without the right are left out",
+    note="in a request for all topics, those without the permission are left out",
     divided={
         8: Divided(
             ("groups", "topics", "partition_indexes"),

@@ -92,9 +92,7 @@ def authorize(call: Call[ProduceRequest, ProduceResponse], request: ProduceReque
 
 def _close_without_acks(request: ProduceRequest) -> None:
     if request.acks == 0:
-        raise CloseConnectionError(
-            "produce with acks=0 is not authorized; closing is all that such a producer understands"
-        )
+        raise CloseConnectionError("produce with acks=0 is not authorized; such a producer gets no response")
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -128,7 +126,7 @@ def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceRespo
         Permission(AclOperation.WRITE, ResourceType.TOPIC),
         Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional records"),
     ),
-    note="with acks=0 a refusal closes the connection",
+    note="with acks=0 an error closes the connection",
 )
 def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse]:
     """Append batches and return their offsets; add partitions of transactional batches to the transaction first."""
@@ -152,7 +150,9 @@ def _refusal_of_all(request: ProduceRequest) -> ApiError | None:
     except ApiError as error:
         return error
     if transactional and request.transactional_id is None:
-        return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without a transactional id")
+        return ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+        )
     return None
 
 
@@ -333,7 +333,7 @@ class _Produce:
         try:
             checked = yield from partition.check(batch, acks=self._acks, size_max_bytes=size_max_bytes)
             if led_partition(self._state, key) is not partition:  # any longer: others may have had their turns
-                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key} was made anew")
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key} was created again")
             appended = partition.append(checked, acks=self._acks, in_transaction=key in self._codes)
         except ApiError as error:
             known = error.code in _EXPECTED

@@ -13,7 +13,7 @@ from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 @handles(
     SaslAuthenticateRequest,
     authorize=None,
-    note="open: part of the login",
+    note="open: part of authentication",
 )
 def handle(
     state: BrokerState, context: RequestContext, request: SaslAuthenticateRequest

@@ -13,7 +13,7 @@ from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 @handles(
     SaslHandshakeRequest,
     authorize=None,
-    note="open: part of the login",
+    note="open: part of authentication",
 )
 def handle(state: BrokerState, context: RequestContext, request: SaslHandshakeRequest) -> Reply[SaslHandshakeResponse]:
     """Refuse."""

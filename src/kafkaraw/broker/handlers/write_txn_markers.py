@@ -63,7 +63,7 @@ def authorize(
     authorize=authorize,
     permissions=(
         Permission(AclOperation.ALTER, ResourceType.CLUSTER),
-        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "or, what brokers have"),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "or, as brokers have"),
     ),
     divided={
         0: Divided(

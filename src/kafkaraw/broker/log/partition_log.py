@@ -252,7 +252,7 @@ class PartitionLog:
                 if end_offset <= self.log_end_offset:
                     return decode_snapshot(bytes(file.read(0, file.size_bytes)))
             except ValueError as error:
-                _logger.warning("%s/%s is damaged, and not used: %s", self.folder, name, error)
+                _logger.warning("%s/%s is damaged and ignored: %s", self.folder, name, error)
             finally:
                 file.close()
             self._storage.remove_file(self.folder, name)

@@ -68,7 +68,7 @@ def decode_snapshot(data: bytes) -> list[ProducerSnapshot]:
     from crc32c import crc32c  # as in `encode_snapshot`
 
     if len(data) < _HEAD.size + _COUNT.size:
-        raise ValueError(f"{len(data)} bytes are no snapshot of producers")
+        raise ValueError(f"{len(data)} bytes are not a producer snapshot")
     version, crc = _HEAD.unpack_from(data)
     content = data[_HEAD.size :]
     if version != _VERSION:

@@ -297,7 +297,7 @@ class Partition:
             ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or KAFKA_STORAGE_ERROR.
         """
         if not self.is_leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{folder_name(self.topic_partition)} is led elsewhere")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{folder_name(self.topic_partition)} has another leader")
         self._check_in_sync()
         return self._write(memoryview(bytearray(batch)), self._clock.time_ms())
 

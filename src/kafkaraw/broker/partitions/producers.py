@@ -114,7 +114,7 @@ class ProducerTable:
             if entry is None and attempt.bumps_epochs and header.base_sequence != 0:
                 raise self._out_of_order(header, "a transaction starts at sequence 0")
             if header.base_sequence > attempt.lowest_sequence:
-                raise self._out_of_order(header, f"{attempt.lowest_sequence} was tried before, and turned away")
+                raise self._out_of_order(header, f"{attempt.lowest_sequence} was rejected before")
         if entry is None:
             return  # first batch of an unknown producer: any sequence is valid, older batches may be deleted (KIP-360)
         if header.producer_epoch > entry.epoch:

@@ -180,7 +180,7 @@ class ReplicaFetcher:
         try:
             self._partition.take(answer)
         except OSError as error:
-            _logger.error("%s cannot be written any more: %s", self._partition.log.folder, error)
+            _logger.error("%s cannot be written: %s", self._partition.log.folder, error)
             self._move(Step.FAILED)
             return
         self._ask()

@@ -33,7 +33,7 @@ LISTENER_PREFIX: Final = "listener.name."
 SECURITY_SETTINGS: Final = (
     *LOGIN_SETTINGS,
     *STORE_SETTINGS,
-    Setting(NAME, DEFAULT, "how a certificate's subject becomes a user's name"),
+    Setting(NAME, DEFAULT, "rules that map a certificate's subject to a principal's name"),
 )
 _OF_LISTENERS: Final = by_name(SECURITY_SETTINGS)
 _OF_MECHANISMS: Final = by_name(MECHANISM_SETTINGS)
@@ -119,9 +119,7 @@ def parse_security(
         ConfigError: something is missing, contradictory or unusable.
     """
     if users and not any(protocol.startswith("SASL") for protocol in protocols.values()):
-        raise ConfigError(
-            "users are given, but no listener asks for a login: set listeners to SASL_PLAINTEXT or SASL_SSL"
-        )
+        raise ConfigError("users are given, but no listener requires SASL: set listeners to SASL_PLAINTEXT or SASL_SSL")
     check_users(users)
     own = _own_values(given, protocols)
     keystores = Keystores()

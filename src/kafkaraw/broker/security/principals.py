@@ -75,7 +75,7 @@ def _rule(found: re.Match[str]) -> _Rule:
     try:
         pattern = re.compile(found["pattern"])
     except re.error as error:
-        raise ConfigError(f"{NAME}: {found['pattern']!r} is no regular expression: {error}") from None
+        raise ConfigError(f"{NAME}: {found['pattern']!r} is not a valid regular expression: {error}") from None
     return _Rule(pattern, tuple(_parts(found["replacement"], pattern)), found["case"])
 
 

@@ -92,7 +92,7 @@ class AuthenticationState(Enum):
     HANDSHAKE_REQUEST = "handshake request"
     AUTHENTICATE = "token"
     COMPLETE = "complete"
-    OTHER_MECHANISM = "renewed by another mechanism"
+    OTHER_MECHANISM = "reauthentication with another mechanism"
     FAILED = "failed"
 
 
@@ -151,11 +151,13 @@ class SaslAuthenticator:
         """
         if self.state is AuthenticationState.COMPLETE:
             if self._ends is not None and self._now() > self._ends and not self._renews(api_key):
-                raise CloseConnectionError(f"{name} after the end of the login of user {self.user}; it was not renewed")
+                raise CloseConnectionError(
+                    f"{name} after the session of user {self.user} expired; the client did not reauthenticate"
+                )
         elif self.state is AuthenticationState.OTHER_MECHANISM:
-            raise CloseConnectionError(f"user {self.user} tried to renew the login by another mechanism")
+            raise CloseConnectionError(f"user {self.user} tried to reauthenticate with another mechanism")
         elif api_key not in _ALLOWED.get(self.state, ()):
-            raise CloseConnectionError(f"{name} before the login is complete; this listener asks for one (SASL)")
+            raise CloseConnectionError(f"{name} before the authentication is complete; this listener requires SASL")
 
     def answer(self, api_version: int, request: Request[Response]) -> Response | None:
         """Answer a request of the SASL authentication; return None for any other request."""
@@ -197,7 +199,7 @@ class SaslAuthenticator:
             reply = self._mechanism.step(bytes(token))
             self._check_same_user(self._mechanism.user)
         except AuthenticationError as error:
-            _logger.info("login from %s by %s refused: %s", self._peer, self._mechanism.name, printable(error))
+            _logger.info("authentication from %s by %s failed: %s", self._peer, self._mechanism.name, printable(error))
             self._move_to(AuthenticationState.FAILED)
             raise
         if self._mechanism.user is None:
@@ -218,11 +220,13 @@ class SaslAuthenticator:
         enabled = self._servers.logins(self._listener).mechanisms
         again = self._mechanism is not None
         if request.mechanism not in enabled:
-            _logger.info("login from %s refused: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled))
+            _logger.info(
+                "authentication from %s failed: %r is not among %s", self._peer, request.mechanism, ", ".join(enabled)
+            )
             self._move_to(AuthenticationState.FAILED)
             if again:  # as in Kafka, a failed reauthentication handshake gets no response
                 raise CloseConnectionError(
-                    f"{request.mechanism!r} is not enabled: the login of {self.user} is not renewed"
+                    f"{request.mechanism!r} is not enabled: the reauthentication of {self.user} failed"
                 )
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(enabled))
         if self._mechanism is not None and request.mechanism != self._mechanism.name:

@@ -89,7 +89,7 @@ class TransactionNode:
         try:
             found = log.read()
         except OSError as error:
-            _logger.error("%s-%d cannot be read, its transactional ids are not served: %s", TOPIC, index, error)
+            _logger.error("%s-%d cannot be read, its transactional ids are not available: %s", TOPIC, index, error)
             return None
 
         def start() -> None:
