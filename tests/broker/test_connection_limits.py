@@ -105,7 +105,7 @@ def test_connections_from_one_address_above_the_limit_are_turned_away(caplog: py
     assert "max.connections.per.ip of 3 is reached for 127.0.0.1" in caplog.text
 
 
-def test_who_does_not_log_in_is_sent_away_after_a_while(caplog: pytest.LogCaptureFixture):
+def test_a_connection_without_authentication_is_closed_at_the_timeout(caplog: pytest.LogCaptureFixture):
     async def play(simulation: Simulation, node: BrokerNode) -> None:
         peer = await dial(simulation)
         began = simulation.loop.time()
@@ -117,7 +117,7 @@ def test_who_does_not_log_in_is_sent_away_after_a_while(caplog: pytest.LogCaptur
     assert "not authenticated after 5000 ms (connections.max.login.ms)" in caplog.text
 
 
-def test_without_logins_nobody_is_sent_away():
+def test_without_sasl_there_is_no_authentication_timeout():
     async def play(simulation: Simulation, node: BrokerNode) -> None:
         peer = await dial(simulation)
         await asyncio.sleep(60)

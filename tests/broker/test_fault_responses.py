@@ -91,7 +91,7 @@ def test_topics_are_found_by_their_ids():
     assert refused.response.error_code == 0
 
 
-def test_a_code_about_the_session_stands_at_the_top():
+def test_a_session_error_is_in_the_top_level_field():
     request = FetchRequest(
         max_wait_ms=500,
         min_bytes=1,
@@ -102,7 +102,7 @@ def test_a_code_about_the_session_stands_at_the_top():
     assert refused.rest is None
 
 
-def test_a_code_about_the_coordinator_stands_at_the_group():
+def test_a_coordinator_error_is_in_the_field_of_the_group():
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
     group = refuse(API_BY_NAME["OffsetFetch"], 8, request, ErrorCode.NOT_COORDINATOR).response.groups[0]
@@ -123,7 +123,7 @@ def test_metadata_leaves_a_request_for_the_brokers():
 
 
 @pytest.mark.parametrize("api", API_TABLE, ids=lambda api: api.name)
-def test_whatever_is_asked_in_whatever_version_the_answer_can_be_encoded(api: Api):
+def test_the_error_response_of_any_request_and_version_can_be_encoded(api: Api):
     rng = random.Random(api.key)
     placed = 0
     for version in range(api.supported.min, api.supported.max + 1):

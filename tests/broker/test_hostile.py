@@ -73,7 +73,9 @@ def test_any_well_formed_request_is_answered_or_closes_its_connection(api: Api, 
 
 @pytest.mark.parametrize("allow_everyone", ["true", "false"])
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_so_it_is_where_rights_are_asked_for(api: Api, allow_everyone: str, caplog: pytest.LogCaptureFixture):
+def test_hostile_requests_get_a_response_with_an_authorizer_too(
+    api: Api, allow_everyone: str, caplog: pytest.LogCaptureFixture
+):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     properties = {
@@ -88,7 +90,7 @@ def test_so_it_is_where_rights_are_asked_for(api: Api, allow_everyone: str, capl
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_a_request_with_damaged_bytes_harms_nobody_else(api: Api, caplog: pytest.LogCaptureFixture):
+def test_a_request_with_damaged_bytes_affects_no_other_connection(api: Api, caplog: pytest.LogCaptureFixture):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)

@@ -184,7 +184,7 @@ def test_records_of_producers_before_0_11_are_refused(version: int):
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_consumers_before_0_11_are_told_that_records_are_too_new(version: int):
+def test_consumers_before_0_11_get_unsupported_version_for_new_records(version: int):
     state = make_state()
     create(state, "t")
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)

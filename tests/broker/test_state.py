@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.log.file_storage import FileStorage
@@ -92,11 +92,11 @@ def test_a_deleted_topic_is_gone_for_good(reopen):
     append(state, "t")
     kept = (TopicPartition("t", 0), CommittedOffset(1, -1, "", NOW_MS))
     coordinator = state.groups.coordinator("g")
-    in_a_loop(lambda: coordinator.commit(Claim("g"), [kept], lambda code: None))
-    assert coordinator.positions("g", None, stable=False) == dict([kept])
+    in_a_loop(lambda: coordinator.commit(CommitIdentity("g"), [kept], lambda code: None))
+    assert coordinator.committed_offsets("g", None, stable=False) == dict([kept])
     state.delete_topic(topic)
     assert state.partition(TopicPartition("t", 0)) is None
-    assert coordinator.positions("g", None, stable=False) == {}
+    assert coordinator.committed_offsets("g", None, stable=False) == {}
     new = create(state, "t")
     assert new.topic_id != topic.topic_id
     state.close()

@@ -17,7 +17,7 @@ def free_port() -> int:
         return port
 
 
-def test_nobody_gets_a_held_port_and_connections_to_it_are_refused():
+def test_a_held_port_cannot_be_bound_and_refuses_connections():
     port = free_port()
     held = HeldPort("127.0.0.1", port)
     try:
@@ -42,7 +42,7 @@ def test_a_listener_takes_the_port_while_it_is_held_and_keeps_it():
     asyncio.run(life())
 
 
-def test_a_port_that_somebody_has_is_not_held():
+def test_a_port_that_is_in_use_is_not_held():
     with socket.socket() as somebody:
         somebody.bind(("127.0.0.1", 0))
         somebody.listen()

@@ -85,7 +85,7 @@ def test_a_thread_that_holds_such_a_lock_makes_no_blocking_call():
             assert holds_loop_lock()
             for wait in (
                 lambda: thread.run(nothing()),
-                lambda: thread.run_until_told(lambda over: over(None)),
+                lambda: thread.run_until_called(lambda over: over(None)),
                 lambda: waiter.wait(BatchPromise("t", 0, waiter), None),
                 lambda: waiter.wait_all([BatchPromise("t", 0, waiter)], None),
             ):

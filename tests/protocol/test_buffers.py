@@ -71,7 +71,7 @@ def test_no_more_is_remembered_than_the_limits_say() -> None:
     assert sum(map(len, spares._known)) <= SPARE_BYTES_MAX
 
 
-def test_frames_reuse_memory_only_when_nobody_looks_at_it() -> None:
+def test_frames_reuse_memory_without_views_only() -> None:
     reader = FrameReader(limit=2 * LARGE)
     kept = frame_of(reader, b"a")
     part = kept[5:10]

@@ -44,13 +44,13 @@ class BrokerProcess:
             start_new_session=True,
         )
         try:
-            self._tell(json.dumps({"properties": properties, "users": dict(config.security.users)}))
+            self._send_line(json.dumps({"properties": properties, "users": dict(config.security.users)}))
             self.bootstrap_servers = self._first_line()
         except BaseException:
             self.stop()
             raise
 
-    def _tell(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         # Not as an argument: it contains passwords and keys, and every local user can read the arguments of a process.
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):

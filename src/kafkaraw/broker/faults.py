@@ -337,7 +337,7 @@ class Trigger:
         connection is closed, as in Kafka.
         """
         match = _Answerable(*(getattr(self.match, name) for name in Match.__slots__))
-        return self._set(f"answer {code.name}", lambda incoming: _refusal(incoming, match, code), match)
+        return self._set(f"answer {code.name}", lambda incoming: _error_response(incoming, match, code), match)
 
     def delay(self, seconds: float) -> Fault:
         """Handle the request after a delay. Later requests on the same connection wait, too."""
@@ -399,7 +399,7 @@ def _api(name: str | int) -> Api:
     return api
 
 
-def _refusal(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
+def _error_response(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
     refused = match.refuse(incoming, code)
     assert refused is not None, "requests that can be refused"
     if getattr(incoming.request, "acks", None) == 0:

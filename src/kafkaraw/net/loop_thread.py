@@ -100,7 +100,7 @@ class LoopThread:
                 raise self._closed_error(call.fault) from None
             raise CancelledError from None
 
-    def run_until_told(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
+    def run_until_called(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
         """Let the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
 
         This is `run` for a callback instead of a coroutine. It saves the task, which takes two turns of the loop.
@@ -360,8 +360,8 @@ class _RunningLoop:
         except BaseException as error:  # any error must be raised in the waiting calls
             self.fault = error
             log.critical("the loop thread %r ended because of a fault", self._thread.name, exc_info=error)
-            for tell in _told_about_faults(self.loop):
-                tell(error)
+            for callback in _fault_callbacks(self.loop):
+                callback(error)
         finally:
             with contextlib.suppress(OSError):  # its descriptors may be closed already
                 self.loop.close()
@@ -393,7 +393,7 @@ class _RunningLoop:
         self.loop.run_until_complete(asyncio.sleep(0))
 
 
-def tell_about_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[K, BaseException], None]) -> None:
+def on_loop_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[K, BaseException], None]) -> None:
     """Register `act(client, error)` to be called if the loop thread of `loop` ends because of a fault.
 
     It is called after the loop has stopped, and before the calls that wait for the loop fail. It is not called for
@@ -402,7 +402,7 @@ def tell_about_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[
     _living_on[client] = (loop, act)
 
 
-def _told_about_faults(loop: asyncio.AbstractEventLoop) -> list[Callable[[BaseException], None]]:
+def _fault_callbacks(loop: asyncio.AbstractEventLoop) -> list[Callable[[BaseException], None]]:
     return [partial(act, client) for client, (place, act) in list(_living_on.items()) if place is loop]
 
 

@@ -128,10 +128,10 @@ class StreamLink(asyncio.BufferedProtocol):
             size = segments_size(segments)
             self._writer.write([size.to_bytes(4, "big"), *segments], size + 4)
 
-    def when_sent(self, tell: Callable[[], None]) -> None:
+    def when_sent(self, callback: Callable[[], None]) -> None:
         """See `Link.when_sent`."""
         if self._writer is not None:
-            self._writer.when_sent(tell)
+            self._writer.when_sent(callback)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""

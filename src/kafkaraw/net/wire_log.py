@@ -178,9 +178,9 @@ class _TappedLink:
         self._tap.sending(segments)
         self._link.send(segments)
 
-    def when_sent(self, tell: Callable[[], None]) -> None:
+    def when_sent(self, callback: Callable[[], None]) -> None:
         """See `Link.when_sent`."""
-        self._link.when_sent(tell)
+        self._link.when_sent(callback)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""

@@ -39,7 +39,7 @@ def groups(draw: st.DrawFn) -> tuple[dict[str, MemberSpec], dict[Uuid, int]]:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
-def test_every_partition_that_anybody_reads_has_one_owner_who_reads_it(name, group):
+def test_every_subscribed_partition_has_one_owner_that_subscribes_to_it(name, group):
     members, counts = group
     found = ASSIGNORS[name](members, counts)
     owners = [(topic, part) for topics in found.values() for topic, parts in topics.items() for part in parts]

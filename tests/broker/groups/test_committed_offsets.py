@@ -1,4 +1,4 @@
-"""Committed positions: who may keep them, when they count, when they are forgotten, and that they survive."""
+"""Committed offsets: who may keep them, when they count, when they are forgotten, and that they survive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafkaraw.broker.groups.coordinator import Batch, Claim
+from kafkaraw.broker.groups.coordinator import Batch, CommitIdentity
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.protocol.embedded.group_offsets import LegacyOffsetCommitKey, LegacyOffsetCommitValue
@@ -21,15 +21,15 @@ WEEK_MS = 7 * 86_400_000
 PRODUCER = (7, 0)
 
 
-def claim(joined: JoinGroupResponse | None = None, **changes: object) -> Claim:
-    made = Claim(GROUP, version=9)
+def claim(joined: JoinGroupResponse | None = None, **changes: object) -> CommitIdentity:
+    made = CommitIdentity(GROUP, version=9)
     if joined is not None:
         made = made._replace(epoch=joined.generation_id, member_id=joined.member_id)
     return made._replace(**changes)
 
 
 def commit(
-    world: World, offset: int, who: Claim | None = None, key: TopicPartition = KEY, expires_ms: int = -1
+    world: World, offset: int, who: CommitIdentity | None = None, key: TopicPartition = KEY, expires_ms: int = -1
 ) -> ErrorCode | None:
     """The answer; None as long as there is none."""
     position = CommittedOffset(offset, 3, "m", START_MS + int(world.elapsed_ms), expires_ms)
@@ -38,15 +38,15 @@ def commit(
     return codes[0] if codes else None
 
 
-def commit_in_transaction(world: World, offset: int, who: Claim | None = None) -> ErrorCode | None:
+def commit_in_transaction(world: World, offset: int, who: CommitIdentity | None = None) -> ErrorCode | None:
     codes: list[ErrorCode] = []
     position = CommittedOffset(offset, 3, "m", START_MS)
     world.coordinator.commit_in_transaction(who or claim(), PRODUCER, [(KEY, position)], codes.append)
     return codes[0] if codes else None
 
 
-def positions(world: World, *, stable: bool = False) -> Mapping[TopicPartition, int | ErrorCode | None]:
-    found = world.coordinator.positions(GROUP, None, stable=stable)
+def offsets(world: World, *, stable: bool = False) -> Mapping[TopicPartition, int | ErrorCode | None]:
+    found = world.coordinator.committed_offsets(GROUP, None, stable=stable)
     return {key: one.offset if isinstance(one, CommittedOffset) else one for key, one in found.items()}
 
 
@@ -59,19 +59,19 @@ def mark(world: World, *, commit: bool) -> None:
 def test_a_position_counts_once_it_cannot_be_lost_and_is_there_on_the_next_coordinator():
     world = World(held=True)
     assert commit(world, 5) is None
-    assert positions(world) == {}
+    assert offsets(world) == {}
     world.land()
-    assert positions(world) == {KEY: 5}
+    assert offsets(world) == {KEY: 5}
     world.move()
-    assert positions(world) == {KEY: 5}
-    kept = world.coordinator.positions(GROUP, [KEY], stable=False)[KEY]
+    assert offsets(world) == {KEY: 5}
+    kept = world.coordinator.committed_offsets(GROUP, [KEY], stable=False)[KEY]
     assert kept == CommittedOffset(5, 3, "m", START_MS)
 
 
 def test_a_position_that_is_not_written_does_not_count():
     world = World(refuse=ErrorCode.NOT_ENOUGH_REPLICAS)
     assert commit(world, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert positions(world) == {}
+    assert offsets(world) == {}
 
 
 def test_members_commit_with_their_generation():
@@ -86,10 +86,10 @@ def test_members_commit_with_their_generation():
     assert commit(world, 6, claim(second)) == NONE  # while the others join again
     world.join(second.member_id)
     assert commit(world, 7, claim(second, epoch=second.generation_id + 1)) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert positions(world) == {KEY: 6}
+    assert offsets(world) == {KEY: 6}
 
 
-def test_whoever_commits_to_a_group_that_there_is_not_founds_it_unless_it_claims_a_generation():
+def test_a_commit_without_generation_creates_an_unknown_group():
     world = World()
     assert commit(world, 5, claim(epoch=3, version=8)) == ErrorCode.ILLEGAL_GENERATION
     assert commit(world, 5, claim(epoch=3)) == ErrorCode.GROUP_ID_NOT_FOUND
@@ -114,21 +114,21 @@ def test_positions_in_a_transaction_count_when_it_commits(decided: bool):
     world = World()
     commit(world, 1)
     assert commit_in_transaction(world, 5) == NONE
-    assert (positions(world), positions(world, stable=True)) == ({KEY: 1}, {KEY: ErrorCode.UNSTABLE_OFFSET_COMMIT})
+    assert (offsets(world), offsets(world, stable=True)) == ({KEY: 1}, {KEY: ErrorCode.UNSTABLE_OFFSET_COMMIT})
     world.move()
-    assert positions(world, stable=True) == {KEY: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert offsets(world, stable=True) == {KEY: ErrorCode.UNSTABLE_OFFSET_COMMIT}
     mark(world, commit=decided)
-    assert positions(world, stable=True) == {KEY: 5 if decided else 1}
+    assert offsets(world, stable=True) == {KEY: 5 if decided else 1}
     world.move()
-    assert positions(world, stable=True) == {KEY: 5 if decided else 1}
+    assert offsets(world, stable=True) == {KEY: 5 if decided else 1}
 
 
-def test_whoever_wants_stable_positions_waits_from_the_first_moment_on():
+def test_require_stable_waits_from_the_first_pending_offset_on():
     world = World()
     commit(world, 1)
     world.held = True
     assert commit_in_transaction(world, 5) is None
-    assert positions(world, stable=True) == {KEY: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert offsets(world, stable=True) == {KEY: ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 def test_transactions_are_checked_less_strictly_than_members():
@@ -149,11 +149,11 @@ def test_positions_without_a_group_expire_after_their_commit_and_the_group_with_
     world.pass_ms(WEEK_MS / 2)
     commit(world, 6, key=OTHER)
     world.pass_ms(WEEK_MS / 2 + 600_000)
-    assert positions(world) == {OTHER: 6}
+    assert offsets(world) == {OTHER: 6}
     world.pass_ms(WEEK_MS / 2)
-    assert (positions(world), world.coordinator.groups()) == ({}, [])
+    assert (offsets(world), world.coordinator.groups()) == ({}, [])
     world.move()
-    assert (positions(world), world.coordinator.groups()) == ({}, [])
+    assert (offsets(world), world.coordinator.groups()) == ({}, [])
     assert world.timers.deadline_ms() is None
 
 
@@ -166,9 +166,9 @@ def test_positions_of_a_group_that_had_members_expire_after_it_became_empty():
         world.beat(joined)
     world.leave(joined.member_id)
     world.pass_ms(WEEK_MS - 600_001)
-    assert positions(world) == {KEY: 5}
+    assert offsets(world) == {KEY: 5}
     world.pass_ms(2 * 600_001)
-    assert positions(world) == {}
+    assert offsets(world) == {}
 
 
 def test_a_position_may_expire_by_its_own_time():
@@ -176,7 +176,7 @@ def test_a_position_may_expire_by_its_own_time():
     commit(world, 5, expires_ms=START_MS + 1_000)
     world.move()
     world.pass_ms(600_001)
-    assert positions(world) == {}
+    assert offsets(world) == {}
 
 
 def test_what_an_open_transaction_wants_does_not_expire():
@@ -184,7 +184,7 @@ def test_what_an_open_transaction_wants_does_not_expire():
     commit(world, 1)
     commit_in_transaction(world, 5)
     world.pass_ms(2 * WEEK_MS)
-    assert positions(world) == {KEY: 1}
+    assert offsets(world) == {KEY: 1}
 
 
 def test_a_group_is_deleted_with_its_positions_when_it_is_empty():
@@ -198,7 +198,7 @@ def test_a_group_is_deleted_with_its_positions_when_it_is_empty():
     world.coordinator.delete_group(GROUP, codes.append)
     assert codes == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND, NONE]
     for _ in range(2):
-        assert (positions(world), world.coordinator.groups()) == ({}, [])
+        assert (offsets(world), world.coordinator.groups()) == ({}, [])
         world.move()
 
 
@@ -211,11 +211,11 @@ def test_positions_in_topics_that_members_read_are_not_deleted():
     absent = TopicPartition("u", 9)
     assert world.coordinator.delete_offsets(GROUP, [KEY, OTHER, absent], told.append) == NONE
     assert told == [{KEY: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, OTHER: NONE, absent: NONE}]
-    assert positions(world) == {KEY: 5}
+    assert offsets(world) == {KEY: 5}
     assert world.coordinator.delete_offsets("other", [KEY], told.append) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_positions_of_groups_that_are_no_consumers_are_deleted_when_nobody_is_in():
+def test_offsets_of_other_protocol_types_are_deleted_when_the_group_is_empty():
     world = World()
     (joined,) = world.stable(1, protocol_type="connect")
     assert world.coordinator.delete_offsets(GROUP, [KEY], lambda codes: None) == ErrorCode.NON_EMPTY_GROUP
@@ -231,7 +231,7 @@ def test_positions_go_with_their_topic():
     world.coordinator.forget_topic("t")
     mark(world, commit=True)
     for _ in range(2):
-        assert positions(world) == {OTHER: 6}
+        assert offsets(world) == {OTHER: 6}
         world.move()
 
 
@@ -241,4 +241,4 @@ def test_positions_of_kafkas_first_format_are_read():
     value = LegacyOffsetCommitValue(offset=5, metadata="", commit_timestamp=START_MS)
     world.log.append(Batch(-1, [GroupRecord(key, value)]))
     world.move()
-    assert positions(world) == {KEY: 5}
+    assert offsets(world) == {KEY: 5}

@@ -103,7 +103,7 @@ class World:
         self.log.append(Batch(producer[0], [record for record in found if record is not None]))
         return len(self.log)
 
-    def when_safe(self, position: int, done: Callable[[ErrorCode], None]) -> None:
+    def when_replicated(self, position: int, done: Callable[[ErrorCode], None]) -> None:
         if self.held:
             self.waiting.append(done)
         else:

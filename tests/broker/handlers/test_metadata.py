@@ -36,7 +36,7 @@ def named(*names: str, **fields) -> MetadataRequest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_tells_brokers_and_leaders(version: int):
+def test_every_version_has_brokers_and_leaders(version: int):
     state = make_state()
     create(state, "t", partitions=2)
     answer = ask(state, named("t"), version)
@@ -201,7 +201,7 @@ def test_a_topic_asked_for_twice_is_answered_once():
     assert len(ask(make_state(), named("t", "t", allow_auto_topic_creation=False)).topics) == 1
 
 
-def test_operations_are_told_only_when_asked_for():
+def test_authorized_operations_are_returned_on_request_only():
     state = make_state()
     create(state, "t")
     plain = ask(state, named("t"), 8)

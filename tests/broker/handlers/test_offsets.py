@@ -102,7 +102,7 @@ def test_offsets_in_what_does_not_exist_are_refused(state):
     assert ask(state, request).groups[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_membership_that_nobody_can_have_is_refused(state):
+def test_an_impossible_membership_is_refused(state):
     stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     assert commit(state, version=8, **stranger) is ErrorCode.ILLEGAL_GENERATION
     assert commit(state, version=9, **stranger) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -112,7 +112,7 @@ def test_membership_that_nobody_can_have_is_refused(state):
     assert committed(state) == [(5, "m"), (-1, "")]
 
 
-def test_what_does_not_exist_is_said_whatever_the_group_says(state):
+def test_unknown_partitions_are_reported_before_errors_of_the_group(state):
     stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     assert commit(state, 9, **stranger) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(state, topic="other", **stranger) is ErrorCode.UNKNOWN_TOPIC_ID

@@ -47,7 +47,7 @@ async def commit(nodes: VirtualNodes, node: int, group: str, offset: int) -> Err
     return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
-def test_every_node_tells_the_same_of_brokers_leaders_and_replicas():
+def test_every_node_returns_the_same_brokers_leaders_and_replicas():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create(partitions=3)
         nodes.cluster.move_leader("t", 0, 2)
@@ -73,7 +73,7 @@ def test_nodes_that_are_down_are_offline_replicas_and_no_brokers():
     on_nodes(life)
 
 
-def test_a_partition_that_nobody_leads_says_so():
+def test_a_partition_without_leader_has_leader_not_available():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create(replicas=1)
         await nodes.cluster.kill_node(0)

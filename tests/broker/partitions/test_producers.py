@@ -95,7 +95,7 @@ def test_a_producer_idle_for_too_long_is_forgotten():
     assert made.check(header(9, producer_id=1)) is None
 
 
-def test_a_producer_of_old_records_is_known_until_somebody_looks_for_idle_ones():
+def test_a_producer_of_old_records_is_known_until_idle_producers_expire():
     made = ProducerTable(DAY_MS)
     old = header(0)._replace(max_timestamp=5)
     made.note(old, NOW_MS)
@@ -114,7 +114,7 @@ def test_a_producer_is_not_forgotten_while_it_has_an_open_transaction():
     assert [producer_id for producer_id, _ in made.describe()] == [1, 2]
 
 
-def test_what_is_written_down_of_a_producer_tells_repetitions_and_gaps():
+def test_a_producer_snapshot_detects_duplicates_and_gaps():
     made = ProducerTable(DAY_MS, {7: 90}.get)
     made.note(header(0, 3, offset=100), NOW_MS)
     made.note(header(3, 2, offset=103), NOW_MS)

@@ -38,7 +38,7 @@ def node_throttling(clock: FixedClock, entity: dict[str, str | None], **quotas: 
 ADA = Client("User:ada", "app")
 
 
-def test_a_producer_gets_its_rate_and_is_told_so():
+def test_a_producer_gets_its_rate_and_a_throttle_time():
     async def play(cluster: VirtualCluster) -> None:
         await cluster.create("t")
         bound(cluster, client("ANONYMOUS", "app"), producer_byte_rate=N)

@@ -56,7 +56,7 @@ def log_in(login: SaslAuthenticator, token: bytes = ADA, mechanism: str = "PLAIN
     return give(login, token)
 
 
-def test_a_login_has_no_end_unless_one_is_set():
+def test_a_session_has_no_lifetime_by_default():
     login, time = make_login()
     assert log_in(login).session_lifetime_ms == 0
     time.now += 1e9
@@ -64,13 +64,13 @@ def test_a_login_has_no_end_unless_one_is_set():
     assert shake(login) is None, "there is nothing to renew: refused like any handshake after a login"
 
 
-def test_the_client_is_told_how_long_the_login_lasts():
+def test_the_response_has_the_session_lifetime():
     login, _ = limited()
     assert log_in(login).session_lifetime_ms == 3000
     assert login.state is AuthenticationState.COMPLETE
 
 
-def test_only_the_last_answer_of_a_longer_login_has_the_lifetime():
+def test_only_the_last_response_of_several_has_the_session_lifetime():
     login, _ = limited()
     shake(login, "SCRAM-SHA-256")
     client = ScramClient("SCRAM-SHA-256", "ada", "opensesame", "nonce")
@@ -89,7 +89,7 @@ def test_a_request_after_the_end_closes_the_connection():
         login.check_allowed(*METADATA)
 
 
-def test_a_renewed_login_lasts_anew():
+def test_reauthentication_starts_a_new_session_lifetime():
     login, time = limited()
     log_in(login)
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_scram_names_the_renewal_in_its_refusal():
     )
 
 
-def test_a_login_is_not_renewed_twice_within_a_second():
+def test_a_session_is_not_reauthenticated_twice_within_a_second():
     login, time = limited()
     log_in(login)
     log_in(login)
@@ -176,7 +176,7 @@ def test_bare_tokens_renew_too():
 
 
 @pytest.mark.parametrize(("reauth_ms", "lifetime_ms"), [(0, 2000), (3000, 2000), (1000, 1000)])
-def test_a_token_bounds_the_login(reauth_ms: int, lifetime_ms: int):
+def test_the_expiry_of_a_token_limits_the_session(reauth_ms: int, lifetime_ms: int):
     login, time = limited(**{"connections.max.reauth.ms": reauth_ms})
     token = unsecured_token("ada", NOW_MS / 1000, 2)
     answer = log_in(login, f"n,,\x01auth=Bearer {token}\x01\x01".encode(), "OAUTHBEARER")

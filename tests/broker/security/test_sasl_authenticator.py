@@ -67,7 +67,7 @@ class Peer:
 
 
 @pytest.mark.parametrize("message", [MetadataRequest(topics=[]), ProduceRequest(acks=1, timeout_ms=1, topic_data=[])])
-def test_what_is_asked_before_the_login_closes_the_connection(broker, message):
+def test_a_request_before_authentication_closes_the_connection(broker, message):
     with Peer(broker.bootstrap_servers) as peer:
         assert peer.ask(message, 9) is None
     with Peer(broker.bootstrap_servers) as peer:
@@ -80,7 +80,7 @@ def test_a_token_without_a_handshake_closes_the_connection(broker):
         assert peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2) is None
 
 
-def test_a_login_opens_the_way(broker):
+def test_requests_are_answered_after_authentication(broker):
     with Peer(broker.bootstrap_servers) as peer:
         assert peer.ask(ApiVersionsRequest(), 0).error_code == 0
         assert peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
@@ -111,13 +111,13 @@ def test_old_clients_send_bare_tokens_after_the_handshake_of_version_0(broker):
         assert peer.frame() is None
 
 
-def test_cve_2022_34917_a_large_frame_before_the_login_closes_the_connection(broker):
+def test_cve_2022_34917_a_large_frame_before_authentication_closes_the_connection(broker):
     with Peer(broker.bootstrap_servers) as peer:
         peer.socket.sendall(struct.pack(">i", 524_289))
         assert peer.frame() is None
 
 
-def test_after_the_login_frames_may_be_large(broker):
+def test_frames_may_be_large_after_authentication(broker):
     with Peer(broker.bootstrap_servers) as peer:
         peer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         peer.ask(SaslAuthenticateRequest(auth_bytes=RIGHT), 2)
@@ -125,7 +125,7 @@ def test_after_the_login_frames_may_be_large(broker):
         assert peer.frame() is not None
 
 
-def test_a_credential_that_a_client_sets_counts_for_the_next_login(broker):
+def test_a_changed_credential_applies_to_the_next_authentication(broker):
     """Set with one byte too many at the end of the request, as librdkafka does it."""
     salted = salted_password("SCRAM-SHA-256", "sesame", b"salt", 4096)
     change = ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"salt", salted_password=salted)

@@ -111,7 +111,7 @@ def test_a_user_can_be_changed_once_in_a_request_only():
     assert describe(state) == {"ada": {SHA_256: 4096}}
 
 
-def test_describing_tells_of_all_or_of_those_asked_for():
+def test_describe_returns_all_users_or_those_in_the_request():
     state = make_state()
     alter(state, upsert("ada"), upsert("bob", iterations=8192))
     alter(state, upsert("ada", mechanism=SHA_512))

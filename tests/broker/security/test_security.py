@@ -52,7 +52,7 @@ def test_each_listener_may_have_mechanisms_of_its_own():
     assert logins(properties, "OUTSIDE").mechanisms == ("PLAIN",)
 
 
-def test_the_nearest_lifetime_of_logins_counts():
+def test_the_most_specific_session_lifetime_applies():
     properties = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "connections.max.reauth.ms": 1000,
@@ -117,7 +117,7 @@ def test_what_is_half_configured_or_misspelt_does_not_start(properties: dict[str
         BrokerConfig.parse({**TWO, **properties})
 
 
-def test_a_login_module_lets_its_users_in():
+def test_users_of_a_login_module_can_authenticate():
     properties = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -232,7 +232,7 @@ def test_a_listener_that_requires_certificates_wants_one(authority: trustme.CA):
             assert admin.list_topics() == []
 
 
-def test_with_a_login_certificates_are_asked_for_only_by_name(authority: trustme.CA):
+def test_with_sasl_ssl_certificates_are_required_by_listener_property_only(authority: trustme.CA):
     base = {
         **mutual(authority),
         "listeners": "SASL_SSL://127.0.0.1:0",

@@ -262,7 +262,7 @@ def test_an_end_that_is_repeated_while_markers_are_written_has_to_wait(world: Wo
     assert world.end(who, commit=not commit) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def test_who_aborts_the_next_transaction_while_the_last_ones_markers_are_written_is_not_fenced(world: World) -> None:
+def test_a_producer_that_aborts_while_the_previous_markers_are_written_is_not_fenced(world: World) -> None:
     world.hold_markers = True
     who = world.started()
     world.add(who, A)
@@ -372,7 +372,7 @@ def test_a_new_leader_carries_decided_transactions_to_their_end(world: World) ->
     assert [written.state for written in world.written].count(S.COMPLETE_COMMIT) == 1, "the old one keeps quiet"
 
 
-def test_who_has_resigned_tells_those_who_wait_to_go_elsewhere(world: World) -> None:
+def test_a_resigned_coordinator_answers_waiting_requests_with_not_coordinator(world: World) -> None:
     who = world.started()
     world.held = True
     answers: list[ErrorCode] = []
@@ -394,7 +394,7 @@ REQUESTS = st.lists(
 
 @given(REQUESTS)
 @settings(max_examples=300, deadline=None)
-def test_whatever_is_asked_epochs_never_go_back_and_every_outcome_is_marked_once(
+def test_for_any_requests_epochs_never_decrease_and_each_outcome_is_marked_once(
     steps: list[tuple[str, int, int]],
 ) -> None:
     world = World(held=True, hold_markers=True)

@@ -77,7 +77,7 @@ def test_what_fails_is_sent_again_until_it_is_written():
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_who_has_been_overtaken_is_not_done_and_does_not_try_again(code: ErrorCode):
+def test_a_fenced_coordinator_stops_writing_markers(code: ErrorCode):
     leader = Leader({A: [code]})
     assert write(leader) == 0
     assert [asked[0] for asked in leader.asked] == [A, B]

@@ -49,13 +49,13 @@ def three(*timestamps: int, codec: str = "none") -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("reads_all", [False, True])
-def test_a_right_batch_is_kept_byte_for_byte(codec: str, reads_all: bool):
+def test_a_valid_batch_is_kept_byte_for_byte(codec: str, reads_all: bool):
     data = three(NOW_MS, NOW_MS - 5, NOW_MS + 5, codec=codec)
     assert stored(data, reads_all=reads_all) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_highest_timestamp_that_is_not_the_records_own_is_set_right_when_they_are_read(codec: str):
+def test_a_wrong_max_timestamp_is_corrected_when_records_are_read(codec: str):
     data = three(NOW_MS, NOW_MS + 7, codec=codec)
     wrong = with_max_timestamp(data, NOW_MS + 100)
     assert stored(wrong) == wrong, "nobody has looked"

@@ -62,7 +62,7 @@ class ClassicMember:
     synced: Synced | None = None
 
     @property
-    def is_quiet_by_right(self) -> bool:
+    def awaits_response(self) -> bool:
         """Whether it waits for a response, so that it need not send heartbeats; a new member must."""
         return not self.is_new and (self.joined is not None or self.synced is not None)
 

@@ -105,7 +105,7 @@ class ClassicMembers:
                 f"Cannot join the consumer group {group.group_id} with the classic protocol because the group "
                 "migration is disabled.",
             )
-        self._consumer.check_room(group, member_id)
+        self._consumer.check_size(group, member_id)
         if not group.knows_protocol(request.protocol_type, [each.name for each in request.protocols]):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
@@ -154,7 +154,7 @@ class ClassicMembers:
             return holder
         if holder is None:
             return ConsumerMember(member_id)
-        return self._consumer.take_place(change, holder, member_id, released=True)
+        return self._consumer.replace_static_member(change, holder, member_id, released=True)
 
     def _owned(self, said: ConsumerProtocolSubscription) -> PartitionsByTopic:
         found = ((self._topics.find(owned.topic), owned.partitions) for owned in said.owned_partitions)
@@ -169,7 +169,7 @@ class ClassicMembers:
             member = self._classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
             _check_protocol(member, request)
             if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-                self._is_to_join(group, member)
+                self._require_rejoin(group, member)
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{member.member_id} must rejoin.")
         except ApiError as error:
             answer(SyncGroupResponse(error_code=error.code, assignment=b""))
@@ -220,11 +220,11 @@ class ClassicMembers:
         behind = member.epoch < newest or member.state is MemberState.UNREVOKED_PARTITIONS
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
         if behind or (waits and not group.waits_for_others(member)):
-            self._is_to_join(group, member)
+            self._require_rejoin(group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def _is_to_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _require_rejoin(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         if not self._consumer.expects("join", group.group_id, member.member_id):
             self._consumer.expect("join", group.group_id, member.member_id, member.rebalance_timeout_ms)
 
@@ -234,7 +234,7 @@ class ClassicMembers:
         gone: dict[str, None] = {}
         for one in leaving:
             try:
-                gone[_who_leaves(change.group, one).member_id] = None
+                gone[_leaving_member(change.group, one).member_id] = None
                 codes.append(ErrorCode.NONE)
             except ApiError as error:
                 codes.append(error.code)
@@ -271,7 +271,7 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
     return member
 
 
-def _who_leaves(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
+def _leaving_member(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
     holder = group.static_member(one.group_instance_id)
     if holder is not None and one.member_id == UNKNOWN_MEMBER:
         return holder  # an administrator identifies the member this way

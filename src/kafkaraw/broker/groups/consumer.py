@@ -32,7 +32,7 @@ from kafkaraw.broker.groups.consumer_requests import (
     updated,
 )
 from kafkaraw.broker.groups.migration import downgrade, downgrades_without
-from kafkaraw.broker.groups.reconciliation import Aim, reconcile
+from kafkaraw.broker.groups.reconciliation import MemberTarget, reconcile
 from kafkaraw.broker.groups.regexes import check_work, compile_regex
 from kafkaraw.broker.groups.runtime import (
     BeginChange,
@@ -119,7 +119,7 @@ class ConsumerProtocol:
             raise ApiError(error.code, f"Consumer group {request.group_id} not found.") from error
         group = change.group
         member_id = request.member_id or self._context.new_id()
-        self.check_room(group, member_id)
+        self.check_size(group, member_id)
         claimed = partitions_by_topic(request.topic_partitions)
         before = self._member(change, request, member_id, claimed, joins=joins)
         member = updated(before, request, caller)
@@ -139,7 +139,7 @@ class ConsumerProtocol:
             )
         return change, response
 
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def check_size(self, group: ConsumerGroup, member_id: str) -> None:
         """Check that the group has room for another member, or already has this one.
 
         Raises:
@@ -180,13 +180,15 @@ class ConsumerProtocol:
             return member
         holder = group.static_member(instance_id)
         if joins:
-            return ConsumerMember(member_id) if holder is None else self.take_place(change, holder, member_id)
+            return (
+                ConsumerMember(member_id) if holder is None else self.replace_static_member(change, holder, member_id)
+            )
         check_static(holder, member_id, instance_id)
         assert holder is not None
         check_epoch(holder, request.member_epoch, claimed)
         return holder
 
-    def take_place(
+    def replace_static_member(
         self, change: GroupChange, holder: ConsumerMember, member_id: str, *, released: bool = False
     ) -> ConsumerMember:
         """Replace a static member that rejoins with another member id; it keeps its assignment.
@@ -333,8 +335,8 @@ class ConsumerProtocol:
         readable = None
         if readable_changed:
             readable = {found[0] for name in group.topics_of(member) if (found := self._topics.find(name))}
-        aim = Aim(group.target_epoch, group.target.get(member_id, {}), readable)
-        after = reconcile(member, aim, group.owned(), claimed)
+        target = MemberTarget(group.target_epoch, group.target.get(member_id, {}), readable)
+        after = reconcile(member, target, group.owned(), claimed)
         if after != member:
             change.add(group.assignment_record(after))
         return after
@@ -434,9 +436,9 @@ class ConsumerProtocol:
             timers.cancel(name)
         elif anew or name not in timers:
             epoch = member.epoch
-            timers.set(name, member.rebalance_timeout_ms, lambda: self._too_slow(group_id, member_id, epoch))
+            timers.set(name, member.rebalance_timeout_ms, lambda: self._rebalance_timed_out(group_id, member_id, epoch))
 
-    def _too_slow(self, group_id: str, member_id: str, epoch: int) -> None:
+    def _rebalance_timed_out(self, group_id: str, member_id: str, epoch: int) -> None:
         try:
             member = self._begin(group_id, False).group.members.get(member_id)
         except ApiError:

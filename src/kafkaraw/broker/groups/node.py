@@ -218,7 +218,7 @@ class _Journal:
     def append(self, records: Sequence[GroupRecord], producer: tuple[int, int]) -> int:
         return self._log.append([encode_record(record) for record in records], producer=producer)
 
-    def when_safe(self, position: int, done: Done) -> None:
+    def when_replicated(self, position: int, done: Done) -> None:
         self._log.when_replicated(position, done)
 
     def read(self) -> Iterator[Batch]:

@@ -36,7 +36,7 @@ def compile_regex(text: str) -> LinearRegex:
     try:
         return compile_linear(text)
     except (InvalidRegexError, ConfigError) as error:
-        raise _refusal(text, str(error)) from error
+        raise _invalid(text, str(error)) from error
 
 
 def check_work(text: str, others: Iterable[str], names: Iterable[str]) -> None:
@@ -52,18 +52,18 @@ def check_work(text: str, others: Iterable[str], names: Iterable[str]) -> None:
     """
     known = [other for other in others if other != text]
     if len(known) >= REGEXES_PER_GROUP_MAX:
-        raise _refusal(text, f"the group's members have {len(known)} others, the limit is {REGEXES_PER_GROUP_MAX}")
+        raise _invalid(text, f"the group's members have {len(known)} others, the limit is {REGEXES_PER_GROUP_MAX}")
     size = sum(compile_regex(each).size for each in (text, *known))
     length = sum(map(len, names))
     if size * length > WORK_MAX:
-        raise _refusal(
+        raise _invalid(
             text,
             f"the regexes of the group have {size} instructions, and the names of the topics have {length} characters; "
             f"the product may be {WORK_MAX}; simplify the regexes, or subscribe by names",
         )
 
 
-def _refusal(text: str, problem: str) -> ApiError:
+def _invalid(text: str, problem: str) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
         f"SubscribedTopicRegex `{text}` is not a valid regular expression: {problem}.",

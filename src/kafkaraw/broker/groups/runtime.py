@@ -157,7 +157,7 @@ class Journal(Protocol):
         """
         ...
 
-    def when_safe(self, position: int, done: Done) -> None:
+    def when_replicated(self, position: int, done: Done) -> None:
         """Call `done` with NONE when the log is replicated up to a position, or with why it will not be."""
         ...
 
@@ -226,15 +226,15 @@ class Writer:
         appended()
         self._wait_for(position, done)
 
-    def when_safe(self, done: Done) -> None:
+    def when_replicated(self, done: Done) -> None:
         """Call back once everything that was written so far is replicated, or with why it will not be."""
         self._wait_for(self._position, done)
 
     def _wait_for(self, position: int, done: Done) -> None:
-        def safe(code: ErrorCode) -> None:
+        def replicated(code: ErrorCode) -> None:
             if self._resigned:
                 done(ErrorCode.NOT_COORDINATOR)
             else:
                 done(_CODES_OF_LOG.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-        self._journal.when_safe(position, safe)
+        self._journal.when_replicated(position, replicated)

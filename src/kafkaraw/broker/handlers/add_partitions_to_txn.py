@@ -107,8 +107,8 @@ def handle(
     knows_fenced = context.api_version >= FENCED_VERSION_MIN
 
     def response(codes: Codes) -> AddPartitionsToTxnResponse:
-        told = {key: fenced_code(code, knows_fenced=knows_fenced) for key, code in codes.items()}
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(one.topics, told))
+        results = {key: fenced_code(code, knows_fenced=knows_fenced) for key, code in codes.items()}
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(one.topics, results))
 
     return answered(lambda done: _add(state, one, lambda codes: done(response(codes))))
 

@@ -1,6 +1,6 @@
-"""Requests with very many entries are answered in parts; between two parts, the event loop serves other connections.
+"""Requests with very many entries are answered in chunks; between two chunks, the event loop serves other connections.
 
-The entries of such a request are independent of each other: the response consists of the responses to its parts, in
+The entries of such a request are independent of each other: the response consists of the responses to its chunks, in
 order. Authorization and handlers therefore see requests of a limited size, and need no loop that yields. A request
 whose entries must stay together (the offsets of an OffsetCommit, the partitions of one transaction) is not divided.
 Start at `in_chunks`.
@@ -20,7 +20,7 @@ from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.declare import Response
 
 ENTRIES_PER_CHUNK: Final = 200
-"""Number of entries in one part; a hundred take 1 to 2 ms."""
+"""Number of entries in one chunk; a hundred take 1 to 2 ms."""
 ENTRIES_MAX: Final = 1 << 18
 """Maximum number of entries of a request: twice 100,000 partitions of 100,000 topics. Each needs room in the response.
 
@@ -45,18 +45,18 @@ class Handler(Protocol[Q_contra, R_co]):
         ...
 
 
-class AnswerBound(Protocol):
-    """Limits the size of a response that is built in parts."""
+class ResponseBound(Protocol):
+    """Limits the size of a response that is built in chunks."""
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached; further parts are refused."""
+        """Whether the limit is reached; further chunks are refused."""
 
     def take(self, response: Any, /) -> None:  # noqa: ANN401
-        """Count the response to the next part."""
+        """Count the response to the next chunk."""
 
-    def refusal(self, request: Any, /) -> Response:  # noqa: ANN401
-        """Return the response to a part that is refused."""
+    def error_response(self, request: Any, /) -> Response:  # noqa: ANN401
+        """Return the response to a chunk that is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Divided:
         asked: the path to the divided list: the field of the request, then the field of its elements, and so on.
         answered: the corresponding fields of the response.
         keys: for each list but the last, the fields that identify an element of the response.
-        entries_per_chunk: maximum number of elements of the last list in one part.
+        entries_per_chunk: maximum number of elements of the last list in one chunk.
         unique: returns the key of an element of the first list, if the handler ignores duplicates.
         prepared: changes a request before it is divided.
         whole: returns whether one cheap response answers the complete request, so that it is not divided.
@@ -81,7 +81,7 @@ class Divided:
     unique: Callable[[Any], object] | None = None
     prepared: Callable[[Any], Any] | None = None
     whole: Callable[[Any], bool] | None = None
-    bound: Callable[[], AnswerBound] | None = None
+    bound: Callable[[], ResponseBound] | None = None
 
 
 TOPIC_ID_OR_NAME: Final = ("name", "topic_id")
@@ -90,7 +90,7 @@ TOPICS: Final = Divided(("topics", "partitions"), ("topics", "partitions"), (NAM
 
 
 def in_chunks(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> Handler[Q, R]:
-    """Return a handler that divides large requests and calls `handler` with one part at a time.
+    """Return a handler that divides large requests and calls `handler` with one chunk at a time.
 
     Args:
         api: name of the API, for the log.
@@ -106,20 +106,20 @@ def in_chunks(api: str, handler: Handler[Q, R], ways: Mapping[int, Divided]) -> 
                     return handler(state, context, request)
                 if has_more_than(request, divided.asked, ENTRIES_MAX):
                     raise CloseConnectionError(
-                        f"{api} version {context.api_version} names more than {ENTRIES_MAX} things"
+                        f"{api} version {context.api_version} has more than {ENTRIES_MAX} entries"
                     )
                 if divided.whole is not None and divided.whole(request):
                     return handler(state, context, request)
-                parts = divide(_once_each(request, divided), divided.asked, divided.entries_per_chunk)
-                return _ChunkedRequest[R](parts, lambda part: handler(state, context, part), divided).begin()
+                chunks = divide(_once_each(request, divided), divided.asked, divided.entries_per_chunk)
+                return _ChunkedRequest[R](chunks, lambda chunk: handler(state, context, chunk), divided).begin()
         return handler(state, context, request)
 
     return handle
 
 
-def has_more_than(item: object, fields: Sequence[str], names: int) -> bool:
-    """Return whether an item has more than `names` elements in its last lists; an empty or null list counts as one."""
-    return _count(item, fields, names) > names
+def has_more_than(item: object, fields: Sequence[str], entries_max: int) -> bool:
+    """Return whether an item has more elements than that in its last lists; an empty or null list counts as one."""
+    return _count(item, fields, entries_max) > entries_max
 
 
 def _count(item: object, fields: Sequence[str], limit: int) -> int:
@@ -138,21 +138,21 @@ def _count(item: object, fields: Sequence[str], limit: int) -> int:
     return count
 
 
-def divide(item: Any, fields: Sequence[str], names: int) -> Iterator[tuple[Any, int]]:  # noqa: ANN401  # any request
-    """Divide an item into parts of up to `names` entries each.
+def divide(item: Any, fields: Sequence[str], entries_max: int) -> Iterator[tuple[Any, int]]:  # noqa: ANN401  # any request
+    """Divide an item into chunks of up to `entries_max` entries each.
 
     Yields:
-        a part, and the number of levels on which its first element continues the last element of the previous part.
+        a chunk, and the number of levels on which its first element continues the last element of the previous chunk.
     """
     together: list[Any] = []
-    room = names
+    room = entries_max
     for element in getattr(item, fields[0]):
-        count = _count(element, fields[1:], names)
+        count = _count(element, fields[1:], entries_max)
         if count > room and together:
             yield replace(item, **{fields[0]: together}), 0
-            together, room = [], names
-        if count > names:
-            for at, (piece, depth) in enumerate(divide(element, fields[1:], names)):
+            together, room = [], entries_max
+        if count > entries_max:
+            for at, (piece, depth) in enumerate(divide(element, fields[1:], entries_max)):
                 yield replace(item, **{fields[0]: [piece]}), depth + 1 if at else 0
         else:
             together.append(element)
@@ -162,11 +162,11 @@ def divide(item: Any, fields: Sequence[str], names: int) -> Iterator[tuple[Any, 
 
 
 def merge_responses(answer: Any, more: Any, divided: Divided, depth: int, level: int = 0) -> None:  # noqa: ANN401
-    """Add the response to a part to that of the earlier parts.
+    """Add the response to a chunk to that of the earlier chunks.
 
     Args:
-        answer: response to the earlier parts; extended in place.
-        more: response to the next part.
+        answer: response to the earlier chunks; extended in place.
+        more: response to the next chunk.
         divided: how the request was divided.
         depth: number of levels on which the first element of `more` continues the last one of `answer`.
         level: nesting level of both.
@@ -195,10 +195,10 @@ def _once_each(request: Any, divided: Divided) -> Any:  # noqa: ANN401  # any re
 
 
 class _ChunkedRequest(Generic[R]):
-    """A request that is answered in parts, with the response so far."""
+    """A request that is answered in chunks, with the response so far."""
 
-    def __init__(self, parts: Iterator[tuple[Any, int]], ask: Callable[[Any], Reply[R]], divided: Divided) -> None:
-        self._parts = parts
+    def __init__(self, chunks: Iterator[tuple[Any, int]], ask: Callable[[Any], Reply[R]], divided: Divided) -> None:
+        self._chunks = chunks
         self._ask = ask
         self._divided = divided
         self._bound = None if divided.bound is None else divided.bound()
@@ -209,39 +209,39 @@ class _ChunkedRequest(Generic[R]):
         self._turn = Turn()
 
     def begin(self) -> Reply[R]:
-        """Answer the first parts; the reply is deferred, unless one turn is enough for all parts."""
-        if self._ask_parts():
+        """Answer the first chunks; the reply is deferred, unless one turn is enough for all chunks."""
+        if self._ask_chunks():
             return self._taken_answer()
         return self._deferred
 
     def _taken_answer(self) -> R:
         """Return the response and drop the reference to it, because the garbage collector frees this object late."""
         answer, self._answer = self._answer, None
-        assert answer is not None, "a request that is divided has a part"
+        assert answer is not None, "a request that is divided has a chunk"
         return answer
 
     def _cancel(self) -> None:
         self._cancelled = True
-        self._parts, self._answer = iter(()), None
+        self._chunks, self._answer = iter(()), None
         if self._awaited is not None:
             self._awaited.cancel()
 
     def _go_on(self) -> None:
         try:
-            done = self._ask_parts()
+            done = self._ask_chunks()
         except Exception as error:  # noqa: BLE001  # raised again where the request is answered
             self._deferred.resolve(Failed(error))
             return
         if done:
             self._deferred.resolve(self._taken_answer())
 
-    def _ask_parts(self) -> bool:
-        """Answer parts until one has to wait or the turn is over; return whether all are answered."""
+    def _ask_chunks(self) -> bool:
+        """Answer chunks until one has to wait or the turn is over; return whether all are answered."""
         while not self._cancelled:
-            part, depth = next(self._parts, (None, 0))
-            if part is None:
+            chunk, depth = next(self._chunks, (None, 0))
+            if chunk is None:
                 return True
-            reply = self._reply_to(part)
+            reply = self._reply_to(chunk)
             if isinstance(reply, Deferred):
                 self._awaited = reply
                 reply.when_done(lambda later, depth=depth: self._answered_late(later, depth))  # type: ignore[misc]
@@ -253,10 +253,10 @@ class _ChunkedRequest(Generic[R]):
                 return False
         return False
 
-    def _reply_to(self, part: Any) -> Reply[R]:  # noqa: ANN401  # a part of any request
+    def _reply_to(self, chunk: Any) -> Reply[R]:  # noqa: ANN401  # a chunk of any request
         if self._bound is not None and self._bound.is_full:
-            return cast("R", self._bound.refusal(part))
-        return self._ask(part)
+            return cast("R", self._bound.error_response(chunk))
+        return self._ask(chunk)
 
     def _answered_late(self, answer: Answer[R] | Failed, depth: int) -> None:
         self._awaited = None

@@ -149,7 +149,7 @@ def authorize_changes(
         )
         for resource, code in refused
     ]
-    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
+    return call.go_on_with(request, allowed, denied, answer, entries="resources", results="responses")
 
 
 def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:

@@ -56,11 +56,11 @@ def authorize(
     allowed, denied = list[DeleteTopicState](), list[DeletableTopicResult]()
     for topic in asked:
         malformed = counts[topic.name, bytes(topic.topic_id)] > 1
-        refusal = None if malformed else _deletion_refusal(call, topic)
-        if refusal is None:
+        result = None if malformed else _denied(call, topic)
+        if result is None:
             allowed.append(topic)
         else:
-            denied.append(refusal)
+            denied.append(result)
     if not allowed:
         return DeleteTopicsResponse(responses=denied)
 
@@ -72,7 +72,7 @@ def authorize(
     return call.go_on(replace(request, topics=allowed if by_state else [], topic_names=names), merge)
 
 
-def _deletion_refusal(
+def _denied(
     call: Call[DeleteTopicsRequest, DeleteTopicsResponse], asked: DeleteTopicState
 ) -> DeletableTopicResult | None:
     by_id = asked.topic_id != ZERO_UUID

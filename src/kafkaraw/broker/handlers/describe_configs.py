@@ -58,7 +58,7 @@ def _has_unknown_kinds(request: DescribeConfigsRequest) -> bool:
     return not all(resource.resource_type in _LOOK_UPS for resource in request.resources)
 
 
-class _AnswerBound:
+class _ResponseBound:
     """Limits the size of a response in parts: equal entries share an object, and parts beyond the limit are refused."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _AnswerBound:
             result.configs = [entry for entry, _ in shared]
             self._left_bytes -= sum(size for _, size in shared)
 
-    def refusal(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    def error_response(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Return the response to a part beyond the limit."""
         message = f"The settings before this one take {ANSWER_BYTES_MAX} bytes already: ask for fewer resources at once"
         code = ErrorCode.POLICY_VIOLATION
@@ -124,7 +124,7 @@ def authorize(
         for one, code in refused
     ]
     answer = DescribeConfigsResponse(results=[])
-    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="results")
+    return call.go_on_with(request, allowed, denied, answer, entries="resources", results="results")
 
 
 @handles(
@@ -136,7 +136,7 @@ def authorize(
         Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "of a broker"),
     ),
     divided={
-        0: Divided(("resources",), ("results",), entries_per_chunk=10, whole=_has_unknown_kinds, bound=_AnswerBound)
+        0: Divided(("resources",), ("results",), entries_per_chunk=10, whole=_has_unknown_kinds, bound=_ResponseBound)
     },
 )
 def handle(

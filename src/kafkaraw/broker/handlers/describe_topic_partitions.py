@@ -83,7 +83,7 @@ def handle(
     names = {topic.name for topic in request.topics or state.catalog.topics()}
     left = sorted(name for name in names if cursor is None or name >= cursor.topic_name)
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)):
-        return _refusal(request)
+        return _error_response(request)
     room = max(1, min(PARTITIONS_MAX, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in left:
@@ -104,7 +104,7 @@ def handle(
     return response
 
 
-def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _error_response(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Refuse every topic, as Kafka does, if the cursor has a topic that is not requested, or no partition."""
     return DescribeTopicPartitionsResponse(
         topics=[

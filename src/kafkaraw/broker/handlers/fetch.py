@@ -238,12 +238,12 @@ class _Fetch:
 
     def _completed(self, reading: _Reading) -> _Reading:
         if self.context.api_version >= LEADER_VERSION_MIN:
-            self._say_leaders(reading.response)
+            self._add_current_leaders(reading.response)
         if not any(topic.partitions for topic in self.request.topics):
             reading.must_answer = True
         return reading
 
-    def _say_leaders(self, response: FetchResponse) -> None:
+    def _add_current_leaders(self, response: FetchResponse) -> None:
         lost = [
             (topic.topic_id, answer)
             for topic in response.responses

@@ -49,7 +49,7 @@ def handle(state: BrokerState, context: RequestContext, request: LeaveGroupReque
     many = context.api_version >= MANY_MEMBERS_SINCE
     leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
 
-    def told(codes: list[ErrorCode]) -> LeaveGroupResponse:
+    def response(codes: list[ErrorCode]) -> LeaveGroupResponse:
         if not many:
             return LeaveGroupResponse(error_code=codes[0])
         return LeaveGroupResponse(
@@ -60,4 +60,4 @@ def handle(state: BrokerState, context: RequestContext, request: LeaveGroupReque
             ],
         )
 
-    return answered(lambda done: coordinator.leave(request.group_id, leaving, lambda codes: done(told(codes))))
+    return answered(lambda done: coordinator.leave(request.group_id, leaving, lambda codes: done(response(codes))))

@@ -47,9 +47,9 @@ def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRe
     everything = asked is None or (call.context.api_version == 0 and not asked)
     denied: list[MetadataResponseTopic] = []
     if asked is not None and not everything:
-        refusals = [(topic, _metadata_refusal(call, request, topic)) for topic in asked]
-        allowed = [topic for topic, refusal in refusals if refusal is None]
-        denied = [refusal for _, refusal in refusals if refusal is not None]
+        checked = [(topic, _denied(call, request, topic)) for topic in asked]
+        allowed = [topic for topic, result in checked if result is None]
+        denied = [result for _, result in checked if result is not None]
         asked = allowed
         request = replace(request, topics=allowed)
 
@@ -72,7 +72,7 @@ def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRe
     return call.go_on(request, merge)
 
 
-def _metadata_refusal(
+def _denied(
     call: Call[MetadataRequest, MetadataResponse], request: MetadataRequest, asked: MetadataRequestTopic
 ) -> MetadataResponseTopic | None:
     catalog, by_id = call.state.catalog, asked.topic_id != ZERO_UUID or asked.name is None

@@ -116,12 +116,12 @@ class OffsetChecks(Generic[Answer]):
             return response
 
         def begin(done: Callable[[Response], None]) -> None:
-            def heard(code: ErrorCode) -> None:
+            def on_result(code: ErrorCode) -> None:
                 if code:
                     for answer in self._of_the_group:
                         answer.error_code = code
                 done(response)
 
-            ask(heard)
+            ask(on_result)
 
         return answered(begin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
@@ -92,7 +92,7 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetCommitReq
         if isinstance(coordinator, ErrorCode):
             done(coordinator)
             return
-        claim = Claim(
+        claim = CommitIdentity(
             request.group_id,
             request.generation_id_or_member_epoch,
             request.member_id,

@@ -130,16 +130,16 @@ def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceRespo
 )
 def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse]:
     """Append batches and return their offsets; add partitions of transactional batches to the transaction first."""
-    refusal = _refusal_of_all(request)
-    if refusal is not None:
-        return _refused(request, refusal)
+    error = _error_of_all(request)
+    if error is not None:
+        return _refused(request, error)
     if request.acks == 0 or request.transactional_id is None:
         return _append(state, context, request, {})
     joined: Codes | Deferred[Codes] = answered(partial(join_transaction, state, context, request))
     return after(joined, lambda codes: _append(state, context, request, codes))
 
 
-def _refusal_of_all(request: ProduceRequest) -> ApiError | None:
+def _error_of_all(request: ProduceRequest) -> ApiError | None:
     """Return why the complete request is refused: as in Kafka, all first batches are checked before the topics."""
     transactional = False
     try:
@@ -162,7 +162,7 @@ def _refused(request: ProduceRequest, error: ApiError) -> ProduceResponse | NoRe
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_turned_away(data.index, error) for data in topic.partition_data],
+                partition_responses=[_failed(data.index, error) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
@@ -173,7 +173,7 @@ def _refused(request: ProduceRequest, error: ApiError) -> ProduceResponse | NoRe
     return response
 
 
-def _turned_away(
+def _failed(
     index: int, error: ApiError, log_start_offset: int = NO_OFFSET, record_errors: Sequence[RecordError] = ()
 ) -> PartitionProduceResponse:
     return PartitionProduceResponse(
@@ -284,7 +284,7 @@ class _Produce:
             except BatchTooLargeError as error:
                 if size_max_bytes < DECOMPRESSED_SIZE_MAX_BYTES:
                     return False
-                answers.append(_turned_away(data.index, ApiError(ErrorCode.INVALID_RECORD, error.message)))
+                answers.append(_failed(data.index, ApiError(ErrorCode.INVALID_RECORD, error.message)))
             self._left.popleft()
             yield None
         return True
@@ -312,7 +312,7 @@ class _Produce:
                 raise ApiError(code, f"this broker has no topic {str(asked.topic_id) if self._by_id else asked.name}")
             return (yield from self._append(topic, data, size_max_bytes))
         except ApiError as error:
-            return _turned_away(data.index, error)
+            return _failed(data.index, error)
 
     def _append(self, topic: Topic, data: PartitionProduceData, size_max_bytes: int) -> Steps[PartitionProduceResponse]:
         key = TopicPartition(topic.name, data.index)
@@ -337,9 +337,9 @@ class _Produce:
             appended = partition.append(checked, acks=self._acks, in_transaction=key in self._codes)
         except ApiError as error:
             known = error.code in _EXPECTED
-            told = error.record_errors[: self._record_errors_left]
-            self._record_errors_left -= len(told)
-            return _turned_away(data.index, error, NO_OFFSET if known else partition.log.log_start_offset, told)
+            shown = error.record_errors[: self._record_errors_left]
+            self._record_errors_left -= len(shown)
+            return _failed(data.index, error, NO_OFFSET if known else partition.log.log_start_offset, shown)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,

@@ -61,7 +61,7 @@ def join_transaction(
         return
     knows_abortable = context.api_version >= ABORTABLE_VERSION_MIN
 
-    def told(codes: Codes) -> None:
+    def on_codes(codes: Codes) -> None:
         for partition, header in new.values():
             partition.attempted(header, bumps_epochs=implicit)  # again, because a marker may have cleared it
         go_on(
@@ -72,7 +72,7 @@ def join_transaction(
         )
 
     transactional_id = request.transactional_id or ""
-    state.transactions.join(transactional_id, identities.pop(), frozenset(new), add=implicit, done=told)
+    state.transactions.join(transactional_id, identities.pop(), frozenset(new), add=implicit, done=on_codes)
 
 
 def code_for_clients(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:

@@ -1,4 +1,7 @@
-"""SaslAuthenticate out of place: on a listener without SASL, or after authentication; else `security.login` answers."""
+"""SaslAuthenticate on a listener without SASL, or after authentication: an illegal SASL state.
+
+During authentication, `security.sasl_authenticator` handles the request instead.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.groups.coordinator import Claim, Positions
+from kafkaraw.broker.groups.coordinator import CommitIdentity, Offsets
 from kafkaraw.broker.groups.runtime import Done
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
@@ -93,7 +93,7 @@ def handle(
 
 
 def _ask(
-    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, positions: Positions, done: Done
+    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, done: Done
 ) -> None:
     """Add the group to the transaction, then commit to the group."""
     coordinator = coordinator_or_code(state, request.group_id)
@@ -110,7 +110,7 @@ def _ask(
         if code:
             done(code_for_clients(code, knows_abortable=context.api_version >= ABORTABLE_VERSION_MIN))
         else:
-            _commit(state, context, request, positions, done)
+            _commit(state, context, request, offsets, done)
 
     state.transactions.join(
         request.transactional_id,
@@ -122,13 +122,13 @@ def _ask(
 
 
 def _commit(
-    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, positions: Positions, done: Done
+    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, done: Done
 ) -> None:
     coordinator = coordinator_or_code(state, request.group_id)  # it may have moved meanwhile
     if isinstance(coordinator, ErrorCode):
         done(coordinator)
         return
-    claim = Claim(
+    claim = CommitIdentity(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id, context.api_version
     )
-    coordinator.commit_in_transaction(claim, (request.producer_id, request.producer_epoch), positions, done)
+    coordinator.commit_in_transaction(claim, (request.producer_id, request.producer_epoch), offsets, done)

@@ -59,21 +59,21 @@ class SaslServers:
             name: a mechanism that is enabled for the listener.
             again: the client reauthenticates (KIP-368).
         """
-        logins = self.logins(listener)
+        settings = self.settings(listener)
         if name == "PLAIN":
-            return PlainServer(logins.passwords)
+            return PlainServer(settings.passwords)
         if name == "OAUTHBEARER":
-            return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000, logins.unsecured)
+            return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000, settings.unsecured)
         during = "re-authentication" if again else "authentication"
         return ScramServer(name, partial(self.credentials.find, name), random_bytes(self._rng).hex(), during)
 
-    def logins(self, listener: str) -> SaslSettings:
+    def settings(self, listener: str) -> SaslSettings:
         """Return the SASL settings of a listener."""
         return self._security.listeners[listener].sasl
 
     def lifetime_ms(self, listener: str, mechanism: ServerMechanism) -> int | None:
         """Return the lifetime of an authenticated session in milliseconds; None for no expiry."""
-        limits = [self.logins(listener).reauth_ms.get(mechanism.name)]
+        limits = [self.settings(listener).reauth_ms.get(mechanism.name)]
         if mechanism.expires_ms is not None:
             limits.append(mechanism.expires_ms - self._clock.time_ms())
         ends = [limit for limit in limits if limit is not None]
@@ -217,7 +217,7 @@ class SaslAuthenticator:
             )
 
     def _handshake(self, request: SaslHandshakeRequest, api_version: int) -> SaslHandshakeResponse:
-        enabled = self._servers.logins(self._listener).mechanisms
+        enabled = self._servers.settings(self._listener).mechanisms
         again = self._mechanism is not None
         if request.mechanism not in enabled:
             _logger.info(

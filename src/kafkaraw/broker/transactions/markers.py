@@ -71,7 +71,7 @@ class MarkerSender:
             written(topic_partition)
             return
 
-        def heard(code: ErrorCode) -> None:
+        def on_result(code: ErrorCode) -> None:
             if not code:
                 written(topic_partition)
             elif code not in _OVERTAKEN:
@@ -79,12 +79,12 @@ class MarkerSender:
 
         leader = self._controller.transactions_of(state.leader)
         if leader is None:
-            heard(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            on_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         identity = ProducerIdAndEpoch(ending.producer_id, ending.producer_epoch)
 
         def reply(code: ErrorCode) -> None:
-            self._node.send(leader, lambda: heard(code))
+            self._node.send(leader, lambda: on_result(code))
 
         self._node.send(leader, lambda: leader.append_marker(topic_partition, kind, identity, self._epoch, reply))
