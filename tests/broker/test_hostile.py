@@ -9,7 +9,7 @@ import pytest
 
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.connection import BrokerConnection
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import load_handlers
 from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol import RequestHeader, encode_request
 from kafkaraw.protocol.apis import API_BY_KEY, Api
@@ -19,7 +19,7 @@ from tests.broker.support import LISTENER, make_state
 from tests.broker.test_connection import RecordingLink
 from tests.protocol.message_values import random_message
 
-APIS = [API_BY_KEY[key] for key in sorted(HANDLERS)]
+APIS = [API_BY_KEY[key] for key in sorted(load_handlers())]
 ROUNDS = 40
 
 

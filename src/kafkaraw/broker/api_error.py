@@ -1,7 +1,8 @@
-"""`ApiError`: how the broker's own code says no, with the error code that the client is to see.
+"""`ApiError`: an error code and a message for the client, raised by the broker's own code.
 
-Raised by decisions (appending, creating topics), caught by handlers, which put it where their response has it.
-It never leaves this package.
+Appending, creating topics and other decisions raise it; handlers catch it, and put code and message into the fields of
+their response. It never leaves this package.
+Source: org.apache.kafka.common.requests.ApiError.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from kafkaraw.protocol.error_codes import ErrorCode
 
 
 class RecordError(NamedTuple):
-    """What is wrong with one record of a batch (KIP-467), counted from 0 within the batch."""
+    """The error of one record of a batch (KIP-467); records are counted from 0 within the batch."""
 
     batch_index: int
     message: str
 
 
 class ApiError(Exception):
-    """A request, or a part of one, is answered with an error code.
+    """A request, or one entry of it, is answered with an error code.
 
     Args:
         code: the code.
-        message: why, with values; sent to clients where the response has room for it.
-        record_errors: which records of a batch are the reason.
+        message: why, with values; sent to clients if the response has a field for it.
+        record_errors: the records of a batch that cause the error.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
@@ -34,4 +35,4 @@ class ApiError(Exception):
 
 
 class CloseConnectionError(Exception):
-    """The connection is to be closed without an answer; the message goes to the log."""
+    """The broker closes the connection without a response; the message goes to the log."""

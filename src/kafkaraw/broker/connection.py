@@ -20,8 +20,7 @@ from kafkaraw.broker.connection_limits import AUTHENTICATION_TIMEOUT, UNSENT_LIM
 from kafkaraw.broker.faults import Damaged, FaultReply, Faults, Incoming, Outgoing
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import REGISTERED
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import REGISTERED, load_handlers
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
 from kafkaraw.broker.quotas.throttled_responses import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
@@ -59,6 +58,7 @@ These take about 300 bytes. The overhead limits the queue to 2,048 requests, eve
 """
 TURN_GAP_S: Final = 0.0005
 """A request that arrives within this time after the last response counts as part of the same turn."""
+_HANDLERS: Final = load_handlers()
 _DIVIDED_KEYS: Final = frozenset(key for key, served in REGISTERED.items() if served.divided)
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -321,7 +321,7 @@ class BrokerConnection:
 
     def _dispatch(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
         api = API_BY_KEY.get(header.api_key)
-        handler = HANDLERS.get(header.api_key)
+        handler = _HANDLERS.get(header.api_key)
         if api is None or handler is None:
             raise CloseConnectionError(f"API key {header.api_key} is not supported by this broker")
         if self._login is not None:
@@ -378,7 +378,7 @@ class BrokerConnection:
             self._state.large_requests.leave(self)
 
     def _ask(self, link: Link, header: RequestHeader, request: Request[Response], size_bytes: int) -> None:
-        api, handler = API_BY_KEY[header.api_key], HANDLERS[header.api_key]
+        api, handler = API_BY_KEY[header.api_key], _HANDLERS[header.api_key]
         context = self._context_of(header, link)
         if self._login is not None:
             login_answer = self._login.answer(header.api_version, request)

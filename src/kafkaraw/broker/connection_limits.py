@@ -18,7 +18,7 @@ from kafkaraw.light_classes import dataclass, field
 AUTHENTICATION_TIMEOUT: Final = "connections.max.login.ms"
 UNSENT_LIMIT: Final = "connections.max.unsent.ms"
 UNSENT_LIMIT_MS: Final = 300_000
-"""The default `max.poll.interval.ms`: for so long a consumer may leave its answers unread between two polls."""
+"""The default `max.poll.interval.ms`: a consumer may leave its responses unread for that time between two polls."""
 
 LIMIT_SETTINGS: Final = (
     Setting("max.connections", INT_MAX, "open connections", low=0, high=INT_MAX),
@@ -80,7 +80,7 @@ class ConnectionCount:
         return ""
 
     def remove(self, address: str) -> None:
-        """A connection that was counted is gone."""
+        """Count a connection as closed."""
         self.total -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NO_SESSION: Final = 0
 OPENING_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-"""Of a request without a session, which also closes the one whose id it gives."""
+"""The epoch of a request without a session, which also closes the session whose id it has."""
 EVICTION_MS: Final = 120_000
 """Time for which a new session cannot be evicted, and after which an idle session can."""
 SESSION_PARTITIONS_MAX: Final = 20_000
@@ -224,7 +224,7 @@ class FetchSessions:
         return session
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make place for a session of so many partitions: that of a smaller one that is not new."""
+        """Evict a smaller session that is not new, in favour of one with that number of partitions."""
         settled = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
         smallest = min(settled, key=lambda one: (len(one), one.session_id), default=None)
         if smallest is None or (size, NO_SESSION) < (len(smallest), smallest.session_id):

@@ -14,7 +14,7 @@ from typing import Final
 from kafkaraw.net import Link
 
 CLOSING_LIMIT_S: Final = 30.0
-"""How long a connection that the broker has closed may take no byte of what is left: it asks for nothing any more."""
+"""How long the peer of a connection that the broker has closed may leave the rest unread: it sends no more requests."""
 _LOOKS: Final = 4
 """How often to look within the limit; so the limit is kept to a quarter of it."""
 
@@ -44,7 +44,7 @@ class SlowReaderWatch:
         self._timer = self._loop.call_later(self._limit_s / _LOOKS, self._look)
 
     def stop(self) -> None:
-        """Look no more: the link is gone, or will be at once."""
+        """Stop checking: the link is lost, or will be immediately."""
         self._timer.cancel()
 
     def _look(self) -> None:

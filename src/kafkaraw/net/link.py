@@ -96,7 +96,7 @@ class Link(Protocol):
         ...
 
     def limit_frames(self, frame_size_max: int) -> None:
-        """Accept frames of up to so many bytes from the next one on."""
+        """Accept frames of up to this size, beginning with the next one."""
         ...
 
     def pause_reading(self) -> None:
@@ -116,7 +116,7 @@ class LinkHandler(Protocol):
     """
 
     def link_made(self, link: Link) -> None:
-        """The connection stands."""
+        """Called when the connection is established."""
         ...
 
     def frame_received(self, frame: memoryview) -> None:

@@ -37,7 +37,7 @@ def wait_interruptibly(wait: Callable[[float], bool], timeout: float | None) -> 
     """Call `wait(seconds)` until it says that it is over, or the time is up; returns whether it is over.
 
     Args:
-        wait: waits for so many seconds at most, and returns whether it is over; `Event.wait`, for one.
+        wait: waits for at most that number of seconds, and returns whether it is over, as `Event.wait` does.
         timeout: in seconds; None for as long as it takes.
     """
     if timeout is None:

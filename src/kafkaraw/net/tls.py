@@ -50,7 +50,7 @@ def client_context(
 
 
 def handshake_context() -> ssl.SSLContext:
-    """Shakes hands with anybody, to find out whether a port speaks TLS at all; never for data."""
+    """Completes a handshake with any peer, to find out whether a port speaks TLS; never for data."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -37,7 +37,7 @@ log = logging.getLogger("kafkaraw.wire")
 
 VARIABLE: Final = "KAFKARAW_WIRE_LOG"
 SHOWN_BYTES_MAX: Final = 1024
-"""Of a longer frame only so many bytes are printed; how many there are is always said."""
+"""The maximum number of bytes of a frame that are printed; its size always is."""
 MASK: Final = b"*masked*"
 _RAW_SHOWN_MAX = 64
 _UNANSWERED_MAX: Final = 1000
@@ -59,11 +59,11 @@ class _Asked(NamedTuple):
 
 
 def tapped(handler: LinkHandler, who: Callable[[], str], end: End) -> LinkHandler:
-    """Have the frames of a link logged; gives `handler` itself back when the log is off.
+    """Return a handler that logs the frames of its link; `handler` itself if the log is off.
 
     Args:
-        handler: who acts on the link.
-        who: gives the name that stands in the log; a broker's connection gets the client's address added.
+        handler: the handler of the link.
+        who: returns the name in the log; for a broker's connection, the client's address is added.
         end: which end of the connection this is.
     """
     if os.environ.get(VARIABLE, "0") not in ("", "0"):

@@ -10,8 +10,7 @@ import pytest
 from kafkaraw.broker import turns
 from kafkaraw.broker.handlers import chunked_requests, describe_configs
 from kafkaraw.broker.handlers.chunked_requests import divide
-from kafkaraw.broker.handlers.registration import REGISTERED
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import REGISTERED, load_handlers
 from kafkaraw.protocol import decode_response
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -112,7 +111,7 @@ def test_a_request_is_answered_in_parts_as_it_would_be_at_once(
     async def scenario(_: Simulation) -> None:
         peer = Peer()
         in_chunks = await answer_of(peer, message, version)
-        monkeypatch.setitem(HANDLERS, api.key, REGISTERED[api.key].handle)
+        monkeypatch.setitem(load_handlers(), api.key, REGISTERED[api.key].handle)
         at_once = await answer_of(peer, message, version)
         if isinstance(message, ListOffsetsRequest):
             codes = [code for _, _, code in by_key(in_chunks)]

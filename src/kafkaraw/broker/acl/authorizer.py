@@ -32,7 +32,7 @@ _ALLOWED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     _Op.DESCRIBE: frozenset({_Op.DESCRIBE, _Op.READ, _Op.WRITE, _Op.DELETE, _Op.ALTER}),
     _Op.DESCRIBE_CONFIGS: frozenset({_Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS}),
 }
-# A resource that stands for those without an entry of their own; the name that Kafka asks about, too.
+# The name that matches resources without an entry of their own, as in Kafka.
 _SOME_RESOURCE: Final = "hardcode"
 
 
@@ -52,7 +52,7 @@ class Authorizer:
     """Decides by entries, super users, and what is to be where there is no entry.
 
     Args:
-        rules: the entries; looked at anew for each decision, so that changes take effect at once.
+        rules: the entries; read at each decision, so that changes take effect immediately.
         super_users: principals that may everything.
         allow_everyone_if_no_acl_found: the answer for a resource that no entry covers.
     """

@@ -246,7 +246,7 @@ class BrokerConfig:
         )
 
     def reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
-        """This configuration, with those values of a running broker that it acts on without being started anew.
+        """This configuration, with those values of a running broker that take effect without a restart.
 
         Args:
             changes: by Kafka's names, checked; what is not acted on is passed over.

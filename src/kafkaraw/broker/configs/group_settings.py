@@ -30,7 +30,7 @@ class MigrationPolicy(Enum):
 
     @property
     def downgrades(self) -> bool:
-        """Whether a group of the new protocol may become a classic one."""
+        """Whether a consumer group may be converted to a classic group."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 

@@ -85,7 +85,7 @@ S = TypeVar("S", bound=Response)
 
 
 def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Callable[..., A]) -> list[A]:
-    """Change each resource by itself; gives what became of it, in the type of the request's answer."""
+    """Change each resource independently, and return a result for each, in the type of the response."""
     asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
     for resource in resources:
@@ -159,7 +159,7 @@ def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_
         state: the node.
         kind: number of the kind of resource.
         name: of the resource.
-        decide: gives the new settings.
+        decide: returns the new configs.
         validate_only: change nothing.
 
     Raises:
@@ -207,7 +207,7 @@ def refuse_nulls(names: Iterable[str]) -> None:
 
 
 def invalid(message: str) -> ApiError:
-    """The refusal of a request that makes no sense."""
+    """The error for an invalid request."""
     return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 

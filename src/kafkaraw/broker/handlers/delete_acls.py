@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the access control entries that match filters.
+"""DeleteAcls: delete the ACLs that match filters.
 
 Source: kafka.server.AclApis.handleDeleteAcls, org.apache.kafka.controller.AclControlManager.deleteAcls.
 """

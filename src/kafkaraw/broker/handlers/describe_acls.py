@@ -1,4 +1,4 @@
-"""DescribeAcls: list the access control entries that match a filter.
+"""DescribeAcls: list the ACLs that match a filter.
 
 Source: kafka.server.AclApis.handleDescribeAcls, DescribeAclsResponse.aclsResources.
 """

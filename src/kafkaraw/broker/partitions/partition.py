@@ -621,7 +621,7 @@ class Partition:
             watcher.ended()
 
     def close(self, *, sync: bool) -> None:
-        """Close the files, with `sync` after flushing them to disk. No watcher may be waiting any more."""
+        """Close the files, with `sync` after flushing them to disk. No watcher may be waiting."""
         self._watchers.clear()
         self._stop_leading()
         if sync:

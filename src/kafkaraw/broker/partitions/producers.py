@@ -244,7 +244,7 @@ class ProducerTable:
             )
 
     def restore(self, snapshot: ProducerSnapshot, now_ms: int) -> None:
-        """Restore a producer from a snapshot if none of its batches is in the log any more."""
+        """Restore a producer from a snapshot if the log has none of its batches."""
         expired = now_ms - snapshot.timestamp_ms >= self.expiration_ms and snapshot.transaction_first_offset < 0
         if snapshot.producer_id in self._entries or expired:
             return

@@ -80,7 +80,7 @@ def _rule(found: re.Match[str]) -> _Rule:
 
 
 def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | int]:
-    """Texts and numbers of groups, by the rules of Java's `replaceAll`; a group that is not there stands for itself."""
+    """Texts and numbers of groups, by the rules of Java's `replaceAll`; an unknown group is kept as text."""
     parts: list[str | int] = []
     for found in _REPLACED.finditer(replacement):
         if found["literal"] is not None or found["char"] is not None:

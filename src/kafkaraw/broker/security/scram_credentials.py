@@ -35,7 +35,7 @@ _NOT_STORED: Final = "the credentials could not be stored"
 
 
 class Outcome(NamedTuple):
-    """What became of one user's change; a message stands beside every error."""
+    """The result of one user's change; every error has a message."""
 
     user: str
     code: ErrorCode

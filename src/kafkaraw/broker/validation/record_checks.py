@@ -81,7 +81,7 @@ def checked_rows(
 ) -> Steps[Iterator[PlainRecord]]:
     """Judge the records of a batch that is to be stored in another form, and give them.
 
-    Their offsets do not matter, for they are counted anew. Arguments as for `check_records`.
+    Their offsets are ignored, because the broker assigns new ones. Arguments as for `check_records`.
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
