@@ -75,12 +75,12 @@ class BrokerProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """End the child at once, as the operating system would."""
+        """Kill the child."""
         self._process.kill()
         self.stop()
 
     def stop(self) -> None:
-        """End the child: it is asked first, and killed when it does not listen.
+        """Stop the child gracefully; kill it if it does not end in time.
 
         Raises:
             KafkaTimeoutError: it is there even then, as when the system waits for a dead disk on its behalf.

@@ -362,7 +362,7 @@ class BrokerConnection:
             self._go_on_large(link, self._ask, link, header, request, size_bytes)
 
     def _go_on_large(self, link: Link, act: Callable[..., object], *arguments: object) -> None:
-        """Do the next thing for a large request, then what comes after it."""
+        """Do the next step of a large request, and schedule the one after it."""
         self._waiting = None
         if self._link is not None:
             self._closing_on_failure(link, act, *arguments)

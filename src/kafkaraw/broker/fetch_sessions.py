@@ -97,7 +97,7 @@ class FetchSession:
         return len(self._kept)
 
     def update(self, request: FetchRequest) -> None:
-        """Take over what a request adds, changes and forgets."""
+        """Apply the partitions that a request adds, changes and forgets."""
         for topic in request.topics:
             for asked in topic.partitions:
                 kept = self._kept.get(self._key(topic.topic, topic.topic_id, asked.partition))
@@ -137,7 +137,7 @@ class FetchSession:
         return left
 
     def note(self, topics: Iterable[FetchableTopicResponse]) -> None:
-        """Note what a full answer says."""
+        """Note the state of each partition in a full response."""
         for topic in topics:
             for data in topic.partitions:
                 kept = self._kept.get(self._key(topic.topic, topic.topic_id, data.partition_index))
@@ -183,7 +183,7 @@ class FetchSessions:
             self.close(oldest.session_id)
 
     def open(self, request: FetchRequest, *, by_ids: bool) -> FetchSession | None:
-        """Make a session of what a full request reads; None when there is no place for it."""
+        """Create a session with the partitions of a full request; return None if the cache is full."""
         now_ms = self._now_ms()
         self._close_idle()
         session = FetchSession(NO_SESSION, by_ids, now_ms, now_ms)

@@ -1,4 +1,4 @@
-"""What `kafkaraw broker nodes` asks of a cluster that runs, by its control socket.
+"""The commands of `kafkaraw broker nodes` to a running cluster, through its control socket.
 
 Requests and answers are JSON objects: `{"command": "stop", "node": 2}` is answered by `{"nodes": [...]}` or by
 `{"error": TEXT}`. One command is carried out at a time.

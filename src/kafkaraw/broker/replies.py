@@ -113,7 +113,7 @@ Reply: TypeAlias = R | NoReply | CloseConnection | Deferred[R | NoReply | CloseC
 
 
 def answered(begin: Callable[[Callable[[T], None]], None]) -> T | Deferred[T]:
-    """Return the value of an operation with a callback: the value if it was called at once, else a `Deferred`.
+    """Return the value that an operation passes to its callback: now if it was called immediately, else a `Deferred`.
 
     Args:
         begin: starts the operation; takes the callback for the value.

@@ -16,7 +16,7 @@ from kafkaraw.net import Link
 CLOSING_LIMIT_S: Final = 30.0
 """How long the peer of a connection that the broker has closed may leave the rest unread: it sends no more requests."""
 _LOOKS: Final = 4
-"""How often to look within the limit; so the limit is kept to a quarter of it."""
+"""Number of checks within the limit, so that the limit is accurate to a quarter."""
 
 
 class SlowReaderWatch:
@@ -38,7 +38,7 @@ class SlowReaderWatch:
         self._timer = self._loop.call_later(limit_s / _LOOKS, self._look)
 
     def closing(self) -> None:
-        """Expect what is left to leave soon: the link is closed once it has."""
+        """Apply the limit of a closing link, which is closed once its unsent bytes are sent."""
         self._limit_s = min(self._limit_s, CLOSING_LIMIT_S)
         self._timer.cancel()
         self._timer = self._loop.call_later(self._limit_s / _LOOKS, self._look)

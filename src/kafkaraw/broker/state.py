@@ -136,7 +136,7 @@ class BrokerState:
         return self.controller.producer_ids
 
     def open(self) -> None:
-        """Do what `opening` does, at once."""
+        """Run `opening` to its end immediately."""
         run_to_end(self.opening())
 
     def opening(self) -> Steps[None]:

@@ -1,6 +1,6 @@
-"""The real world for a broker: the one module here that chooses clock, randomness, network and storage.
+"""The one module of this package that chooses the real clock, randomness, network and storage.
 
-Nothing else in this package may reach for them.
+Other modules take them as arguments.
 """
 
 from __future__ import annotations

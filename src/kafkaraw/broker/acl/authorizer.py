@@ -1,4 +1,4 @@
-"""The decision: may this principal, from this host, do that to this resource?
+"""The authorization decision: whether a principal from a host may perform an operation on a resource.
 
 The rules are those of Kafka's StandardAuthorizer: super users are permitted everything. Among the ACLs that match the
 resource, DENY takes precedence over ALLOW. Without a matching ALLOW the operation is denied, unless no ACL matches the
@@ -49,7 +49,7 @@ class Client(NamedTuple):
 
 
 class Authorizer:
-    """Decides by entries, super users, and what is to be where there is no entry.
+    """Decides by ACLs, super users, and `allow.everyone.if.no.acl.found`.
 
     Args:
         rules: the entries; read at each decision, so that changes take effect immediately.

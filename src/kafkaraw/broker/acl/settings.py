@@ -1,4 +1,4 @@
-"""The properties of the authorizer: Kafka's own, of which two are its class's.
+"""The properties of the authorizer, with Kafka's names.
 
 Source: org.apache.kafka.metadata.authorizer.StandardAuthorizer.configure.
 """
@@ -28,11 +28,11 @@ ACL_SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """How access is controlled.
+    """The settings of the authorizer.
 
     Attributes:
         super_users: principals that may do everything.
-        allow_everyone_if_no_acl_found: the answer for a resource that no entry covers.
+        allow_everyone_if_no_acl_found: the decision for a resource without ACLs.
     """
 
     super_users: frozenset[str]
@@ -43,7 +43,7 @@ def parse_access(values: Mapping[str, Value]) -> AccessSettings | None:
     """Check the properties; None when there is no authorizer.
 
     Raises:
-        ConfigError: a super user is not TYPE:NAME, or something is set that only an authorizer would act on.
+        ConfigError: a super user is not TYPE:NAME, or a property is set that has no effect without an authorizer.
     """
     super_users = frozenset(name.strip() for name in text(values, "super.users").split(";") if name.strip())
     for name in super_users:

@@ -1,4 +1,4 @@
-"""What becomes of a resource's settings when they are altered, and whether that is allowed. Pure.
+"""The configs of a resource after they are altered, and whether the change is allowed. Pure.
 
 `altered` applies the operations of IncrementalAlterConfigs; `check_broker`, `check_topic`, `check_group` and
 `check_client_metrics` judge the outcome, each with the error codes that Kafka uses for that resource.
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Which settings of a kind of resource are lists, and how Kafka says that one is not.
+    """The configs of a kind of resource that are lists, and Kafka's message for one that is not.
 
     Attributes:
         start_of: what a list begins with that was not set; raises ApiError for what is no list.
@@ -151,7 +151,7 @@ def lists_among(declared: Mapping[str, Declared], default_of: Callable[[str], st
 
 
 def check_broker(configs: Configs, *, one_broker: bool) -> None:
-    """Check what is to be set for one broker, or for all, while they run.
+    """Check the dynamic configs of one broker, or of all.
 
     Raises:
         ApiError: INVALID_REQUEST.

@@ -1,4 +1,4 @@
-"""Which value of a configuration is in force, and which ones stand behind it: what DescribeConfigs shows.
+"""The effective value of a configuration and the values that it overrides, as DescribeConfigs returns them.
 
 Four layers, the first that has a value wins: set for the broker while it runs, set for all brokers while they run,
 given at the start, built in. A topic or group has one more in front. Pure: handlers give it the layers.

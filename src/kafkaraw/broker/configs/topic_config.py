@@ -123,7 +123,7 @@ _REPLICAS: Final = re.compile(r"\*?|\d+:\d+(,\d+:\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The settings of one topic that appending and reading look at, in effect (the topic's own, else the broker's)."""
+    """The configs of one topic that apply to appending and reading: the topic's own, else the broker's."""
 
     max_message_bytes: int
     segment_bytes: int

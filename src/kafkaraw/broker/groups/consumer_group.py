@@ -199,7 +199,7 @@ class ConsumerGroup:
         return any(all(name in names for names in known) for name in names)
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the assignor that most members ask for."""
+        """Return the assignor that most members prefer."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return max(votes, key=lambda name: votes[name], default=default) or default
 

@@ -86,7 +86,7 @@ def check_static(holder: ConsumerMember | None, member_id: str, instance_id: str
 
 
 def partitions_by_topic(claimed: Iterable[TopicPartitions] | None) -> PartitionsByTopic | None:
-    """Return the partitions that a member says it owns."""
+    """Return the owned partitions in the request of a member."""
     if claimed is None:
         return None
     return {Uuid(each.topic_id): frozenset(each.partitions) for each in claimed}

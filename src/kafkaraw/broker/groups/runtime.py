@@ -227,7 +227,7 @@ class Writer:
         self._wait_for(position, done)
 
     def when_replicated(self, done: Done) -> None:
-        """Call back once everything that was written so far is replicated, or with why it will not be."""
+        """Call `done` once all records that were written are replicated, or with the error code."""
         self._wait_for(self._position, done)
 
     def _wait_for(self, position: int, done: Done) -> None:

@@ -63,7 +63,7 @@ TOPIC_DECLARATIONS: Final[dict[str, Declared]] = {
 }
 
 Decide = Callable[[Configs, Lists], dict[str, str]]
-"""Gives the new settings from those so far."""
+"""Returns the new configs, given the current ones."""
 
 
 def layers_of(state: BrokerState) -> BrokerLayers:

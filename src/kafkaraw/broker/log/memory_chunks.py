@@ -15,9 +15,9 @@ from kafkaraw.protocol.buffers import Memory, fresh_memory, is_free
 CHUNK_BYTES_MIN: Final = 64 * 1024
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 GROWTH: Final = 4
-"""Few chunks make large answers: what a fetch gives of one partition ends with its chunk."""
+"""Few chunks allow large responses: the bytes that a fetch returns of one partition end with a chunk."""
 SPARE_BYTES_MAX: Final = 512 * 1024 * 1024
-"""More than that goes back to the system."""
+"""Memory above this limit is freed."""
 
 
 class Chunk:

@@ -40,7 +40,7 @@ class ProducerSnapshot(NamedTuple):
 
 
 def file_name(end_offset: int) -> str:
-    """Kafka's name for what is known of the batches before an offset."""
+    """Return Kafka's file name of the snapshot of the producers before an offset."""
     return f"{end_offset:020d}{SUFFIX}"
 
 

@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Names by type, in their one order; of a type that comes twice the last counts, as in Kafka."""
+    """Return names by type, in a fixed order; of a duplicate type the last one counts, as in Kafka."""
     return tuple(sorted(dict(parts).items()))
 
 

@@ -1,4 +1,4 @@
-"""The broker's key, certificate and trusted authorities: what a listener's `ssl.*` properties say about them.
+"""The broker's key, certificate and trusted authorities, from a listener's `ssl.*` properties.
 
 PEM in files or as text, PKCS12 in files; what a file is, its content says (`net.stores`). Java's own form (JKS) is
 refused with the command that converts it.

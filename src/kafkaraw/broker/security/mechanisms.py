@@ -72,7 +72,7 @@ def parse_sasl(
     by_mechanism: Mapping[str, Mapping[str, Value]],
     users: Mapping[str, str],
 ) -> SaslSettings:
-    """Check how clients of a listener may log in.
+    """Check the SASL settings of a listener.
 
     Args:
         listener: its name.

@@ -29,7 +29,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class Frame(NamedTuple):
-    """Where a batch is; what is in it has not been looked at."""
+    """The position of a batch, whose content is not read."""
 
     start: int
     end: int

@@ -100,7 +100,7 @@ def checked_rows(
 
 
 def _text(name: bytes) -> str:
-    """A header's name; Java, too, puts a replacement for what is not UTF-8."""
+    """Return a header's key; as in Java, a replacement character stands for invalid UTF-8."""
     return name.decode("utf-8", "replace")
 
 
@@ -157,7 +157,7 @@ def _judge(
 
 
 def _claims_a_brokers_time(header: BatchHeader, config: TopicConfig) -> bool:
-    """Whether a producer says LogAppendTime where Kafka does not let it pass."""
+    """Return whether a producer set LogAppendTime where Kafka refuses it."""
     if header.timestamp_type != TIMESTAMP_LOG_APPEND_TIME:
         return False
     return config.stamps_on_append or header.max_timestamp == NO_TIMESTAMP
@@ -172,7 +172,7 @@ def _bounds(config: TopicConfig, now_ms: int) -> tuple[int, int]:
 def _faults(
     header: BatchHeader, config: TopicConfig, where: str, now_ms: int
 ) -> Callable[[int, InnerRecord], tuple[ErrorCode, RecordError] | None]:
-    """What says of a record, and of its place in the batch, what is wrong with it."""
+    """Return a function that returns the error of a record with its index; None if the record is valid."""
     earliest, latest = _bounds(config, now_ms)
     stamped = header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME
 
