@@ -323,7 +323,7 @@ class ConsumerProtocol:
                 change.add(group.target_record(member_id, parts))
         change.add(group.target_epoch_record(group.epoch, now_ms))
         _logger.debug(
-            "group %r: assignor %s computed the target assignment of epoch %d", group.group_id, group.epoch, name
+            "group %r: assignor %s computed the target assignment of epoch %d", group.group_id, name, group.epoch
         )
 
     def reconciled(
