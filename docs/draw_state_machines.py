@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from kafkaraw.broker.groups import states as group_states
-from kafkaraw.broker.security import login
+from kafkaraw.broker.security import sasl_authenticator
 from kafkaraw.broker.transactions import states as transaction_states
 from kafkaraw.core import connection_states
 from kafkaraw.core.group import states
@@ -137,10 +137,10 @@ MACHINES = (
     ),
     Machine(
         "SASL authentication in the broker",
-        "broker/security/login.py",
+        "broker/security/sasl_authenticator.py",
         "TRANSITIONS",
-        "`Login`, one for each connection.",
-        by_state(login.TRANSITIONS),
+        "`SaslAuthenticator`, one for each connection.",
+        by_state(sasl_authenticator.TRANSITIONS),
     ),
     Machine(
         "Partition of a producer",

@@ -11,8 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kafkaraw.broker.handlers.registration import REGISTERED, Permission
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import REGISTERED, Permission, load_handlers
 from kafkaraw.protocol.acl_codes import ResourceType
 
 PAGE: Final = Path(__file__).with_name("security.md")
@@ -24,7 +23,7 @@ _WORDS: Final = {ResourceType.TRANSACTIONAL_ID: "transactional id"}
 def table() -> str:
     """One row for each API."""
     rows = ["| API | rights | |", "|---|---|---|"]
-    for served in sorted((REGISTERED[key] for key in HANDLERS), key=lambda served: served.api.name):
+    for served in sorted((REGISTERED[key] for key in load_handlers()), key=lambda served: served.api.name):
         permissions = ", ".join(map(_permission, served.permissions)) or "none"
         rows.append(f"| {served.api.name} | {permissions} | {served.note} |")
     return "\n".join(rows) + "\n"

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from kafkaraw.net import interruptible
+from kafkaraw.net import threads
 
 _SOON_S = 0.03
 _SLICE_S = 0.05
@@ -31,7 +31,7 @@ def interrupted_elsewhere() -> Iterator[None]:
     signalling = threading.Timer(_SOON_S, signal.raise_signal, (signal.SIGUSR1,))  # goes to the thread that calls it
     try:
         with pytest.MonkeyPatch.context() as patches, pytest.raises(Interrupted):
-            patches.setattr(interruptible, "SLICE_S", _SLICE_S)
+            patches.setattr(threads, "SLICE_S", _SLICE_S)
             signalling.start()
             yield
     finally:

@@ -17,7 +17,7 @@ from types import ModuleType
 import lz4.frame
 import pytest
 
-import kafkaraw.broker.security.accounts
+import kafkaraw.broker.security.sasl_authenticator
 import kafkaraw.core.sasl.plain
 import kafkaraw.core.sasl.scram
 from kafkaraw.broker import BrokerConfig
@@ -120,7 +120,7 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "module", [kafkaraw.core.sasl.plain, kafkaraw.core.sasl.scram, kafkaraw.broker.security.accounts]
+    "module", [kafkaraw.core.sasl.plain, kafkaraw.core.sasl.scram, kafkaraw.broker.security.sasl_authenticator]
 )
 def test_cve_2021_38153_no_secret_stands_beside_an_equals_sign(module: ModuleType):
     secret = re.compile(r"password|secret|proof|signature|stored_key|server_key")

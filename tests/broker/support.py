@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import load_handlers
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
@@ -86,7 +86,7 @@ def ask(
     version = api.supported.max if version is None else version
     header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, client_id), request)))
     context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000", principal)
-    answer = in_a_loop(lambda: HANDLERS[api.key](state, context, message))
+    answer = in_a_loop(lambda: load_handlers()[api.key](state, context, message))
     if isinstance(answer, Deferred | NoReply):
         return answer
     return through_bytes(answer, version)

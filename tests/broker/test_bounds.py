@@ -208,7 +208,7 @@ def _unsent_bytes(connection: object) -> int:
     return link._transport.get_write_buffer_size() + link._writer._queued_bytes
 
 
-def test_a_peer_that_sends_one_byte_a_second_is_answered_and_disturbs_nobody():
+def test_a_peer_that_sends_one_byte_a_second_is_answered_and_disturbs_no_other():
     """Virtual time: half a minute for one request, while another peer is served all along."""
 
     class Peer:

@@ -475,7 +475,7 @@ def test_a_client_that_takes_no_byte_of_its_answers_is_aborted_and_a_slow_one_is
     with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
         simulate(scenario)
     assert [record.getMessage() for record in caplog.records] == [
-        "aborting the connection from 127.0.0.1:50000: it took none of 5000 unsent bytes for 10 s "
+        "aborting the connection from 127.0.0.1:50000: it read none of 5000 unsent bytes for 10 s "
         "(connections.max.unsent.ms)"
     ]
 

@@ -67,7 +67,7 @@ async def dial(simulation: Simulation) -> Peer:
 
 def test_each_address_has_its_own_limit_and_gets_its_place_back():
     count = ConnectionCount(
-        ConnectionLimits(total=5, per_address=2, by_address={"::1": 1}, login_timeout_ms=1, unsent_limit_ms=1)
+        ConnectionLimits(total=5, per_address=2, by_address={"::1": 1}, authentication_timeout_ms=1, unsent_limit_ms=1)
     )
     assert [count.add("10.0.0.1") for _ in range(2)] == ["", ""]
     assert "max.connections.per.ip of 2 is reached for 10.0.0.1" in count.add("10.0.0.1")
@@ -105,7 +105,7 @@ def test_connections_from_one_address_above_the_limit_are_turned_away(caplog: py
     assert "max.connections.per.ip of 3 is reached for 127.0.0.1" in caplog.text
 
 
-def test_who_does_not_log_in_is_sent_away_after_a_while(caplog: pytest.LogCaptureFixture):
+def test_a_connection_without_authentication_is_closed_at_the_timeout(caplog: pytest.LogCaptureFixture):
     async def play(simulation: Simulation, node: BrokerNode) -> None:
         peer = await dial(simulation)
         began = simulation.loop.time()
@@ -114,10 +114,10 @@ def test_who_does_not_log_in_is_sent_away_after_a_while(caplog: pytest.LogCaptur
         assert node.connections_count == 0
 
     on_node(play, users={"ada": "opensesame"}, connections_max_login_ms=5000)
-    assert "not logged in after 5000 ms (connections.max.login.ms)" in caplog.text
+    assert "not authenticated after 5000 ms (connections.max.login.ms)" in caplog.text
 
 
-def test_without_logins_nobody_is_sent_away():
+def test_without_sasl_there_is_no_authentication_timeout():
     async def play(simulation: Simulation, node: BrokerNode) -> None:
         peer = await dial(simulation)
         await asyncio.sleep(60)

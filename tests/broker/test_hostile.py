@@ -9,8 +9,8 @@ import pytest
 
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.connection import BrokerConnection
-from kafkaraw.broker.handlers.table import HANDLERS
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.handlers.registration import load_handlers
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol import RequestHeader, encode_request
 from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
@@ -19,7 +19,7 @@ from tests.broker.support import LISTENER, make_state
 from tests.broker.test_connection import RecordingLink
 from tests.protocol.message_values import random_message
 
-APIS = [API_BY_KEY[key] for key in sorted(HANDLERS)]
+APIS = [API_BY_KEY[key] for key in sorted(load_handlers())]
 ROUNDS = 40
 
 
@@ -30,7 +30,7 @@ def hit(frames: list[bytes], *, seed: int, **properties: str) -> list[RecordingL
     async def main(_: Simulation) -> None:
         state = make_state(seed=seed, connections_max_idle_ms=-1, **properties)
         for name in ("a", "topic-1"):
-            state.create_topic(plan_topic(Wish(name, partitions=2), state.catalog, state.config))
+            state.create_topic(plan_topic(TopicSpec(name, partitions=2), state.catalog, state.config))
         for frame in frames:
             link = RecordingLink()
             connection = BrokerConnection(state, LISTENER, lambda _: None)
@@ -73,7 +73,9 @@ def test_any_well_formed_request_is_answered_or_closes_its_connection(api: Api, 
 
 @pytest.mark.parametrize("allow_everyone", ["true", "false"])
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_so_it_is_where_rights_are_asked_for(api: Api, allow_everyone: str, caplog: pytest.LogCaptureFixture):
+def test_hostile_requests_get_a_response_with_an_authorizer_too(
+    api: Api, allow_everyone: str, caplog: pytest.LogCaptureFixture
+):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     properties = {
@@ -88,7 +90,7 @@ def test_so_it_is_where_rights_are_asked_for(api: Api, allow_everyone: str, capl
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_a_request_with_damaged_bytes_harms_nobody_else(api: Api, caplog: pytest.LogCaptureFixture):
+def test_a_request_with_damaged_bytes_affects_no_other_connection(api: Api, caplog: pytest.LogCaptureFixture):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)

@@ -96,7 +96,7 @@ def test_a_large_request_that_cannot_be_decoded_lets_the_next_one_begin(monkeypa
     run_virtual(scenario, seed=1)
 
 
-def test_who_leaves_before_its_turn_is_not_begun():
+def test_a_request_that_leaves_the_queue_is_not_begun():
     begun: list[str] = []
 
     async def scenario(_: Simulation) -> None:

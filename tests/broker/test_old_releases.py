@@ -11,7 +11,7 @@ from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import load_handlers
 from kafkaraw.broker.old_releases import MAX_VERSIONS, NOT_OFFERED, Offer
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.protocol import decode_response
@@ -60,7 +60,7 @@ def test_the_table_agrees_with_that_of_kafka_python(release: str):
 @pytest.mark.parametrize("release", MAX_VERSIONS)
 def test_the_smallest_versions_agree_too_where_we_have_the_api(release: str):
     theirs = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
-    offered = {key: Offer(release).versions(API_BY_KEY[key]) for key in HANDLERS}
+    offered = {key: Offer(release).versions(API_BY_KEY[key]) for key in load_handlers()}
     for key, versions in offered.items():
         assert (key in theirs) == (versions != NO_VERSIONS)
         assert key not in theirs or tuple(versions) == theirs[key]
@@ -184,7 +184,7 @@ def test_records_of_producers_before_0_11_are_refused(version: int):
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_consumers_before_0_11_are_told_that_records_are_too_new(version: int):
+def test_consumers_before_0_11_get_unsupported_version_for_new_records(version: int):
     state = make_state()
     create(state, "t")
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)

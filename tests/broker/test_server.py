@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bytes():
     assert simulate(scenario, 3) != simulate(scenario, 4)
 
 
-def test_a_stopped_broker_answers_nobody_and_keeps_everything():
+def test_a_stopped_broker_refuses_connections_and_keeps_its_data():
     async def scenario(simulation: Simulation) -> None:
         storage = MemoryStorage()
         node = make_node(simulation, storage)
@@ -180,7 +180,7 @@ def test_a_waiting_fetch_does_not_delay_the_stop():
     simulate(scenario)
 
 
-def test_clients_of_each_listener_are_told_its_own_address():
+def test_clients_of_each_listener_get_the_address_of_that_listener():
     async def scenario(simulation: Simulation) -> None:
         node = make_node(
             simulation,
@@ -198,7 +198,7 @@ def test_clients_of_each_listener_are_told_its_own_address():
     simulate(scenario)
 
 
-def test_a_free_port_is_told_as_the_one_it_became():
+def test_port_0_is_reported_as_the_chosen_port():
     async def scenario(simulation: Simulation) -> None:
         node = make_node(simulation, listeners="PLAINTEXT://127.0.0.1:0")
         async with node:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.log.file_storage import FileStorage
@@ -20,7 +20,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.producer_ids import BLOCK_SIZE, ProducerIds
 from kafkaraw.broker.state import DELETE_SUFFIX, STRAY_SUFFIX, BrokerState
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.broker.topics.topic_files import read_partition_metadata, write_partition_metadata
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import Uuid
@@ -44,7 +44,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path):
 
 def create(state: BrokerState, name: str, partitions: int = 1, **configs: str):
     given: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
-    return state.create_topic(plan_topic(Wish(name, partitions, configs=given), state.catalog, state.config))
+    return state.create_topic(plan_topic(TopicSpec(name, partitions, configs=given), state.catalog, state.config))
 
 
 def append(state: BrokerState, name: str, index: int = 0) -> None:
@@ -92,11 +92,11 @@ def test_a_deleted_topic_is_gone_for_good(reopen):
     append(state, "t")
     kept = (TopicPartition("t", 0), CommittedOffset(1, -1, "", NOW_MS))
     coordinator = state.groups.coordinator("g")
-    in_a_loop(lambda: coordinator.commit(Claim("g"), [kept], lambda code: None))
-    assert coordinator.positions("g", None, stable=False) == dict([kept])
+    in_a_loop(lambda: coordinator.commit(CommitIdentity("g"), [kept], lambda code: None))
+    assert coordinator.committed_offsets("g", None, stable=False) == dict([kept])
     state.delete_topic(topic)
     assert state.partition(TopicPartition("t", 0)) is None
-    assert coordinator.positions("g", None, stable=False) == {}
+    assert coordinator.committed_offsets("g", None, stable=False) == {}
     new = create(state, "t")
     assert new.topic_id != topic.topic_id
     state.close()

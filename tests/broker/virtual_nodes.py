@@ -11,7 +11,7 @@ from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.replies import Deferred
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import (
     PartitionProduceData,
@@ -58,11 +58,11 @@ class VirtualNodes:
         return self.simulation.loop.time()
 
     def create(self, name: str = "t", partitions: int = 1, replicas: int = 3, **configs: str) -> None:
-        wish = Wish(
+        spec = TopicSpec(
             name, partitions, replicas, configs={key.replace("_", "."): value for key, value in configs.items()}
         )
         node = next(iter(self.cluster.nodes.values()))
-        node.state.create_topic(plan_topic(wish, node.state.catalog, node.config))
+        node.state.create_topic(plan_topic(spec, node.state.catalog, node.config))
 
     def replica(self, node_id: int, topic: str = "t", partition: int = 0) -> Partition:
         found = self.cluster.nodes[node_id].state.partition(TopicPartition(topic, partition))

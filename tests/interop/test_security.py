@@ -19,7 +19,7 @@ from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError
 from kafkaraw.protocol.messages.metadata import MetadataRequest
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.broker.security.test_login import Peer
+from tests.broker.security.test_sasl_authenticator import Peer
 from tests.interop import logins
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.clients import Aiokafka, Confluent, KafkaPython, Sample

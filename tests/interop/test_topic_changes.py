@@ -49,7 +49,7 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.broker.security.test_login import Peer
+from tests.broker.security.test_sasl_authenticator import Peer
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
 from tests.interop.java_tools import CONFIGS, SharedTools
 

@@ -37,7 +37,7 @@ from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import encode_batch
 from tests.broker.quotas.test_table import ANY, EXACT, IS_DEFAULT, client, entry
-from tests.broker.security.test_login import Peer
+from tests.broker.security.test_sasl_authenticator import Peer
 from tests.broker.security.test_scram_credentials import SHA_512, delete, upsert
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.java_tools import CONFIGS, run_tool

@@ -186,7 +186,7 @@ def test_closing_a_listener_leaves_its_links_alone() -> None:
     asyncio.run(main())
 
 
-def test_os_errors_are_told_in_words() -> None:
+def test_os_errors_are_described_in_words() -> None:
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
     assert reason_of(refused) == "Connection refused"
     assert reason_of(TimeoutError()) == "no answer in time"

@@ -39,7 +39,7 @@ def output_of(program: str) -> str:
     preamble = (
         "import asyncio, os, signal, sys, threading, time\n"
         "from kafkaraw.net import *\n"
-        "from kafkaraw.net import interruptible\n"
+        "from kafkaraw.net import threads\n"
     )
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", preamble + textwrap.dedent(program)],
@@ -104,7 +104,7 @@ def test_it_refuses_to_wait_for_itself(loop_thread: LoopThread) -> None:
         return loop_thread.run(answer(1))
 
     async def begin() -> None:
-        loop_thread.run_until_told(lambda over: over(None))
+        loop_thread.run_until_called(lambda over: over(None))
 
     with pytest.raises(UsageError, match="loop thread itself"):
         loop_thread.run(call_back(), timeout=10)
@@ -122,7 +122,7 @@ def test_it_can_be_used_by_many_threads(loop_thread: LoopThread) -> None:
     assert sorted(results) == list(range(20))
 
 
-def test_what_was_begun_is_waited_for_until_it_is_told_over(loop_thread: LoopThread) -> None:
+def test_run_until_called_waits_for_the_callback(loop_thread: LoopThread) -> None:
     told: list[bool] = []
 
     def begin(over: Callable[[BaseException | None], None]) -> None:
@@ -133,27 +133,27 @@ def test_what_was_begun_is_waited_for_until_it_is_told_over(loop_thread: LoopThr
 
         asyncio.get_running_loop().call_later(0.01, later)
 
-    loop_thread.run_until_told(begin)
+    loop_thread.run_until_called(begin)
     assert told == [True]
 
 
-def test_what_was_begun_raises_what_it_is_told_or_raises_itself(loop_thread: LoopThread) -> None:
+def test_run_until_called_raises_the_error_of_the_callback_or_of_the_function(loop_thread: LoopThread) -> None:
     def breaks(over: Callable[[BaseException | None], None]) -> None:
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(KafkaTimeoutError, match="told"):
-        loop_thread.run_until_told(lambda over: over(KafkaTimeoutError("told")))
+        loop_thread.run_until_called(lambda over: over(KafkaTimeoutError("told")))
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        loop_thread.run_until_told(breaks)
+        loop_thread.run_until_called(breaks)
 
 
-def test_stopping_wakes_those_who_wait_to_be_told() -> None:
+def test_stop_wakes_threads_in_run_until_called() -> None:
     loop_thread = LoopThread("test")
     begun, errors = threading.Event(), []
 
     def wait() -> None:
         try:
-            loop_thread.run_until_told(lambda _: begun.set())
+            loop_thread.run_until_called(lambda _: begun.set())
         except ClosedError as error:
             errors.append(error)
 
@@ -164,7 +164,7 @@ def test_stopping_wakes_those_who_wait_to_be_told() -> None:
     waiting.join(10)
     assert len(errors) == 1
     with pytest.raises(ClosedError):
-        loop_thread.run_until_told(lambda over: over(None))
+        loop_thread.run_until_called(lambda over: over(None))
 
 
 def test_after_stop_it_refuses() -> None:
@@ -178,7 +178,7 @@ def test_after_stop_it_refuses() -> None:
     loop_thread.stop()
 
 
-def test_stopping_wakes_those_who_wait() -> None:
+def test_stop_wakes_threads_in_run() -> None:
     loop_thread = LoopThread("test")
     started = threading.Event()
     outcome: list[BaseException] = []
@@ -232,7 +232,7 @@ def test_a_loop_that_ends_by_a_fault_ends_its_calls_and_is_made_anew(caplog: pyt
 
     threads = [
         threading.Thread(target=wait, args=[lambda: loop_thread.run(asyncio.sleep(60))]),
-        threading.Thread(target=wait, args=[lambda: loop_thread.run_until_told(lambda over: None)]),
+        threading.Thread(target=wait, args=[lambda: loop_thread.run_until_called(lambda over: None)]),
     ]
     for thread in threads:
         thread.start()
@@ -275,7 +275,7 @@ def test_ctrl_c_interrupts_at_once() -> None:
     assert printed == "interrupted True\n"
 
 
-@pytest.mark.parametrize("wait", ["run(never())", "run_until_told(lambda over: note())"])
+@pytest.mark.parametrize("wait", ["run(never())", "run_until_called(lambda over: note())"])
 def test_ctrl_c_that_another_thread_gets_ends_the_wait(wait: str) -> None:
     """The system may give a signal to any thread; what blocks the main thread hears nothing of it then."""
     printed = output_of(f"""
@@ -283,7 +283,7 @@ def test_ctrl_c_that_another_thread_gets_ends_the_wait(wait: str) -> None:
             hit = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))  # it goes to the thread that raises it
             hit.start()
 
-        interruptible.SLICE_S = 0.1
+        threads.SLICE_S = 0.1
 
         async def never():
             note()
@@ -447,14 +447,14 @@ def test_what_would_end_the_process_ends_nothing_in_a_callback(
     assert f"{error!r} was raised on the thread 'test', where it ends nothing" in caplog.text
 
 
-def test_sys_exit_in_what_somebody_waits_for_is_raised_there(loop_thread: LoopThread) -> None:
+def test_sys_exit_on_the_loop_is_raised_in_the_waiting_thread(loop_thread: LoopThread) -> None:
     async def leave() -> None:
         sys.exit(3)
 
     with pytest.raises(SystemExit):
         loop_thread.run(leave())
     with pytest.raises(SystemExit):
-        loop_thread.run_until_told(lambda _: sys.exit(3))
+        loop_thread.run_until_called(lambda _: sys.exit(3))
     assert loop_thread.run(answer(1)) == 1
 
 
@@ -500,7 +500,7 @@ def test_a_signal_handler_may_make_calls_of_its_own() -> None:
     assert printed == "handled\n"
 
 
-def test_it_ends_with_the_process_whatever_still_runs() -> None:
+def test_the_loop_thread_ends_with_the_process() -> None:
     printed = output_of("""
         async def never():
             try:

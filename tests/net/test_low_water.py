@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kafkaraw.net.low_water import PIECE_BYTES, WORTH_BYTES, LowWater
+from kafkaraw.net.transport import PIECE_BYTES, WORTH_BYTES, LowWater
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="marks are set on Linux only")
 

@@ -179,7 +179,7 @@ def test_a_peer_that_resets_is_named() -> None:
     asyncio.run(main())
 
 
-def test_reading_stops_and_goes_on_when_told(network: AsyncioNetwork) -> None:
+def test_reading_pauses_and_resumes(network: AsyncioNetwork) -> None:
     async def main() -> None:
         async with Pair(network) as pair:
             pair.server.link.pause_reading()

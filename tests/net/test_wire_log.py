@@ -45,7 +45,7 @@ def test_an_answer_is_named_after_its_request():
     log = FrameLog("client")
     written(log, request(MetadataRequest(topics=[]), 3, 12, correlation_id=7))
     assert "Metadata v12 correlation 7" in read(log, b"\0\0\0\x07\0")
-    assert "nobody asked for" in read(log, b"\0\0\0\x08\0")
+    assert "without a request" in read(log, b"\0\0\0\x08\0")
 
 
 def test_a_long_frame_is_cut_and_the_limit_said():

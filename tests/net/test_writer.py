@@ -262,7 +262,7 @@ def test_a_file_that_is_too_short_tears_the_link(network: AsyncioNetwork, fd: in
     asyncio.run(main())
 
 
-def test_files_that_nobody_reads_pause_the_writer(network: AsyncioNetwork, fd: int) -> None:
+def test_files_that_the_peer_does_not_read_pause_the_writer(network: AsyncioNetwork, fd: int) -> None:
     async def main() -> None:
         async with Pair(network) as pair:
             pair.server.link.pause_reading()
@@ -419,7 +419,7 @@ def test_no_descriptor_is_left_open(fd: int) -> None:
 # ---- when the operating system has taken the bytes
 
 
-def test_when_sent_is_told_at_once_where_the_socket_takes_everything(network: AsyncioNetwork) -> None:
+def test_when_sent_is_called_immediately_if_the_socket_takes_all_bytes(network: AsyncioNetwork) -> None:
     async def main() -> None:
         async with Pair(network) as pair:
             told: list[int] = []
@@ -431,7 +431,7 @@ def test_when_sent_is_told_at_once_where_the_socket_takes_everything(network: As
     asyncio.run(main())
 
 
-def test_when_sent_is_told_frame_by_frame_as_the_peer_reads(network: AsyncioNetwork, tls_network: object) -> None:
+def test_when_sent_is_called_for_each_frame_that_the_peer_reads(network: AsyncioNetwork, tls_network: object) -> None:
     count = 30
 
     async def main() -> None:
@@ -467,7 +467,7 @@ def test_when_sent_is_told_frame_by_frame_as_the_peer_reads(network: AsyncioNetw
     asyncio.run(main())
 
 
-def test_when_sent_is_never_told_of_a_frame_that_is_dropped(network: AsyncioNetwork) -> None:
+def test_when_sent_is_not_called_for_a_dropped_frame(network: AsyncioNetwork) -> None:
     async def main() -> None:
         async with Pair(network) as pair:
             pair.server.link.pause_reading()

@@ -1,11 +1,40 @@
-"""Large buffers are used again when no view into them is left, and never before."""
+"""Large memory and buffers are reused when no view into them is left, and never before."""
 
 from __future__ import annotations
 
+import pytest
+
 from kafkaraw.protocol import FrameReader
-from kafkaraw.protocol.buffers import SPARE_BYTES_MAX, SPARES_MAX, SpareBuffers
-from kafkaraw.protocol.memory import HUGE_PAGE_BYTES
+from kafkaraw.protocol.buffers import HUGE_PAGE_BYTES, SPARE_BYTES_MAX, SPARES_MAX, SpareBuffers, fresh_memory, is_free
 from kafkaraw.protocol.reader import FIRST_BUFFER_SIZE
+
+SIZES = (1, 1 << 16, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_fresh_memory_is_zeroed_and_writable(size: int) -> None:
+    memory = fresh_memory(size)
+    assert len(memory) == size
+    view = memoryview(memory)
+    assert not any(view[-1:])
+    view[:1] = b"x"
+    assert bytes(memory[:1]) == b"x"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_memory_is_free_when_its_last_view_is_gone_and_keeps_what_it_holds(size: int) -> None:
+    memory = fresh_memory(size)
+    memory[-1:] = b"z"
+    assert is_free(memory)
+    part = memoryview(memory)[:1]
+    assert not is_free(memory)
+    rest = part[1:]
+    del part
+    assert not is_free(memory), "a view of a view counts, too"
+    del rest
+    assert is_free(memory)
+    assert (len(memory), bytes(memory[-1:])) == (size, b"z")
+
 
 LARGE = 1 << 20
 
@@ -42,7 +71,7 @@ def test_no_more_is_remembered_than_the_limits_say() -> None:
     assert sum(map(len, spares._known)) <= SPARE_BYTES_MAX
 
 
-def test_frames_reuse_memory_only_when_nobody_looks_at_it() -> None:
+def test_frames_reuse_memory_without_views_only() -> None:
     reader = FrameReader(limit=2 * LARGE)
     kept = frame_of(reader, b"a")
     part = kept[5:10]

@@ -48,7 +48,7 @@ def test_the_bytes_are_those_of_the_declared_request(
 
 @pytest.mark.parametrize("version", [8, 12, 13])
 @pytest.mark.parametrize("count", [1, 126, 127, 128, 300])
-def test_many_topics_and_partitions_are_counted_right(version: int, count: int) -> None:
+def test_many_topics_and_partitions_are_counted_correctly(version: int, count: int) -> None:
     records = memoryview(b"records")
     wide = Produce(None, 1, 1, [("t", ID, [(index, records) for index in range(count)])])
     deep = Produce(None, 1, 1, [(f"t{number}", ID, [(0, records)]) for number in range(count)])
@@ -101,7 +101,7 @@ def test_an_answer_without_errors_is_read_as_it_was_written(
     assert response == Written(throttle_ms, [("t", *each) for each in found])
 
 
-def test_several_topics_are_told_apart() -> None:
+def test_several_topics_are_distinguished() -> None:
     request = asked(("a", ID, 1), ("b", OTHER_ID, 2))
     response = answer_of(("a", ID, [partition(0)]), ("b", OTHER_ID, [partition(1), partition(0, base_offset=8)]))
     for version in (12, 13):

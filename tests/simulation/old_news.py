@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import load_handlers
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Catalog
 
@@ -34,7 +34,7 @@ class OldNews:
     @contextmanager
     def in_effect(self) -> Iterator[None]:
         """While this lasts, brokers answer so."""
-        handle = HANDLERS[METADATA_KEY]
+        handle = load_handlers()[METADATA_KEY]
 
         def handle_as_known(state, context, request):
             catalog = self._catalogs.get(state)
@@ -44,8 +44,8 @@ class OldNews:
                 state.controller.catalog = catalog
             return handle(state, context, request)
 
-        HANDLERS[METADATA_KEY] = handle_as_known
+        load_handlers()[METADATA_KEY] = handle_as_known
         try:
             yield
         finally:
-            HANDLERS[METADATA_KEY] = handle
+            load_handlers()[METADATA_KEY] = handle

@@ -1,7 +1,7 @@
 """`python -m kafkaraw.broker`: the child process of `EmbeddedBroker(process=True)`.
 
-People use `kafkaraw broker`. This one takes its properties and users as JSON in the first line of its input, logs to
-standard error, and stops with its parent.
+Users start `kafkaraw broker`. This process takes its properties and users as JSON in the first line of its input, logs
+to standard error, and stops with its parent.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.state_topic import StateTopic
+from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, TopicSpec, plan_topic
 from kafkaraw.broker.turns import Steps, Turn
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.printable import printable
@@ -35,15 +35,15 @@ class AutoCreation:
     Args:
         controller: makes them.
         config: the node's properties, as they are now.
-        state_topics: internal topics, which have partitions and settings of their own, by name.
+        internal_topics: internal topics, which have partitions and settings of their own, by name.
     """
 
     def __init__(
-        self, controller: Controller, config: Callable[[], BrokerConfig], state_topics: Mapping[str, StateTopic]
+        self, controller: Controller, config: Callable[[], BrokerConfig], internal_topics: Mapping[str, InternalTopic]
     ) -> None:
         self._controller = controller
         self._config = config
-        self._state_topics = state_topics
+        self._internal_topics = internal_topics
         self._waiting: dict[str, None] = {}
         self._beginning: asyncio.Handle | None = None
         self._is_creating = False
@@ -90,19 +90,19 @@ class AutoCreation:
         try:
             yield from self._controller.publishing(made)
         except OSError as error:
-            _logger.error("cannot create topics that clients ask for: %s", error)
+            _logger.error("cannot create topics automatically: %s", error)
 
     def _create(self, name: str) -> Steps[Topic | None]:
         config = self._config()
         try:
-            if name in self._state_topics:
-                self._state_topics[name].have(self._controller, config)
+            if name in self._internal_topics:
+                self._internal_topics[name].create_if_missing(self._controller, config)
                 return None
-            plan = plan_topic(Wish(name), self._controller.catalog, config)
+            plan = plan_topic(TopicSpec(name), self._controller.catalog, config)
             return (yield from self._controller.making_topic(plan))
-        except Refusal as refusal:
-            if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                _logger.info("topic %r, which a client asks for, is not created: %s", name, printable(refusal.message))
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                _logger.info("topic %r is not created automatically: %s", name, printable(error.message))
         except OSError as error:
-            _logger.error("cannot create topic %r, which a client asks for: %s", name, error)
+            _logger.error("cannot create topic %r automatically: %s", name, error)
         return None

@@ -16,7 +16,7 @@ from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.foreground import ADDRESS_LINE, ERROR_LINE
 from kafkaraw.broker.settings import to_text
 from kafkaraw.errors import KafkaError, KafkaTimeoutError
-from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.threads import wait_interruptibly
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -44,13 +44,13 @@ class BrokerProcess:
             start_new_session=True,
         )
         try:
-            self._tell(json.dumps({"properties": properties, "users": dict(config.security.users)}))
+            self._send_line(json.dumps({"properties": properties, "users": dict(config.security.users)}))
             self.bootstrap_servers = self._first_line()
         except BaseException:
             self.stop()
             raise
 
-    def _tell(self, line: str) -> None:
+    def _send_line(self, line: str) -> None:
         # Not as an argument: it contains passwords and keys, and every local user can read the arguments of a process.
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -66,7 +66,7 @@ class BrokerProcess:
         line = self._process.stdout.readline().strip()
         if not line.startswith(ADDRESS_LINE):
             why = line.removeprefix(ERROR_LINE) or "see its message on standard error"
-            raise KafkaError(f"the broker process ended at once: {why}")
+            raise KafkaError(f"the broker process ended during startup: {why}")
         return line.removeprefix(ADDRESS_LINE)
 
     @property
@@ -75,12 +75,12 @@ class BrokerProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """End the child at once, as the operating system would."""
+        """Kill the child."""
         self._process.kill()
         self.stop()
 
     def stop(self) -> None:
-        """End the child: it is asked first, and killed when it does not listen.
+        """Stop the child gracefully; kill it if it does not end in time.
 
         Raises:
             KafkaTimeoutError: it is there even then, as when the system waits for a dead disk on its behalf.

@@ -239,7 +239,7 @@ class Cluster:
             NetworkError: its address is already in use.
         """
         if node_id in self.nodes:
-            raise UsageError(f"node {node_id} runs already")
+            raise UsageError(f"node {node_id} is already running")
         self._check_known(node_id)
         node = await self._prepare(node_id)
         self.controller.brokers_up([node.description])
@@ -322,7 +322,7 @@ class Cluster:
                 while not is_so():
                     await self.controller.next_change()
         except TimeoutError:
-            raise KafkaTimeoutError(f"after {timeout:g} s still not so: {what}") from None
+            raise KafkaTimeoutError(f"after {timeout:g} s still not true: {what}") from None
 
     async def wait_until_in_sync(self, timeout: float = WAIT_TIMEOUT_S) -> None:
         """Wait until every partition has a leader and every replica on a running node is in sync.

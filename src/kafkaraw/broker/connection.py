@@ -15,22 +15,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkaraw.broker.connection_limits import LOGIN_TIMEOUT, UNSENT_LIMIT
+from kafkaraw.broker.api_error import CloseConnectionError
+from kafkaraw.broker.connection_limits import AUTHENTICATION_TIMEOUT, UNSENT_LIMIT
 from kafkaraw.broker.faults import Damaged, FaultReply, Faults, Incoming, Outgoing
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import REGISTERED
-from kafkaraw.broker.handlers.table import HANDLERS
+from kafkaraw.broker.handlers.registration import REGISTERED, load_handlers
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
-from kafkaraw.broker.quotas.answers import Served, throttled
+from kafkaraw.broker.quotas.throttled_responses import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import CloseConnection, Deferred, Failed, NoReply
 from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.listener_security import ANONYMOUS
-from kafkaraw.broker.security.login import Login, LoginState
 from kafkaraw.broker.security.principals import PrincipalMapping
-from kafkaraw.broker.sending_watch import SendingWatch
+from kafkaraw.broker.security.sasl_authenticator import AuthenticationState, SaslAuthenticator
+from kafkaraw.broker.slow_readers import SlowReaderWatch
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, Turn, run_in_turns
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
@@ -59,6 +58,7 @@ These take about 300 bytes. The overhead limits the queue to 2,048 requests, eve
 """
 TURN_GAP_S: Final = 0.0005
 """A request that arrives within this time after the last response counts as part of the same turn."""
+_HANDLERS: Final = load_handlers()
 _DIVIDED_KEYS: Final = frozenset(key for key, served in REGISTERED.items() if served.divided)
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -87,7 +87,7 @@ class BrokerConnection:
         self._listener = listener
         self._on_lost = on_lost
         self._link: Link | None = None
-        self._login: Login | None = None
+        self._login: SaslAuthenticator | None = None
         self._principal = ANONYMOUS
         self._context: RequestContext | None = None
         self._frames: deque[memoryview] = deque()
@@ -102,7 +102,7 @@ class BrokerConnection:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._login_timer: asyncio.TimerHandle | None = None
-        self._sending: SendingWatch | None = None
+        self._sending: SlowReaderWatch | None = None
         self._last_used = 0.0
         self._now: Callable[[], float] = lambda: 0.0
 
@@ -112,27 +112,32 @@ class BrokerConnection:
         self._now = asyncio.get_running_loop().time
         self._turn = Turn()
         security = self._state.config.security
-        if security.wants_login(self._listener):
-            self._begin_login(link)
+        if security.requires_sasl(self._listener):
+            self._begin_authentication(link)
         elif security.tls_of(self._listener) is not None and link.peer_certificate is not None:
             principals = security.listeners[self._listener].principals
             self._closing_on_failure(link, self._identify, link.peer_certificate, principals)
         idle_ms = self._state.config.connections_max_idle_ms
         limit_ms = self._state.config.connection_limits.unsent_limit_ms
-        self._sending = SendingWatch(link, min(limit_ms, idle_ms if idle_ms > 0 else limit_ms) / 1000, self._end_stuck)
+        self._sending = SlowReaderWatch(
+            link, min(limit_ms, idle_ms if idle_ms > 0 else limit_ms) / 1000, self._end_stuck
+        )
         if idle_ms > 0:
             self._last_used = asyncio.get_running_loop().time()
             self._watch_idleness(idle_ms / 1000)
 
-    def _begin_login(self, link: Link) -> None:
+    def _begin_authentication(self, link: Link) -> None:
         loop = asyncio.get_running_loop()
-        self._login = Login(self._state.accounts, self._listener, link.peer, loop.time)
-        timeout_ms = self._state.config.connection_limits.login_timeout_ms
-        self._login_timer = loop.call_later(timeout_ms / 1000, self._end_slow_login, link, timeout_ms)
+        self._login = SaslAuthenticator(self._state.sasl_servers, self._listener, link.peer, loop.time)
+        timeout_ms = self._state.config.connection_limits.authentication_timeout_ms
+        self._login_timer = loop.call_later(timeout_ms / 1000, self._end_slow_authentication, link, timeout_ms)
 
-    def _end_slow_login(self, link: Link, timeout_ms: int) -> None:
+    def _end_slow_authentication(self, link: Link, timeout_ms: int) -> None:
         _logger.warning(
-            "closing the connection from %s: not logged in after %d ms (%s)", link.peer, timeout_ms, LOGIN_TIMEOUT
+            "closing the connection from %s: not authenticated after %d ms (%s)",
+            link.peer,
+            timeout_ms,
+            AUTHENTICATION_TIMEOUT,
         )
         self.abort()
 
@@ -141,7 +146,7 @@ class BrokerConnection:
         if link is None:
             return
         _logger.warning(
-            "aborting the connection from %s: it took none of %d unsent bytes for %g s (%s)",
+            "aborting the connection from %s: it read none of %d unsent bytes for %g s (%s)",
             link.peer,
             link.unsent_bytes,
             limit_s,
@@ -161,7 +166,7 @@ class BrokerConnection:
         """A request has arrived."""
         if self._closing:
             return
-        if len(frame) < REQUEST_HEADER_SIZE_MIN and self._link is not None and self._login_is_over:
+        if len(frame) < REQUEST_HEADER_SIZE_MIN and self._link is not None and self._is_authenticated:
             self._closing_on_failure(self._link, decode_request_header, frame)
             return
         self._frames.append(frame)
@@ -169,9 +174,9 @@ class BrokerConnection:
         self._work()
 
     @property
-    def _login_is_over(self) -> bool:
+    def _is_authenticated(self) -> bool:
         """Whether each frame must have a request header. Some SASL tokens are sent without one, and are short."""
-        return self._login is None or self._login.state is LoginState.COMPLETE
+        return self._login is None or self._login.state is AuthenticationState.COMPLETE
 
     def writing_paused(self, paused: bool) -> None:
         """The client reads too slowly, or has caught up."""
@@ -197,7 +202,7 @@ class BrokerConnection:
             level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
             _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
         self._cancel_waiting()
-        if self._closing or not self._login_is_over:
+        if self._closing or not self._is_authenticated:
             self.close()
         else:
             self._work()
@@ -311,14 +316,14 @@ class BrokerConnection:
             _logger.warning("closing the connection from %s: %s", link.peer, printable(error))
             self.close()
         except Exception:
-            _logger.exception("a request from %s failed in an unforeseen way; closing the connection", link.peer)
+            _logger.exception("a request from %s failed with an unexpected error; closing the connection", link.peer)
             self.close()
 
     def _dispatch(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
         api = API_BY_KEY.get(header.api_key)
-        handler = HANDLERS.get(header.api_key)
+        handler = _HANDLERS.get(header.api_key)
         if api is None or handler is None:
-            raise CloseConnectionError(f"API key {header.api_key} is not one that this broker has")
+            raise CloseConnectionError(f"API key {header.api_key} is not supported by this broker")
         if self._login is not None:
             self._login.check_allowed(api.key, api.name)
         offered = self._state.offer.versions(api)
@@ -357,7 +362,7 @@ class BrokerConnection:
             self._go_on_large(link, self._ask, link, header, request, size_bytes)
 
     def _go_on_large(self, link: Link, act: Callable[..., object], *arguments: object) -> None:
-        """Do the next thing for a large request, then what comes after it."""
+        """Do the next step of a large request, and schedule the one after it."""
         self._waiting = None
         if self._link is not None:
             self._closing_on_failure(link, act, *arguments)
@@ -373,13 +378,13 @@ class BrokerConnection:
             self._state.large_requests.leave(self)
 
     def _ask(self, link: Link, header: RequestHeader, request: Request[Response], size_bytes: int) -> None:
-        api, handler = API_BY_KEY[header.api_key], HANDLERS[header.api_key]
+        api, handler = API_BY_KEY[header.api_key], _HANDLERS[header.api_key]
         context = self._context_of(header, link)
         if self._login is not None:
             login_answer = self._login.answer(header.api_version, request)
             if login_answer is not None:
                 self._send(link, header, login_answer, version=header.api_version)
-                self._login_moved(link, self._login)
+                self._authentication_moved(link, self._login)
                 return
         served = None
         if self._state.throttling.active:
@@ -453,17 +458,17 @@ class BrokerConnection:
         if quiet_ms:
             self._keep_quiet(quiet_ms / 1000)
 
-    def _take_bare_token(self, link: Link, login: Login, token: memoryview) -> None:
+    def _take_bare_token(self, link: Link, login: SaslAuthenticator, token: memoryview) -> None:
         try:
             link.send([login.take(bytes(token))])
         except AuthenticationError as error:
             raise CloseConnectionError(str(error)) from error
-        self._login_moved(link, login)
+        self._authentication_moved(link, login)
 
-    def _login_moved(self, link: Link, login: Login) -> None:
-        if login.state is LoginState.FAILED:
+    def _authentication_moved(self, link: Link, login: SaslAuthenticator) -> None:
+        if login.state is AuthenticationState.FAILED:
             self.close()
-        elif login.state is LoginState.COMPLETE:
+        elif login.state is AuthenticationState.COMPLETE:
             if self._login_timer is not None:
                 self._login_timer.cancel()
             self._principal = f"User:{login.user}"
@@ -494,7 +499,7 @@ class BrokerConnection:
     def _watch_idleness(self, idle_seconds: float) -> None:
         """Close the connection if it was idle for the limit; otherwise check again when that may be the case.
 
-        Answers that are still unsent keep it open, as long as bytes leave (`SendingWatch`).
+        Answers that are still unsent keep it open, as long as bytes leave (`SlowReaderWatch`).
         """
         loop = asyncio.get_running_loop()
         due = self._last_used + idle_seconds

@@ -15,23 +15,29 @@ from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
 
-LOGIN_TIMEOUT: Final = "connections.max.login.ms"
+AUTHENTICATION_TIMEOUT: Final = "connections.max.login.ms"
 UNSENT_LIMIT: Final = "connections.max.unsent.ms"
 UNSENT_LIMIT_MS: Final = 300_000
-"""The default `max.poll.interval.ms`: for so long a consumer may leave its answers unread between two polls."""
+"""The default `max.poll.interval.ms`: a consumer may leave its responses unread for that time between two polls."""
 
 LIMIT_SETTINGS: Final = (
-    Setting("max.connections", INT_MAX, "connections at one time", low=0, high=INT_MAX),
-    Setting("max.connections.per.ip", INT_MAX, "connections from one address at one time", low=0, high=INT_MAX),
-    Setting("max.connections.per.ip.overrides", "", "the same for single addresses: ADDRESS:COUNT,...", is_list=True),
+    Setting("max.connections", INT_MAX, "open connections", low=0, high=INT_MAX),
+    Setting("max.connections.per.ip", INT_MAX, "open connections from one address", low=0, high=INT_MAX),
+    Setting("max.connections.per.ip.overrides", "", "limits for single addresses: ADDRESS:COUNT,...", is_list=True),
     Setting(
         UNSENT_LIMIT,
         UNSENT_LIMIT_MS,
-        "abort a connection that takes no byte of its answers for so long; not Kafka's",
+        "abort a connection that reads no response for longer, in milliseconds; not a property of Kafka",
         low=1,
         high=INT_MAX,
     ),
-    Setting(LOGIN_TIMEOUT, 30_000, "close a connection not logged in by then; not Kafka's", low=1, high=INT_MAX),
+    Setting(
+        AUTHENTICATION_TIMEOUT,
+        30_000,
+        "milliseconds until a connection has to be authenticated; not a property of Kafka",
+        low=1,
+        high=INT_MAX,
+    ),
 )
 
 
@@ -43,14 +49,14 @@ class ConnectionLimits:
         total: connections of the node.
         per_address: connections from one address, where `by_address` says nothing else.
         by_address: the same for single addresses.
-        login_timeout_ms: how long a login may take, in milliseconds.
+        authentication_timeout_ms: how long a login may take, in milliseconds.
         unsent_limit_ms: how long a client may take no byte of its answers, in milliseconds.
     """
 
     total: int
     per_address: int
     by_address: Mapping[str, int]
-    login_timeout_ms: int
+    authentication_timeout_ms: int
     unsent_limit_ms: int
 
 
@@ -74,7 +80,7 @@ class ConnectionCount:
         return ""
 
     def remove(self, address: str) -> None:
-        """A connection that was counted is gone."""
+        """Count a connection as closed."""
         self.total -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -91,7 +97,7 @@ def parse_limits(values: Mapping[str, Value]) -> ConnectionLimits:
         total=number(values, "max.connections"),
         per_address=number(values, "max.connections.per.ip"),
         by_address=dict(map(_override, split_list(text(values, "max.connections.per.ip.overrides")))),
-        login_timeout_ms=number(values, LOGIN_TIMEOUT),
+        authentication_timeout_ms=number(values, AUTHENTICATION_TIMEOUT),
         unsent_limit_ms=number(values, UNSENT_LIMIT),
     )
 

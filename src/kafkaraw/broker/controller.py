@@ -29,9 +29,9 @@ from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
 from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
+from kafkaraw.broker.topics.partition_creation import Assignments
 from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsWriter, read_deleting, read_topics
-from kafkaraw.broker.topics.topic_growth import Assignments
 from kafkaraw.broker.turns import Steps, TurnQueue, run_to_end
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass, replace
@@ -372,7 +372,7 @@ class Controller:
                 ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)), durable=False
             )
         except OSError as error:
-            _logger.error("who leads what cannot be written down: %s", error)
+            _logger.error("the partition states cannot be stored: %s", error)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 

@@ -19,12 +19,12 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
-from kafkaraw.broker.fault_answers import Refused, refuse
+from kafkaraw.broker.fault_responses import Refused, refuse
 from kafkaraw.broker.replies import Answer, CloseConnection, Deferred, Reply, after_answer, after_response, following
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Segments
-from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.threads import wait_interruptibly
 from kafkaraw.protocol import FileSlice, RequestHeader
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.declare import Request, Response
@@ -172,7 +172,7 @@ class Fault:
             raise self._not_consumed(timeout) from None
 
     def _not_consumed(self, timeout: float) -> KafkaTimeoutError:
-        return KafkaTimeoutError(f"after {timeout:g} s this fault has not happened: {self}")
+        return KafkaTimeoutError(f"after {timeout:g} s this fault did not occur: {self}")
 
     def takes(self, incoming: Incoming, *, taken: bool) -> bool:
         """Count a request and return whether this fault applies to it. The plan calls this while it holds its lock.
@@ -309,7 +309,7 @@ class Faults:
         """
         missing = self.unconsumed
         if missing:
-            raise AssertionError("faults that did not happen: " + "; ".join(map(str, missing)))
+            raise AssertionError("faults that did not occur: " + "; ".join(map(str, missing)))
 
     def answer(self, incoming: Incoming) -> FaultReply:
         """Answer a request: by the fault that applies to it, else by its handler. Connections call this."""
@@ -337,7 +337,7 @@ class Trigger:
         connection is closed, as in Kafka.
         """
         match = _Answerable(*(getattr(self.match, name) for name in Match.__slots__))
-        return self._set(f"answer {code.name}", lambda incoming: _refusal(incoming, match, code), match)
+        return self._set(f"answer {code.name}", lambda incoming: _error_response(incoming, match, code), match)
 
     def delay(self, seconds: float) -> Fault:
         """Handle the request after a delay. Later requests on the same connection wait, too."""
@@ -399,9 +399,9 @@ def _api(name: str | int) -> Api:
     return api
 
 
-def _refusal(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
+def _error_response(incoming: Incoming, match: Match, code: ErrorCode) -> FaultReply:
     refused = match.refuse(incoming, code)
-    assert refused is not None, "only what can be refused is meant"
+    assert refused is not None, "requests that can be refused"
     if getattr(incoming.request, "acks", None) == 0:
         return _CLOSE
     if refused.rest is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NO_SESSION: Final = 0
 OPENING_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-"""Of a request without a session, which also closes the one whose id it gives."""
+"""The epoch of a request without a session, which also closes the session whose id it has."""
 EVICTION_MS: Final = 120_000
 """Time for which a new session cannot be evicted, and after which an idle session can."""
 SESSION_PARTITIONS_MAX: Final = 20_000
@@ -97,7 +97,7 @@ class FetchSession:
         return len(self._kept)
 
     def update(self, request: FetchRequest) -> None:
-        """Take over what a request adds, changes and forgets."""
+        """Apply the partitions that a request adds, changes and forgets."""
         for topic in request.topics:
             for asked in topic.partitions:
                 kept = self._kept.get(self._key(topic.topic, topic.topic_id, asked.partition))
@@ -137,7 +137,7 @@ class FetchSession:
         return left
 
     def note(self, topics: Iterable[FetchableTopicResponse]) -> None:
-        """Note what a full answer says."""
+        """Note the state of each partition in a full response."""
         for topic in topics:
             for data in topic.partitions:
                 kept = self._kept.get(self._key(topic.topic, topic.topic_id, data.partition_index))
@@ -183,7 +183,7 @@ class FetchSessions:
             self.close(oldest.session_id)
 
     def open(self, request: FetchRequest, *, by_ids: bool) -> FetchSession | None:
-        """Make a session of what a full request reads; None when there is no place for it."""
+        """Create a session with the partitions of a full request; return None if the cache is full."""
         now_ms = self._now_ms()
         self._close_idle()
         session = FetchSession(NO_SESSION, by_ids, now_ms, now_ms)
@@ -224,7 +224,7 @@ class FetchSessions:
         return session
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make place for a session of so many partitions: that of a smaller one that is not new."""
+        """Evict a smaller session that is not new, in favour of one with that number of partitions."""
         settled = [one for one in self._sessions.values() if now_ms - one.created_ms > EVICTION_MS]
         smallest = min(settled, key=lambda one: (len(one), one.session_id), default=None)
         if smallest is None or (size, NO_SESSION) < (len(smallest), smallest.session_id):

@@ -11,7 +11,7 @@ SALT_BITS: Final = 192
 
 
 class RandomBits(Protocol):
-    """Where randomness comes from; `random.Random` is one."""
+    """A source of randomness, such as `random.Random`."""
 
     def getrandbits(self, k: int, /) -> int:
         """An integer of `k` random bits."""

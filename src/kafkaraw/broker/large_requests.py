@@ -1,4 +1,4 @@
-"""One large request at a time on a node: what it takes in memory is taken once, however many connections send one.
+"""A node answers one large request at a time, so that its memory is used once, however many connections send one.
 
 The answer to a request of a megabyte takes some 100 MB while it is made, and it is made in turns with other work. A
 connection whose large request has to wait keeps the bytes of it. Small requests never wait here. A large request that
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 LARGE_REQUEST_BYTES: Final = 1 << 13
-"""From this size on a request that may name very many things is large: a name takes 2 bytes at least, and 4,096 names
+"""Size in bytes from which on a request is large: an entry has 2 bytes at least, so it may have 4,096 entries, which
 take 2 MB."""
 
 
 ASIDE_MAX: Final = 4
-"""How many large requests may wait for something without holding up others: each keeps what is left of it in memory."""
+"""Number of large requests that may wait for an event without delaying others: each stays in memory."""
 
 
 class LargeRequests:

@@ -1,4 +1,4 @@
-"""What `kafkaraw broker nodes` asks of a cluster that runs, by its control socket.
+"""The commands of `kafkaraw broker nodes` to a running cluster, through its control socket.
 
 Requests and answers are JSON objects: `{"command": "stop", "node": 2}` is answered by `{"nodes": [...]}` or by
 `{"error": TEXT}`. One command is carried out at a time.
@@ -54,7 +54,7 @@ class NodeCommands:
         (self._killed.add if command == "kill" else self._killed.discard)(node_id)
 
     def _check_not_so(self, command: str, node_id: int) -> None:
-        """Check that a command is not about a node that does not run any more."""
+        """Check that a command other than start is for a running node."""
         if command != "start" and node_id in self._cluster.node_ids and node_id not in self._cluster.nodes:
             raise KafkaError(f"node {node_id} was {self._state_of(node_id)} already; start it first")
 

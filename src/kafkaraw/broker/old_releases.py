@@ -1,4 +1,4 @@
-"""What older Kafka releases speak: the versions of each API that their brokers offer.
+"""The API versions that brokers of older Kafka releases support.
 
 `max_versions="2.4"` makes a node of ours offer those, the ones that Kafka 4.0 removed (KIP-896) among them. Records are
 of magic 2 in all versions: Produce 0 to 2 and Fetch 0 to 3, which carry older ones, are offered and refused. The
@@ -58,7 +58,7 @@ MAX_VERSIONS: Final[dict[str, tuple[int, ...]]] = {
 
 
 class Offer:
-    """Which versions a node offers.
+    """The API versions that a node supports.
 
     Args:
         release: the release that it poses as; None is the newest.

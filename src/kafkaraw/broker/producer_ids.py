@@ -1,4 +1,4 @@
-"""Producer ids, handed out once each, also across restarts: reserved on the storage in blocks, as Kafka does it.
+"""Allocates each producer id once, also across restarts: ids are reserved on the storage in blocks, as in Kafka.
 
 Source: org.apache.kafka.controller.ProducerIdControlManager, ProducerIdsBlock.
 """

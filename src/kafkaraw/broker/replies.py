@@ -61,7 +61,7 @@ class Deferred(Generic[T_co]):
     def __init__(self, on_cancel: Callable[[], None], *, is_working: bool = False, is_idle: bool | None = None) -> None:
         self.is_working = is_working
         self._is_idle = not is_working if is_idle is None else is_idle
-        self._tell_idle: Callable[[], None] | None = None
+        self._on_idle: Callable[[], None] | None = None
         self._on_cancel = on_cancel
         self._deliver: Callable[[Any], None] | None = None
         self._over = False
@@ -71,19 +71,19 @@ class Deferred(Generic[T_co]):
         """Whether the value was delivered or the request cancelled."""
         return self._over
 
-    def when_idle(self, tell: Callable[[], None]) -> None:
-        """Call `tell` once when the request only waits for an event; immediately if it already does."""
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the request only waits for an event; immediately if it already does."""
         if self._is_idle:
-            tell()
+            callback()
         else:
-            self._tell_idle = tell
+            self._on_idle = callback
 
     def idle(self) -> None:
         """Note that the request only waits for an event at the moment."""
         self._is_idle = True
-        tell, self._tell_idle = self._tell_idle, None
-        if tell is not None:
-            tell()
+        callback, self._on_idle = self._on_idle, None
+        if callback is not None:
+            callback()
 
     def when_done(self, deliver: Callable[[T_co | Failed], None]) -> None:
         """Set the callback that takes the value; called once, before the value comes."""
@@ -95,14 +95,14 @@ class Deferred(Generic[T_co]):
         if self._over or self._deliver is None:
             return
         self._over = True
-        self._tell_idle = None
+        self._on_idle = None
         self._deliver(value)
 
     def cancel(self) -> None:
         """Drop the value when it comes: the connection no longer waits for it."""
         if not self._over:
             self._over = True
-            self._tell_idle = None
+            self._on_idle = None
             self._on_cancel()
 
 
@@ -113,7 +113,7 @@ Reply: TypeAlias = R | NoReply | CloseConnection | Deferred[R | NoReply | CloseC
 
 
 def answered(begin: Callable[[Callable[[T], None]], None]) -> T | Deferred[T]:
-    """Return the value of an operation with a callback: the value if it was called at once, else a `Deferred`.
+    """Return the value that an operation passes to its callback: now if it was called immediately, else a `Deferred`.
 
     Args:
         begin: starts the operation; takes the callback for the value.

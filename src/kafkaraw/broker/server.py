@@ -79,7 +79,7 @@ class BrokerNode:
             UsageError: the broker is not running.
         """
         if not self._endpoints:
-            raise UsageError("the broker has no address before it is started")
+            raise UsageError("the broker has no address before `start`")
         return ",".join(str(endpoint).partition("://")[2] for endpoint in self._endpoints.values())
 
     async def start(self) -> None:
@@ -114,7 +114,7 @@ class BrokerNode:
 
     async def _listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
         security = self.config.security
-        login = security.wants_login(endpoint.name)
+        login = security.requires_sasl(endpoint.name)
         listener = await self._network.listen(
             endpoint.host,
             endpoint.port,
@@ -218,5 +218,5 @@ class _LimitedConnection(BrokerConnection):
         delay_ms = self._node.state.throttling.connection_delay_ms(address)
         if delay_ms:
             # Closed after a delay, which throttles a client that reconnects immediately (KIP-612).
-            _logger.info("turning away the connection from %s: it is above its quota of new ones", link.peer)
+            _logger.info("rejecting the connection from %s: it exceeds its quota of connection creation", link.peer)
             self.close_later(delay_ms / 1000)

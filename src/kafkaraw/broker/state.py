@@ -35,7 +35,7 @@ from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
-from kafkaraw.broker.security.accounts import Accounts
+from kafkaraw.broker.security.sasl_authenticator import SaslServers
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.broker.topics.topic_files import (
@@ -111,13 +111,13 @@ class BrokerState:
         self._is_alone = controller is None
         self._storage = storage
         self._rng = rng
-        self.accounts = Accounts(config.security, clock, rng, self.controller.credentials)
+        self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
         self.groups = GroupNode(self.node_id, self.controller, config, clock, rng)
-        state_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
-        self.auto_creation = AutoCreation(self.controller, lambda: self.config, state_topics)
+        internal_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
+        self.auto_creation = AutoCreation(self.controller, lambda: self.config, internal_topics)
         self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}
@@ -136,7 +136,7 @@ class BrokerState:
         return self.controller.producer_ids
 
     def open(self) -> None:
-        """Do what `opening` does, at once."""
+        """Run `opening` to its end immediately."""
         run_to_end(self.opening())
 
     def opening(self) -> Steps[None]:
@@ -202,7 +202,7 @@ class BrokerState:
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
                 self._storage.rename_folder(folder, stray)
         if removed:
-            _logger.info("removed %d folders of topics that are not there and whose records nobody can need", removed)
+            _logger.info("removed %d folders of unknown topics without records", removed)
 
     def _holds_nothing(self, folder: str) -> bool:
         """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""
@@ -427,7 +427,7 @@ class BrokerState:
         except FileNotFoundError:
             return
         except OSError as error:
-            _logger.error("%s of a topic that is gone cannot be renamed: %s", folder, error)
+            _logger.error("%s of a deleted topic cannot be renamed: %s", folder, error)
             return
         self._remove_doomed(doomed)
 
@@ -436,7 +436,7 @@ class BrokerState:
         try:
             self._storage.remove_folder(folder)
         except OSError as error:
-            _logger.warning("%s cannot be removed before the next start: %s", folder, error)
+            _logger.warning("%s cannot be deleted before the next start: %s", folder, error)
 
     def close(self, *, sync: bool = True) -> None:
         """Close the storage.
@@ -469,7 +469,7 @@ class BrokerState:
         try:
             return {} if text is None else read_offsets(text)
         except ValueError as error:
-            _logger.warning("%s is damaged and passed over: %s", file, error)
+            _logger.warning("%s is damaged and ignored: %s", file, error)
             return {}
 
     def _write_log_starts(self) -> None:
@@ -482,7 +482,7 @@ class BrokerState:
         try:
             self._storage.write_text(ROOT, LOG_STARTS_FILE, write_offsets(starts))
         except OSError as error:
-            _logger.error("%s cannot be written, deleted records may come back: %s", LOG_STARTS_FILE, error)
+            _logger.error("%s cannot be written, so deleted records may reappear: %s", LOG_STARTS_FILE, error)
 
     def _write_high_watermarks(self) -> None:
         """Write the high watermarks; a single replica needs none, because its log end offset is the high watermark."""

@@ -1,6 +1,6 @@
-"""The real world for a broker: the one module here that chooses clock, randomness, network and storage.
+"""The one module of this package that chooses the real clock, randomness, network and storage.
 
-Nothing else in this package may reach for them.
+Other modules take them as arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
-from kafkaraw.net.held_port import HeldPort
+from kafkaraw.net.listener import HeldPort
 
 if TYPE_CHECKING:
     from pathlib import Path

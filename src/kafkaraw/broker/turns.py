@@ -58,7 +58,7 @@ class Turn:
 
 
 def run_to_end(steps: Steps[T]) -> T:
-    """Run a generator to its end at once, and return its result."""
+    """Run a generator to its end immediately, and return its result."""
     while True:
         try:
             next(steps)
@@ -80,7 +80,7 @@ async def run_async(steps: Steps[T]) -> T:
 
 
 def run_in_turns(steps: Steps[T], *, completes: bool = True) -> T | Deferred[T]:
-    """Run a generator: the first turn at once, what is left in later turns.
+    """Run a generator: the first turn immediately, the rest in later turns.
 
     Args:
         steps: the generator.
@@ -182,7 +182,7 @@ class TurnQueue:
         return result  # type: ignore[no-any-return]
 
     def finish(self) -> None:
-        """Run all generators to their end at once; nothing happens if one of them is the caller."""
+        """Run all generators to their end immediately; do nothing if one of them is the caller."""
         if not self._is_stepping:
             self._work(None)
 

@@ -1,7 +1,7 @@
 """Callbacks of clients in a forked child process.
 
-A child has none of the parent's threads, and shares its sockets (`net.fork` releases those). A callback must not use
-the locks, loops and connections of the parent; it may only drop them.
+A child has none of the parent's threads, and shares its sockets (`net.process_hooks` releases those). A callback must
+not use the locks, loops and connections of the parent; it may only drop them.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import RequestHeader, Segment, VersionRange, decode_response, encode_request_segments
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.declare import Request, Response
-from kafkaraw.protocol.handwritten import HandWritten
+from kafkaraw.protocol.frames import HandWritten
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaraw.errors import KafkaError
-from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.threads import wait_interruptibly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaraw.errors import ConfigError, KafkaTimeoutError, NetworkError, Stage
-from kafkaraw.net.interruptible import wait_interruptibly
+from kafkaraw.net.threads import wait_interruptibly
 
 LINE_BYTES_MAX: Final = 1 << 16
 ASKING_TIMEOUT_S: Final = 10.0

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from kafkaraw.errors import NetworkError, Stage
 from kafkaraw.light_classes import NamedTuple
-from kafkaraw.net.daemon_thread import run_in_daemon_thread
 from kafkaraw.net.link import LinkHandler
 from kafkaraw.net.os_errors import advice_for, cannot_resolve, host_port, reason_of
+from kafkaraw.net.threads import run_in_daemon_thread
 from kafkaraw.net.transport import StreamLink
 
 

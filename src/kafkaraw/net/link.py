@@ -2,7 +2,7 @@
 
 A link carries whole frames, each a Kafka message without its size prefix; bytes, sockets and TLS stay below it.
 Both `net.transport` (asyncio) and `testing.virtual` (in memory) provide links, and neither client nor broker can
-tell which one it holds. Nothing in this module does I/O.
+callback which one it holds. Nothing in this module does I/O.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Link(Protocol):
         """
         ...
 
-    def when_sent(self, tell: Callable[[], None]) -> None:
-        """Call `tell` when the operating system has taken all that was sent before.
+    def when_sent(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the operating system has taken all that was sent before.
 
         It is called at once if that is so already, perhaps inside this method, and never if the link is lost first.
         While such a call is outstanding, `write_paused` may be true for fewer unsent bytes than `WRITE_HIGH_BYTES`.
@@ -96,7 +96,7 @@ class Link(Protocol):
         ...
 
     def limit_frames(self, frame_size_max: int) -> None:
-        """Accept frames of up to so many bytes from the next one on."""
+        """Accept frames of up to this size, beginning with the next one."""
         ...
 
     def pause_reading(self) -> None:
@@ -116,7 +116,7 @@ class LinkHandler(Protocol):
     """
 
     def link_made(self, link: Link) -> None:
-        """The connection stands."""
+        """Called when the connection is established."""
         ...
 
     def frame_received(self, frame: memoryview) -> None:

@@ -1,18 +1,20 @@
-"""Accepts connections: each gets a handler of its own.
+"""Listening on a port: accept connections, each with a handler of its own, and reserve the port of a stopped server.
 
-A listener owns the listening sockets only; who accepted a link closes it.
+A listener owns the listening sockets only; the object that accepted a link closes it. Start at `listen` and `HeldPort`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.link import LinkHandler
 from kafkaraw.net.os_errors import cannot_listen
+from kafkaraw.net.process_hooks import release_in_child
 from kafkaraw.net.transport import StreamLink
 
 _BACKLOG = 512
@@ -53,7 +55,7 @@ class StreamListener:
         self._server.close()
 
     def descriptors(self) -> list[int]:
-        """Return the descriptors of the listening sockets, for `net.fork`."""
+        """Return the descriptors of the listening sockets, for `net.process_hooks`."""
         return [sock.fileno() for sock in self._server.sockets]
 
 
@@ -94,3 +96,44 @@ async def listen(
     except OSError as error:
         raise cannot_listen(error, host, port) from error
     return StreamListener(server, host)
+
+
+class HeldPort:
+    """A port that is bound, and not listened on.
+
+    Args:
+        host: address or name that was listened on; an empty string means all.
+        port: TCP port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._sockets: list[socket.socket] = []
+        # If the port cannot be bound, another socket has it already: the next `listen` on it raises the error.
+        with contextlib.suppress(OSError):
+            for family, kind, protocol, _, address in socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            ):
+                self._hold(socket.socket(family, kind, protocol), address)
+        release_in_child(self)
+
+    def _hold(self, held: socket.socket, address: tuple[object, ...]) -> None:
+        try:
+            # As listeners have it: two such sockets may have one port, while neither of them listens.
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if held.family == socket.AF_INET6:
+                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            held.bind(address)
+        except OSError:
+            held.close()
+            raise
+        self._sockets.append(held)
+
+    def release(self) -> None:
+        """Release the port; a server that listens on it by now keeps it."""
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors of the sockets, for `net.process_hooks`."""
+        return [held.fileno() for held in self._sockets]

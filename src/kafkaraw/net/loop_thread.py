@@ -22,10 +22,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kafkaraw.errors import ClosedError, KafkaTimeoutError, UsageError
-from kafkaraw.net.fork import release_in_child
-from kafkaraw.net.interruptible import wait_interruptibly
-from kafkaraw.net.loop_locks import check_holds_no_loop_lock
-from kafkaraw.net.process_hooks import at_exit, in_forked_child, install
+from kafkaraw.net.process_hooks import at_exit, in_forked_child, install, release_in_child
+from kafkaraw.net.threads import check_holds_no_loop_lock, wait_interruptibly
 from kafkaraw.net.transport import abort_links_of
 
 log = logging.getLogger(__name__)
@@ -75,7 +73,7 @@ class LoopThread:
     def run(self, coroutine: Coroutine[object, None, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result.
 
-        Ctrl-C interrupts the wait (see `net.interruptible`). After Ctrl-C or a timeout, the coroutine is cancelled, but
+        Ctrl-C interrupts the wait (see `net.threads`). After Ctrl-C or a timeout, the coroutine is cancelled, but
         the call does not wait for its end, so a coroutine that is slow to end cannot block the caller.
 
         Args:
@@ -107,11 +105,11 @@ class LoopThread:
                 raise self._closed_error(call.fault) from None
             raise CancelledError from None
 
-    def run_until_told(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
+    def run_until_called(self, begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
         """Let the loop call `begin(over)`, and wait until `over(error)` is called there; raises the error, if any.
 
         This is `run` for a callback instead of a coroutine. It saves the task, which takes two turns of the loop.
-        Ctrl-C interrupts the wait (see `net.interruptible`).
+        Ctrl-C interrupts the wait (see `net.threads`).
 
         Args:
             begin: the callback; it may call `over` before it returns. It has its own time limit.
@@ -367,8 +365,8 @@ class _RunningLoop:
         except BaseException as error:  # any error must be raised in the waiting calls
             self.fault = error
             log.critical("the loop thread %r ended because of a fault", self._thread.name, exc_info=error)
-            for tell in _told_about_faults(self.loop):
-                tell(error)
+            for callback in _fault_callbacks(self.loop):
+                callback(error)
         finally:
             with contextlib.suppress(OSError):  # its descriptors may be closed already
                 self.loop.close()
@@ -400,7 +398,7 @@ class _RunningLoop:
         self.loop.run_until_complete(asyncio.sleep(0))
 
 
-def tell_about_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[K, BaseException], None]) -> None:
+def on_loop_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[K, BaseException], None]) -> None:
     """Register `act(client, error)` to be called if the loop thread of `loop` ends because of a fault.
 
     It is called after the loop has stopped, and before the calls that wait for the loop fail. It is not called for
@@ -409,7 +407,7 @@ def tell_about_fault(client: K, loop: asyncio.AbstractEventLoop, act: Callable[[
     _living_on[client] = (loop, act)
 
 
-def _told_about_faults(loop: asyncio.AbstractEventLoop) -> list[Callable[[BaseException], None]]:
+def _fault_callbacks(loop: asyncio.AbstractEventLoop) -> list[Callable[[BaseException], None]]:
     return [partial(act, client) for client, (place, act) in list(_living_on.items()) if place is loop]
 
 

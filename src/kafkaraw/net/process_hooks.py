@@ -1,9 +1,14 @@
-"""What this package has done when the process forks or ends, in one place.
+"""What this package does when the process forks or ends, in one place.
 
 Modules add their functions when they are imported, which changes nothing outside of this module. `install` registers
 one fork hook and one exit hook with Python when the first client, connection or loop thread is created; they cannot be
 removed. Exit hooks run in the reverse order of their registration, so a later hook may use what an earlier module
-provides. This module does not depend on the hooks. Start at `install`.
+provides.
+
+The first hook takes the parent's sockets out of a forked child, without a byte on the wire (`release_in_child`). A
+descriptor that a child keeps holds the parent's connection open after the parent has closed it, and keeps a listening
+port taken. Spark forks its Python workers. What else a fork changes, the owner of the object decides.
+Start at `install` and `release_in_child`.
 """
 
 from __future__ import annotations
@@ -12,8 +17,9 @@ import atexit
 import logging
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 log = logging.getLogger(__name__)
 
@@ -83,3 +89,36 @@ def _run(hooks: Iterable[Hook], when: str) -> None:
             act()
         except BaseException:
             log.exception("%s.%s failed %s", act.__module__, getattr(act, "__qualname__", act), when)
+
+
+class HoldsDescriptors(Protocol):
+    """Something with open descriptors that a forked child must not share."""
+
+    def descriptors(self) -> list[int]:
+        """Return them; negative ones are already closed."""
+        ...
+
+
+_holders: weakref.WeakSet[HoldsDescriptors] = weakref.WeakSet()
+
+
+def release_in_child(holder: HoldsDescriptors) -> None:
+    """Release in a forked child the descriptors that `holder` has open at the time of the fork."""
+    install()
+    _holders.add(holder)
+
+
+def _release_all() -> None:
+    inherited = [fd for holder in list(_holders) for fd in holder.descriptors() if fd >= 0]
+    _holders.clear()
+    if not inherited:
+        return
+    # Replaced, not closed: the Python objects that own these numbers live on in the child and close them one day,
+    # when the number of a closed descriptor might belong to another file.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in inherited:
+        os.dup2(nothing, fd, inheritable=False)
+    os.close(nothing)
+
+
+in_forked_child(_release_all)

@@ -50,7 +50,7 @@ def client_context(
 
 
 def handshake_context() -> ssl.SSLContext:
-    """Shakes hands with anybody, to find out whether a port speaks TLS at all; never for data."""
+    """Completes a handshake with any peer, to find out whether a port speaks TLS; never for data."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -109,7 +109,7 @@ def _private_file(text: str) -> Iterator[str]:
 
 
 def _identify(context: ssl.SSLContext, certificate: str, key: str | None, password: str | None) -> None:
-    """Load certificate and key. Python takes them from a file only: one that is gone when this returns."""
+    """Load certificate and key. Python reads them from a file only, so this writes a temporary one and deletes it."""
     try:
         text = pem_of(certificate, password) + ("" if key is None else "\n" + pem_of(key, password))
         with _private_file(text) as path:

@@ -3,22 +3,69 @@
 `StreamLink` is both asyncio's protocol (called by the loop) and our `Link` (called by client or broker). Reading is
 `protocol.FrameReader`, writing is `net.writer`; this module joins them, and decides how a link ends. It must not
 look into frames. Start at `StreamLink.buffer_updated` and `connection_lost`.
+
+`LowWater` reduces the number of wakeups of the loop. A sender on the same machine or a fast network delivers bytes in
+pieces of 64 KB and less, and waking the loop for each costs more than receiving it. While much of a frame is missing,
+the kernel is asked to wait for a larger piece (SO_RCVLOWAT, see Linux's socket(7) and tcp_set_rcvlowat), never for more
+than the frame still has. The end of a connection always wakes the loop. Only for plain TCP on Linux, where the kernel
+makes the socket's buffer large enough. Not for TLS, which keeps bytes that the kernel has delivered already.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 import weakref
 from collections.abc import Callable
-from typing import cast
+from typing import Final, Protocol, cast
 
 from kafkaraw.errors import ClosedError, InternalError, KafkaError, NetworkError, Stage
-from kafkaraw.net.fork import release_in_child
 from kafkaraw.net.link import LinkHandler, Segments
-from kafkaraw.net.low_water import LowWater
 from kafkaraw.net.os_errors import connection_broken, host_port
+from kafkaraw.net.process_hooks import release_in_child
 from kafkaraw.net.writer import SegmentWriter
 from kafkaraw.protocol import FrameReader, segments_size
+
+PIECE_BYTES: Final = 2 << 20
+"""The largest mark. A receiver that waits for 1 MB takes a third less CPU than one that takes what comes. With
+2 MB, reading from Apache Kafka takes a fifth less again."""
+WORTH_BYTES: Final = 1 << 16
+"""When less is missing, no mark is set: it would cost more than it saves."""
+_AT_ONCE: Final = 1
+
+
+class _Socket(Protocol):
+    def setsockopt(self, level: int, name: int, value: int, /) -> None: ...
+
+
+class LowWater:
+    """The mark of one socket.
+
+    Args:
+        sock: a plain TCP socket; None for anything else, which has no mark.
+    """
+
+    def __init__(self, sock: _Socket | None) -> None:
+        self._socket = sock if sys.platform == "linux" else None
+        self._mark = _AT_ONCE
+
+    def wait_for(self, missing: int) -> None:
+        """Wake the loop for the next piece of a frame.
+
+        Args:
+            missing: how many bytes of the frame are still to come; 0 between frames.
+        """
+        mark = _AT_ONCE
+        if missing >= WORTH_BYTES or (missing and self._mark != _AT_ONCE):
+            mark = min(missing, PIECE_BYTES)
+        if mark == self._mark or self._socket is None:
+            return
+        self._mark = mark
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
+        except OSError:  # not known here, or the socket is gone: then the mark does not matter
+            self._socket = None
 
 
 class StreamLink(asyncio.BufferedProtocol):
@@ -81,10 +128,10 @@ class StreamLink(asyncio.BufferedProtocol):
             size = segments_size(segments)
             self._writer.write([size.to_bytes(4, "big"), *segments], size + 4)
 
-    def when_sent(self, tell: Callable[[], None]) -> None:
+    def when_sent(self, callback: Callable[[], None]) -> None:
         """See `Link.when_sent`."""
         if self._writer is not None:
-            self._writer.when_sent(tell)
+            self._writer.when_sent(callback)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
@@ -245,7 +292,7 @@ class StreamLink(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def descriptors(self) -> list[int]:
-        """Return the socket's descriptor, for `net.fork`."""
+        """Return the socket's descriptor, for `net.process_hooks`."""
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
         return [] if sock is None else [sock.fileno()]
 

@@ -37,7 +37,7 @@ log = logging.getLogger("kafkaraw.wire")
 
 VARIABLE: Final = "KAFKARAW_WIRE_LOG"
 SHOWN_BYTES_MAX: Final = 1024
-"""Of a longer frame only so many bytes are printed; how many there are is always said."""
+"""The maximum number of bytes of a frame that are printed; its size always is."""
 MASK: Final = b"*masked*"
 _RAW_SHOWN_MAX = 64
 _UNANSWERED_MAX: Final = 1000
@@ -59,11 +59,11 @@ class _Asked(NamedTuple):
 
 
 def tapped(handler: LinkHandler, who: Callable[[], str], end: End) -> LinkHandler:
-    """Have the frames of a link logged; gives `handler` itself back when the log is off.
+    """Return a handler that logs the frames of its link; `handler` itself if the log is off.
 
     Args:
-        handler: who acts on the link.
-        who: gives the name that stands in the log; a broker's connection gets the client's address added.
+        handler: the handler of the link.
+        who: returns the name in the log; for a broker's connection, the client's address is added.
         end: which end of the connection this is.
     """
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
@@ -178,9 +178,9 @@ class _TappedLink:
         self._tap.sending(segments)
         self._link.send(segments)
 
-    def when_sent(self, tell: Callable[[], None]) -> None:
+    def when_sent(self, callback: Callable[[], None]) -> None:
         """See `Link.when_sent`."""
-        self._link.when_sent(tell)
+        self._link.when_sent(callback)
 
     def send_raw(self, data: bytes) -> None:
         """See `Link.send_raw`."""
@@ -262,7 +262,7 @@ class FrameLog:
                 if asked.api_key == _SASL_AUTHENTICATE_KEY:
                     return what, _masked_response(_whole(segments), asked.version)
                 return what, _without_body(frame, 4) if asked.api_key in _SECRET_BODIES else None
-        return _RAW_TOKEN if self._raw_tokens else (f"correlation {correlation_id}, which nobody asked for", None)
+        return _RAW_TOKEN if self._raw_tokens else (f"correlation {correlation_id}, without a request", None)
 
 
 class _Masked(NamedTuple):

@@ -322,7 +322,7 @@ class SegmentWriter:
         return _join_neighbours([views[index][sent:], *views[index + 1 :]])
 
     def close(self) -> None:
-        """Close the transport after everything written before has been handed to it."""
+        """Close the transport after it has taken all earlier writes."""
         self._flush_held()
         self._closing = True
         if self._pump is None:

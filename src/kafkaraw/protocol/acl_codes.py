@@ -44,7 +44,7 @@ class PatternType(_Code):
 
 
 class AclOperation(_Code):
-    """The operation of a principal. ANY is for filters only; ALL stands for every one."""
+    """The operation of a principal. ANY is for filters only; ALL means every operation."""
 
     UNKNOWN = 0
     ANY = 1

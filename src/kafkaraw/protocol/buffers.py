@@ -1,15 +1,48 @@
 """Large buffers that are reused once no view into them is left.
 
-To touch new memory for the first time costs more than to receive into it. So a reader of frames keeps its last few
-large buffers, and reuses one when no view into it is left: no record, no batch and no column refers to it.
-The largest use huge pages (`memory`). Start at `SpareBuffers.take`. No I/O here.
+To touch a page of new memory for the first time costs several times as much as to copy data into it. So large memory
+uses huge pages, if the system has them, and a reader of frames keeps its last few large buffers: it reuses one when no
+view into it is left, that is, when no record, no batch and no column refers to it. The broker's files in memory use
+`fresh_memory` and `is_free`, too. Start at `SpareBuffers.take`. No I/O here.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import contextlib
+import mmap
+from typing import Final, TypeAlias
 
-from kafkaraw.protocol.memory import HUGE_PAGE_BYTES, Memory, fresh_memory, is_free
+HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
+"""The size with pages of 4 KiB; on other machines it is just a size."""
+
+Memory: TypeAlias = bytearray | mmap.mmap
+
+
+def fresh_memory(capacity: int) -> Memory:
+    """Return zeroed memory of the system. It is allocated when it is touched: if it is large, two megabytes at a time.
+
+    Args:
+        capacity: in bytes; from `HUGE_PAGE_BYTES` on it uses huge pages, as far as it fills them.
+    """
+    if capacity < HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return bytearray(capacity)
+    memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel that was built without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def is_free(memory: Memory) -> bool:
+    """Return whether no view of it is left: with a view, it refuses to change its size. Its size stays the same."""
+    try:
+        if isinstance(memory, bytearray):
+            memory.append(memory.pop())
+        else:
+            memory.resize(len(memory))
+    except BufferError:
+        return False
+    return True
+
 
 SPARES_MAX: Final = 4
 SPARE_BYTES_MAX: Final = 64 << 20

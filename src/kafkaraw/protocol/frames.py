@@ -19,7 +19,7 @@ from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.compile import compile_decoder, compile_encoder, compile_step_decoder, compile_step_encoder
-from kafkaraw.protocol.declare import Request, Response, spec_of
+from kafkaraw.protocol.declare import R_co, Request, Response, spec_of
 from kafkaraw.protocol.decoder_source import read_tag, too_many
 from kafkaraw.protocol.encoder_source import write_tags
 from kafkaraw.protocol.source_writer import TooManyElementsError
@@ -373,3 +373,25 @@ def _decode_tags(view: memoryview, at: int) -> tuple[dict[int, bytes] | None, in
     except DECODE_FAILURES as error:
         raise ProtocolError(f"tagged fields of the header: {error}", path="header", offset=start) from None
     return tags or None, at
+
+
+class HandWritten(Request[R_co]):
+    """A request that writes its own bytes, and reads its response, instead of being encoded by its declaration.
+
+    It is for the few requests that are sent so often that the cost of the general encoder matters. The engine sends
+    both kinds; they are equal on the wire. A test must compare a class of this kind with its declaration.
+
+    Attributes:
+        api: the API of the request.
+    """
+
+    __slots__ = ()
+    api: Api
+
+    def segments(self, version: int, correlation_id: int, client_id: str | None) -> list[Segment]:
+        """Return the whole frame, as `encode_request_segments` does; raises the same errors."""
+        raise NotImplementedError
+
+    def read(self, frame: memoryview, version: int) -> R_co:
+        """Read the response in that version; raises the errors of `decode_response`. Bytes after it are ignored."""
+        raise NotImplementedError

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.declare import Response
-from kafkaraw.protocol.frames import RequestHeader, decode_response, encode_request_segments
-from kafkaraw.protocol.handwritten import HandWritten
+from kafkaraw.protocol.frames import HandWritten, RequestHeader, decode_response, encode_request_segments
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kafkaraw.protocol.types import Uuid, encode_uvarint
 

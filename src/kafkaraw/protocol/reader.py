@@ -12,8 +12,7 @@ from __future__ import annotations
 import struct
 
 from kafkaraw.errors import ProtocolError
-from kafkaraw.protocol.buffers import SpareBuffers
-from kafkaraw.protocol.memory import Memory
+from kafkaraw.protocol.buffers import Memory, SpareBuffers
 
 SIZE_PREFIX = struct.Struct(">i")
 # A buffer grows towards the claimed size as bytes arrive: a claim alone allocates no more than this, or than a frame

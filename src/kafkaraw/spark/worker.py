@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from kafkaraw.net.loop_locks import holds_loop_lock
 from kafkaraw.net.loop_thread import client_loop_thread
+from kafkaraw.net.threads import holds_loop_lock
 
 _log = logging.getLogger(__name__)
 

@@ -47,7 +47,7 @@ def test_what_no_entry_allows_is_denied():
     assert allows(acl(host="10.0.0.1"))
 
 
-def test_everybody_and_every_operation_can_be_allowed():
+def test_all_principals_and_all_operations_can_be_allowed():
     assert allows(acl(principal="User:*"))
     assert allows(acl(operation=AclOperation.ALL))
     assert not allows(acl(principal="Group:*"))
@@ -119,7 +119,7 @@ def allows_any(*acls: Acl) -> bool:
     return Authorizer(AclRules(acls)).allows_any(ADA, WRITE, TOPIC)
 
 
-def test_a_right_to_any_resource_is_one_that_is_not_denied_altogether():
+def test_permission_on_any_resource_needs_one_that_is_not_denied():
     """The examples of KIP-679."""
     assert allows_any(acl(operation=WRITE))
     assert not allows_any(acl(operation=WRITE), acl(operation=WRITE, permission=DENY))
@@ -189,7 +189,7 @@ def test_it_decides_as_the_naive_reference(entries, name, operation, default, ki
 
 
 @given(st.lists(acls, max_size=6))
-def test_a_right_to_any_resource_means_that_there_is_one(entries):
+def test_permission_on_any_resource_needs_one_allowed_resource(entries):
     """Sound against trying names, for operations that nothing implies; a pattern may hold a name that was not tried."""
     authorizer = Authorizer(AclRules(entries))
     tried = ["".join(letters) for size in range(1, 5) for letters in itertools.product("abc", repeat=size)]

@@ -251,4 +251,4 @@ def test_names_that_ordinary_server_properties_have_are_accepted_with_a_warning(
     names = ["sasl.mechanism.inter.broker.protocol", "sasl.oauthbearer.expected.audience"]
     names.append("sasl.oauthbearer.expected.issuer")
     BrokerConfig.parse(dict.fromkeys(names, "PLAIN"))
-    assert f"properties that this broker does not act on: {', '.join(names)}" in caplog.text
+    assert f"properties that this broker ignores: {', '.join(names)}" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts, assign_range, assign_uniform
+from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, PartitionsByTopic, assign_range, assign_uniform
 from kafkaraw.protocol import Uuid
 from tests.broker.groups.world import topic_id
 
@@ -17,7 +17,7 @@ def spec(*topics: Uuid, instance_id: str | None = None, **had: list[int]) -> Mem
     return MemberSpec(instance_id, frozenset(topics), {topic_id(name): frozenset(parts) for name, parts in had.items()})
 
 
-def plain(found: dict[str, Parts]) -> dict[str, dict[str, list[int]]]:
+def plain(found: dict[str, PartitionsByTopic]) -> dict[str, dict[str, list[int]]]:
     return {
         member: {bytes(topic).decode().strip("."): sorted(parts) for topic, parts in topics.items()}
         for member, topics in found.items()
@@ -39,7 +39,7 @@ def groups(draw: st.DrawFn) -> tuple[dict[str, MemberSpec], dict[Uuid, int]]:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(group=groups())
-def test_every_partition_that_anybody_reads_has_one_owner_who_reads_it(name, group):
+def test_every_subscribed_partition_has_one_owner_that_subscribes_to_it(name, group):
     members, counts = group
     found = ASSIGNORS[name](members, counts)
     owners = [(topic, part) for topics in found.values() for topic, parts in topics.items() for part in parts]

@@ -33,7 +33,7 @@ def test_states_follow_each_other_as_the_table_says():
                     one.move_to(after, 1)
 
 
-def test_a_new_member_is_told_its_id_first_and_joins_with_it():
+def test_a_new_member_gets_its_id_first_and_joins_with_it():
     world = World()
     (answer,) = world.join(client_id="app")
     assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "app-id1")
@@ -86,7 +86,7 @@ def test_a_pending_member_whose_session_ends_does_not_complete_the_first_rebalan
     assert [first[0].generation_id, second[0].generation_id] == [1, 1]
 
 
-def test_member_ids_that_nobody_joins_with_cost_a_bounded_amount_of_memory():
+def test_unused_member_ids_take_a_bounded_amount_of_memory():
     world = World()
     used, _ = world.join_known()
     world.pass_ms(2 * world.limits.initial_rebalance_delay_ms)
@@ -98,7 +98,7 @@ def test_member_ids_that_nobody_joins_with_cost_a_bounded_amount_of_memory():
     assert used in group(world).members, "who has joined stays, however many come after"
 
 
-def test_only_the_leader_is_told_of_the_members_and_their_subscriptions():
+def test_only_the_leader_gets_the_members_and_their_subscriptions():
     world = World()
     a, answers_a = world.join_known(protocols=[("range", b"a")])
     b, answers_b = world.join_known(protocols=[("range", b"b")])
@@ -204,7 +204,7 @@ def test_a_new_member_makes_the_others_join_again():
     assert member in group(world).members
 
 
-def test_who_does_not_join_again_in_time_is_out():
+def test_a_member_that_does_not_rejoin_in_time_is_removed():
     world = World()
     first, second = world.stable(2)
     again = world.join(first.member_id)
@@ -215,7 +215,7 @@ def test_who_does_not_join_again_in_time_is_out():
     assert world.beat(second) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_sync_in_time_is_out():
+def test_a_member_that_does_not_sync_in_time_is_removed():
     world = World()
     answers = [world.join_known()[1] for _ in range(2)]
     world.pass_ms(2 * world.limits.initial_rebalance_delay_ms)
@@ -264,7 +264,7 @@ def test_a_new_member_that_waits_for_too_long_has_to_try_again():
     assert world.elapsed_ms >= world.limits.new_member_join_timeout_ms
 
 
-def test_an_id_that_is_not_used_is_forgotten_and_holds_nobody_up():
+def test_an_unused_member_id_expires_and_delays_no_rebalance():
     world = World()
     (first,) = world.stable(1)
     (required,) = world.join()
@@ -361,7 +361,7 @@ def test_a_static_member_that_comes_back_takes_its_place_without_a_rebalance():
     assert world.beat(old, group_instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_leader_of_an_older_client_is_not_told_to_lead():
+def test_a_static_leader_with_an_older_client_gets_the_old_leader_id():
     world = World()
     old = stable_static(world)
     (new,) = static(world, version=8)
@@ -387,7 +387,7 @@ def test_a_static_member_that_comes_back_with_another_protocol_makes_a_rebalance
     assert new.generation_id == old.generation_id + 1
 
 
-def test_whoever_waits_under_the_old_id_is_fenced():
+def test_a_waiting_static_member_with_the_old_id_is_fenced():
     world = World()
     first = static(world)
     static(world)
@@ -417,7 +417,7 @@ def test_members_go_on_with_the_next_coordinator():
     assert group(world).state is S.EMPTY
 
 
-def test_those_who_wait_are_told_that_the_coordinator_has_moved():
+def test_waiting_members_get_not_coordinator_when_the_coordinator_moves():
     world = World()
     leader, follower = world.stable(2)
     joining = world.join(leader.member_id)
@@ -427,7 +427,7 @@ def test_those_who_wait_are_told_that_the_coordinator_has_moved():
     assert follower
 
 
-def test_a_group_that_nobody_was_able_to_write_down_is_none():
+def test_a_group_whose_record_was_not_written_does_not_exist():
     world = World(refuse=ErrorCode.NOT_ENOUGH_REPLICAS)
     waiting = world.join(version=3)
     assert waiting[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

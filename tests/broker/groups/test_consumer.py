@@ -11,7 +11,7 @@ import pytest
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups import consumer
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.regexes import REGEXES_PER_GROUP_MAX
 from kafkaraw.broker.groups.runtime import Caller
@@ -26,7 +26,7 @@ from kafkaraw.records import TopicPartition
 from tests.broker.groups.world import GROUP, START_MS, World, topic_id
 
 NONE = ErrorCode.NONE
-Parts = Mapping[str, list[int]]
+PartitionsByTopic = Mapping[str, list[int]]
 
 
 class Member:
@@ -50,7 +50,7 @@ class Member:
             }
         )
         answers: list[ConsumerGroupHeartbeatResponse] = []
-        self.world.coordinator.beat(request, Caller("c", "/127.0.0.1", version, sees), answers.append)
+        self.world.coordinator.consumer_heartbeat(request, Caller("c", "/127.0.0.1", version, sees), answers.append)
         (answer,) = answers
         return answer
 
@@ -76,7 +76,7 @@ class Member:
         return answer
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> PartitionsByTopic:
         return {topic.decode().strip("."): parts for topic, parts in self.owned.items()}
 
 
@@ -131,7 +131,7 @@ def test_a_second_member_gets_its_part_once_the_first_has_given_it_up():
     assert group(around).state_label == "Stable"
 
 
-def test_whoever_does_not_say_what_it_owns_has_not_given_anything_up():
+def test_a_member_without_owned_partitions_in_its_request_has_revoked_none():
     around = world()
     a, b = Member(around, "a"), Member(around, "b")
     a.join()
@@ -167,7 +167,7 @@ def test_a_silent_member_is_out_after_its_session_and_is_fenced_when_it_comes_ba
     assert a.ask().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_give_up_in_time_is_out():
+def test_a_member_that_does_not_revoke_in_time_is_fenced():
     around = world()
     a, b = Member(around, "a", rebalance_timeout_ms=10_000), Member(around, "b")
     a.join()
@@ -198,7 +198,7 @@ def test_epochs_ahead_and_behind_are_fenced_apart_from_a_lost_answer():
     assert a.ask(member_epoch=2, topic_partitions=much).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_who_has_not_heard_what_else_to_give_up_has_it_still():
+def test_a_member_keeps_partitions_whose_revocation_it_has_not_seen():
     around = world(partitions=3)
     a, b, c = (Member(around, name) for name in "abc")
     a.join()
@@ -450,7 +450,7 @@ def test_requests_are_checked_in_kafkas_order(fields, code):
     assert around.coordinator.group(GROUP) is None
 
 
-def test_a_full_group_takes_nobody_new():
+def test_a_full_group_accepts_no_new_member():
     around = world(consumer_size_max=1)
     a = Member(around, "a")
     a.join()
@@ -465,11 +465,11 @@ def test_members_may_choose_the_assignor():
     assert group(around).preferred_assignor("uniform") == "range"
 
 
-# ---- positions
+# ---- committed offsets
 
 
 def commit(around: World, member: Member, partition: int, *, version: int = 9, epoch: int | None = None) -> ErrorCode:
-    claim = Claim(GROUP, member.epoch if epoch is None else epoch, member.name, None, version)
+    claim = CommitIdentity(GROUP, member.epoch if epoch is None else epoch, member.name, None, version)
     codes: list[ErrorCode] = []
     position = CommittedOffset(1, -1, "", START_MS)
     around.coordinator.commit(claim, [(TopicPartition("t", partition), position)], codes.append)
@@ -521,7 +521,7 @@ def test_an_answer_waits_until_it_cannot_be_lost():
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    around.coordinator.beat(request, Caller("c", "/h", 1), answers.append)
+    around.coordinator.consumer_heartbeat(request, Caller("c", "/h", 1), answers.append)
     assert answers == []
     around.land(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert answers[0].error_code == ErrorCode.NOT_COORDINATOR

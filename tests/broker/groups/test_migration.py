@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaraw.broker.configs.group_settings import Limits, MigrationPolicy
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -132,7 +132,7 @@ def test_a_group_stays_what_it_is_when_the_log_refuses():
     settle(a, b, new)
 
 
-def test_whoever_waits_in_a_rebalance_is_told_to_join_again():
+def test_members_that_wait_in_a_rebalance_must_rejoin():
     around = world()
     a, _ = classic(around)
     waiting = ClassicConsumer(around)
@@ -146,7 +146,7 @@ def test_whoever_waits_in_a_rebalance_is_told_to_join_again():
     assert a.code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_rebalance_that_is_cut_off_takes_nothing_from_who_has_it_still():
+def test_an_interrupted_rebalance_revokes_no_owned_partitions():
     around = world()
     (a,) = classic(around, 1)
     a.join()
@@ -280,7 +280,7 @@ def test_a_static_member_changes_protocol_and_keeps_what_it_has():
     settle(back, other)
 
 
-def positions(number: int) -> Sequence[tuple[TopicPartition, CommittedOffset]]:
+def offsets(number: int) -> Sequence[tuple[TopicPartition, CommittedOffset]]:
     return [(TopicPartition("t", number), CommittedOffset(7, -1, "", START_MS, -1, topic_id("t")))]
 
 
@@ -291,8 +291,8 @@ def test_a_classic_member_commits_with_its_generation_while_it_has_the_partition
     Member(around, "new").join()
     told: list[ErrorCode] = []
     for epoch, version in ((generation, 8), (generation + 1, 9), (-1, 9)):
-        around.coordinator.commit(Claim(GROUP, epoch, name, None, version), positions(0), told.append)
-    around.coordinator.commit(Claim(GROUP, generation, "stranger", None, 9), positions(0), told.append)
+        around.coordinator.commit(CommitIdentity(GROUP, epoch, name, None, version), offsets(0), told.append)
+    around.coordinator.commit(CommitIdentity(GROUP, generation, "stranger", None, 9), offsets(0), told.append)
     assert told == [NONE, ErrorCode.ILLEGAL_GENERATION, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
@@ -328,7 +328,7 @@ def test_a_topic_grows_under_classic_members_that_are_left_alone_in_a_new_group(
     assert len(a.owned) == len(b.owned) == (PARTITIONS + 2) // 2
 
 
-def test_an_id_that_nobody_has_founds_no_group_instead_of_an_empty_one():
+def test_an_unknown_member_id_does_not_replace_an_empty_group():
     around = world()
     new = Member(around, "new")
     new.join()

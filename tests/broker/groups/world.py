@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Caller
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
@@ -98,12 +98,12 @@ class World:
 
     def append(self, records: Sequence[GroupRecord], producer: tuple[int, int]) -> int:
         if self.refuse:
-            raise Refusal(self.refuse, "the test says so")
+            raise ApiError(self.refuse, "the test says so")
         found = [decode_record(*encode_record(record)) for record in records]
         self.log.append(Batch(producer[0], [record for record in found if record is not None]))
         return len(self.log)
 
-    def when_safe(self, position: int, done: Callable[[ErrorCode], None]) -> None:
+    def when_replicated(self, position: int, done: Callable[[ErrorCode], None]) -> None:
         if self.held:
             self.waiting.append(done)
         else:

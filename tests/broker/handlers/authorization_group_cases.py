@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.state import BrokerState
@@ -45,7 +45,7 @@ def sync_group(state: BrokerState) -> SyncGroupRequest:
 def offset_delete(state: BrokerState) -> OffsetDeleteRequest:
     """Of a group that there is."""
     kept = (TopicPartition("flights", 0), CommittedOffset(1, -1, ""))
-    state.groups.coordinator("g").commit(Claim("g"), [kept], lambda code: None)
+    state.groups.coordinator("g").commit(CommitIdentity("g"), [kept], lambda code: None)
     partitions = [OffsetDeleteRequestPartition(partition_index=0)]
     return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="flights", partitions=partitions)])
 
@@ -64,7 +64,7 @@ def consumer_heartbeat(state: BrokerState) -> ConsumerGroupHeartbeatRequest:
 def consumer_describe(state: BrokerState) -> ConsumerGroupDescribeRequest:
     """Of a group that there is, with a member."""
     caller = Caller("c", "/h", 1)
-    state.groups.coordinator("g").beat(consumer_heartbeat(state), caller, lambda response: None)
+    state.groups.coordinator("g").consumer_heartbeat(consumer_heartbeat(state), caller, lambda response: None)
     return ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
 
 

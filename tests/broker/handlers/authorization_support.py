@@ -12,7 +12,7 @@ from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.broker.handlers.authorization import DENIED_WITH
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol.acl_codes import (
     CLUSTER_NAME,
     AclOperation,
@@ -54,7 +54,7 @@ def secured(**properties: Any) -> BrokerState:
     """A broker with an authorizer, and the topics `flights` and `planes`."""
     state = make_state(authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:root", **properties)
     for name in ("flights", "planes"):
-        state.create_topic(plan_topic(Wish(name, partitions=2), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec(name, partitions=2), state.catalog, state.config))
     return state
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType

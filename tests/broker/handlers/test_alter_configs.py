@@ -165,7 +165,7 @@ def test_a_resource_named_twice_is_refused_both_times():
     assert entry(state, TOPIC, "t", "retention.ms").value == "604800000"
 
 
-def test_a_brokers_own_value_stands_before_that_of_all_brokers():
+def test_a_per_broker_config_overrides_the_cluster_default():
     state = state_with_topic()
     alter(state, BROKER, "", ("message.max.bytes", SET, "1000"))
     assert entry(state, TOPIC, "t", "max.message.bytes").value == "1000"

@@ -118,4 +118,4 @@ def test_when_it_cannot_be_written_down_it_is_said_in_the_log(
 
     monkeypatch.setattr(storage, "write_text", full)
     assert delete(state, 4) == (4, 0)
-    assert "deleted records may come back" in caplog.text
+    assert "deleted records may reappear" in caplog.text

@@ -18,7 +18,7 @@ def test_the_cluster_is_described(version: int):
     assert answer.cluster_authorized_operations > 0
 
 
-def test_what_may_be_done_is_told_only_when_asked_for():
+def test_authorized_operations_are_returned_on_request_only():
     answer = ask(make_state(), DescribeClusterRequest(include_cluster_authorized_operations=False))
     assert answer.cluster_authorized_operations == -(1 << 31)
 

@@ -56,7 +56,7 @@ def test_a_topic_has_every_setting_with_type_and_documentation():
     assert found["min.cleanable.dirty.ratio"].value == "0.5"
 
 
-def test_a_topics_own_setting_stands_before_the_brokers_and_the_default():
+def test_a_topic_config_overrides_broker_config_and_default():
     state = make_state(message_max_bytes=5000)
     state.create_topic(Plan("t", ((0,),), {"max.message.bytes": "6000"}))
     state.create_topic(Plan("u", ((0,),), {}))
@@ -87,7 +87,7 @@ def test_a_broker_has_every_configuration_of_kafka():
     assert found["node.id"].config_source == ConfigSource.STATIC_BROKER
 
 
-def test_secrets_and_what_may_be_one_are_never_told():
+def test_sensitive_and_unknown_values_are_never_returned():
     state = make_state(ssl_key_password="hush", super_users="User:ANONYMOUS", authorizer_class_name=AUTHORIZER)
     for key, kind in (("ssl.key.password", ConfigType.PASSWORD), ("super.users", ConfigType.UNKNOWN)):
         found = entry(state, BROKER, "0", key)

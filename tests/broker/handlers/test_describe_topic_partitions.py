@@ -48,7 +48,7 @@ def shown(answer: DescribeTopicPartitionsResponse) -> tuple[list[tuple[str | Non
     )
 
 
-def test_topics_come_by_name_whatever_the_order_asked(state: BrokerState):
+def test_topics_are_sorted_by_name(state: BrokerState):
     assert shown(page(state, "b", "a")) == ([("a", [0, 1]), ("b", [0])], None)
     (topic,) = page(state, "b").topics
     found = state.catalog.topic("b")

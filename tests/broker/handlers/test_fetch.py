@@ -285,7 +285,7 @@ def test_deleting_the_topic_ends_the_wait(state: BrokerState):
     simulate(scenario)
 
 
-def test_a_fetch_that_nobody_waits_for_any_more_leaves_nothing_behind(state: BrokerState):
+def test_a_cancelled_fetch_leaves_no_watchers(state: BrokerState):
     async def scenario() -> None:
         waiting = Waiting(ask(state, fetch(state, 0, 0, max_wait_ms=500)))
         waiting.deferred.cancel()

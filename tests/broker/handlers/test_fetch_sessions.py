@@ -124,7 +124,7 @@ def test_a_partition_that_gave_records_comes_after_the_others(state: BrokerState
     assert shown(fetch(state, {2: 1}, (session, 4), max_bytes=size)) == {0: size}
 
 
-def test_errors_are_told_each_time_and_news_comes_after_them(state: BrokerState) -> None:
+def test_errors_are_repeated_in_each_response_and_new_data_follows(state: BrokerState) -> None:
     session = fetch(state, {0: 0}).session_id
     for epoch in (1, 2):
         (topic,) = fetch(state, {0: 9}, (session, epoch)).responses
@@ -228,7 +228,7 @@ def test_all_sessions_together_have_a_limit_of_partitions(clock: FixedClock) -> 
     state.close()
 
 
-def test_a_topic_that_does_not_exist_is_told_of_in_every_answer(state: BrokerState) -> None:
+def test_an_unknown_topic_is_in_every_response(state: BrokerState) -> None:
     session = fetch(state, {0: 0}, topic="nope", version=12).session_id
     (topic,) = fetch(state, {}, (session, 1), version=12).responses
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

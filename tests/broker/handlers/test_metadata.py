@@ -11,7 +11,7 @@ import pytest
 
 from kafkaraw.broker.auto_creation import WAITING_MAX
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_PER_TURN, TopicSpec, plan_topic
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -25,7 +25,9 @@ VERSIONS = range(14)
 def create(state, *names: str, partitions: int = 1) -> None:
     for name in names:
         in_a_loop(
-            lambda name=name: state.create_topic(plan_topic(Wish(name, partitions, 1), state.catalog, state.config))
+            lambda name=name: state.create_topic(
+                plan_topic(TopicSpec(name, partitions, 1), state.catalog, state.config)
+            )
         )
 
 
@@ -34,7 +36,7 @@ def named(*names: str, **fields) -> MetadataRequest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_tells_brokers_and_leaders(version: int):
+def test_every_version_has_brokers_and_leaders(version: int):
     state = make_state()
     create(state, "t", partitions=2)
     answer = ask(state, named("t"), version)
@@ -199,7 +201,7 @@ def test_a_topic_asked_for_twice_is_answered_once():
     assert len(ask(make_state(), named("t", "t", allow_auto_topic_creation=False)).topics) == 1
 
 
-def test_operations_are_told_only_when_asked_for():
+def test_authorized_operations_are_returned_on_request_only():
     state = make_state()
     create(state, "t")
     plain = ask(state, named("t"), 8)

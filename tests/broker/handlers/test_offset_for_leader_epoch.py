@@ -96,7 +96,7 @@ def test_an_epoch_ends_where_its_successor_begins(epoch: int, end: tuple[int, in
         (1, -1, "u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_only_the_leader_says_and_only_to_who_knows_its_epoch(node: int, current: int, name: str, code: ErrorCode):
+def test_only_the_leader_answers_and_checks_the_clients_epoch(node: int, current: int, name: str, code: ErrorCode):
     async def life(nodes: VirtualNodes) -> None:
         await after_a_lost_write(nodes)
         answer = await end_of(nodes, node, 0, current, name)
@@ -105,7 +105,7 @@ def test_only_the_leader_says_and_only_to_who_knows_its_epoch(node: int, current
     on_nodes(life)
 
 
-def test_a_fetch_that_says_its_last_epoch_is_told_where_the_logs_part():
+def test_a_fetch_with_last_fetched_epoch_gets_the_diverging_epoch():
     async def life(nodes: VirtualNodes) -> None:
         await after_a_lost_write(nodes)
         parted = await fetch(nodes, 1, 2, last_epoch=0)

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kafkaraw.broker import turns
-from kafkaraw.broker.handlers.asked_positions import POSITIONS_PER_STEP
+from kafkaraw.broker.handlers.offset_checks import OFFSETS_PER_STEP
 from kafkaraw.broker.replies import Deferred
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -102,7 +102,7 @@ def test_offsets_in_what_does_not_exist_are_refused(state):
     assert ask(state, request).groups[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_membership_that_nobody_can_have_is_refused(state):
+def test_an_impossible_membership_is_refused(state):
     stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     assert commit(state, version=8, **stranger) is ErrorCode.ILLEGAL_GENERATION
     assert commit(state, version=9, **stranger) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -112,7 +112,7 @@ def test_membership_that_nobody_can_have_is_refused(state):
     assert committed(state) == [(5, "m"), (-1, "")]
 
 
-def test_what_does_not_exist_is_said_whatever_the_group_says(state):
+def test_unknown_partitions_are_reported_before_errors_of_the_group(state):
     stranger = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     assert commit(state, 9, **stranger) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(state, topic="other", **stranger) is ErrorCode.UNKNOWN_TOPIC_ID
@@ -166,11 +166,11 @@ def test_a_nameless_or_contradictory_producer_is_refused(request_fields):
 
 def test_a_commit_of_many_positions_is_judged_in_turns_with_others(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(turns, "TURN_S", 0.0)
-    count = 3 * POSITIONS_PER_STEP
+    count = 3 * OFFSETS_PER_STEP
 
     async def scenario(_: Simulation) -> None:
         state = make_state(offsets_topic_num_partitions=1)
-        state.create_topic(plan_topic(Wish("t", count, 1), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec("t", count, 1), state.catalog, state.config))
         ask(state, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
         parts = [
             OffsetCommitRequestPartition(

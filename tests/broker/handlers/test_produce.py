@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kafkaraw.broker import turns
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import NO_REPLY, Deferred, Failed
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -41,7 +41,7 @@ def outcomes(answer) -> list[tuple[ErrorCode, int]]:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_version_appends_and_tells_the_offset(version: int):
+def test_every_version_appends_and_returns_the_offset(version: int):
     state = make_state()
     create(state, "t", partitions=2)
     for offset in (0, 2):
@@ -132,7 +132,7 @@ def test_without_acks_an_error_closes_the_connection():
         ask(state, request(state, batch(b"a"), batch(b"b"), acks=0))
 
 
-def test_the_brokers_timestamp_is_told_when_it_counts():
+def test_log_append_time_is_returned_when_it_applies():
     state = make_state(log_message_timestamp_type="LogAppendTime")
     create(state, "t")
     answer = ask(state, request(state, batch(b"a")))

@@ -47,7 +47,7 @@ async def commit(nodes: VirtualNodes, node: int, group: str, offset: int) -> Err
     return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
-def test_every_node_tells_the_same_of_brokers_leaders_and_replicas():
+def test_every_node_returns_the_same_brokers_leaders_and_replicas():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create(partitions=3)
         nodes.cluster.move_leader("t", 0, 2)
@@ -73,7 +73,7 @@ def test_nodes_that_are_down_are_offline_replicas_and_no_brokers():
     on_nodes(life)
 
 
-def test_a_partition_that_nobody_leads_says_so():
+def test_a_partition_without_leader_has_leader_not_available():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create(replicas=1)
         await nodes.cluster.kill_node(0)
@@ -154,8 +154,8 @@ def test_producer_ids_are_handed_out_once_whichever_node_is_asked():
 
 def test_any_node_creates_topics_for_all():
     async def life(nodes: VirtualNodes) -> None:
-        wish = CreatableTopic(name="made", num_partitions=2, replication_factor=3, assignments=[], configs=[])
-        response = await nodes.ask(2, CreateTopicsRequest(topics=[wish]), 7)
+        spec = CreatableTopic(name="made", num_partitions=2, replication_factor=3, assignments=[], configs=[])
+        response = await nodes.ask(2, CreateTopicsRequest(topics=[spec]), 7)
         assert response.topics[0].error_code == NONE
         assert all(storage.folders() == ["made-0", "made-1"] for storage in nodes.storages.values())
         too_many = CreatableTopic(name="more", num_partitions=1, replication_factor=4, assignments=[], configs=[])
@@ -172,8 +172,8 @@ def test_replicas_may_be_assigned_to_nodes_that_are_down_but_not_only_to_them():
 
         async def create(name: str, brokers: list[int]) -> ErrorCode:
             chosen = [CreatableReplicaAssignment(partition_index=0, broker_ids=brokers)]
-            wish = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=chosen, configs=[])
-            response = await nodes.ask(0, CreateTopicsRequest(topics=[wish]), 7)
+            spec = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=chosen, configs=[])
+            response = await nodes.ask(0, CreateTopicsRequest(topics=[spec]), 7)
             return ErrorCode(response.topics[0].error_code)
 
         assert await create("t", [1, 2]) == NONE
@@ -192,8 +192,8 @@ def test_a_topic_that_one_node_cannot_store_is_nowhere(monkeypatch: pytest.Monke
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(nodes.storages[1], "make_folder", full)
-        wish = CreatableTopic(name="made", num_partitions=3, replication_factor=2, assignments=[], configs=[])
-        (refused,) = (await nodes.ask(0, CreateTopicsRequest(topics=[wish]), 7)).topics
+        spec = CreatableTopic(name="made", num_partitions=3, replication_factor=2, assignments=[], configs=[])
+        (refused,) = (await nodes.ask(0, CreateTopicsRequest(topics=[spec]), 7)).topics
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert nodes.cluster.controller.catalog.topics() == []
         assert all(storage.folders() == [] for storage in nodes.storages.values())

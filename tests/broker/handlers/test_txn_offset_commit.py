@@ -37,7 +37,7 @@ def commit(state: BrokerState, version: int) -> ErrorCode:
         (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
     ],
 )
-def test_clients_are_told_what_they_can_act_on(
+def test_error_codes_are_converted_to_the_requests_version(
     monkeypatch: pytest.MonkeyPatch, found: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     state = make_state()

@@ -10,7 +10,7 @@ from kafkaraw.broker.log import memory_chunks
 from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, ChunkPool
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT
-from kafkaraw.protocol.memory import HUGE_PAGE_BYTES
+from kafkaraw.protocol.buffers import HUGE_PAGE_BYTES
 
 LARGE = b"x" * HUGE_PAGE_BYTES
 huge_pages = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="large chunks are kept where pages are huge")
@@ -48,7 +48,7 @@ def test_a_view_of_a_file_that_is_gone_keeps_what_it_shows():
 
 
 @huge_pages
-def test_memory_that_nobody_needs_goes_back_to_the_system_above_a_bound(monkeypatch: pytest.MonkeyPatch):
+def test_spare_memory_above_the_limit_is_freed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory_chunks, "SPARE_BYTES_MAX", CHUNK_BYTES_MAX)
     pool = ChunkPool()
     kept, dropped = pool.take(CHUNK_BYTES_MAX, 0), pool.take(CHUNK_BYTES_MAX, 0)

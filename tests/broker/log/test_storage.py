@@ -96,7 +96,7 @@ def test_memory_never_splits_an_append_and_reads_across_chunks():
     assert bytes(file.read(10, 2 * CHUNK_BYTES_MIN)) == b"".join(pieces)[10 : 10 + 2 * CHUNK_BYTES_MIN]
 
 
-def test_memory_handed_out_keeps_its_content_whatever_happens_to_the_file():
+def test_views_of_a_file_keep_their_content_when_the_file_changes():
     file = MemoryStorage().open_file(ROOT, "a.log")
     file.append(b"first")
     view = file.content(0, 5)

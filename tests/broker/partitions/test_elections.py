@@ -36,7 +36,7 @@ def test_a_follower_that_stops_leaves_the_isr_and_the_leader_epoch_stays():
     assert (after.leader, after.isr, after.leader_epoch, after.partition_epoch) == (1, (1, 3), 0, 1)
 
 
-def test_without_unclean_election_nobody_leads_until_the_last_one_in_sync_is_back():
+def test_without_unclean_election_there_is_no_leader_until_an_in_sync_replica_returns():
     alone = shrunk(THREE, [2, 3])
     down = without_node(alone, 1, live={2, 3}, unclean=False)
     assert (down.leader, down.isr) == (NO_LEADER, (1,))

@@ -19,7 +19,7 @@ def everybody(node: int) -> bool:
     return True
 
 
-def test_nothing_is_known_of_those_who_have_not_asked_and_they_have_time_to():
+def test_followers_that_never_fetched_have_unknown_offsets_and_time_to_catch_up():
     followers = made()
     assert followers.high_watermark(ISR, 5, 1.0, everybody) == -1
     assert followers.lagging(ISR, 5, 10.0) == []

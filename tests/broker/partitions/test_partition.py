@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partitions.elections import first_state
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.validation.frames import only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import (
@@ -59,7 +59,7 @@ def append(partition: Partition, data: bytes, version: int = VERSION) -> tuple[i
 
 def refused(partition: Partition, data: bytes | None, version: int = VERSION) -> ErrorCode:
     before = partition.log.size_bytes
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiError) as caught:
         append_sent(partition, only_batch(None if data is None else memoryview(bytearray(data)), version))
     assert partition.log.size_bytes == before
     return caught.value.code
@@ -308,7 +308,7 @@ def test_a_damaged_file_costs_what_it_knew_and_no_more(caplog: pytest.LogCapture
     file = storage.open_file("t-0", name)
     file.truncate(file.size_bytes - 1)
     again = make_partition(storage)
-    assert "is damaged, and not used" in caplog.text
+    assert "is damaged and ignored" in caplog.text
     assert snapshots(storage) == []
     assert append(again, produced(40, b"v")) == (13, -1), "it is a producer that is not known"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.partitions.producers import EXPIRY_SWEEP_MS, SEQUENCE_MAX, ProducerTable, add_sequence
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader, ControlType, encode_control_batch, parse_header
 from tests.broker.support import NOW_MS, batch
@@ -28,7 +28,7 @@ def table(*headers: BatchHeader) -> ProducerTable:
 
 
 def refused(made: ProducerTable, one: BatchHeader) -> ErrorCode:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiError) as caught:
         made.check(one)
     return caught.value.code
 
@@ -95,7 +95,7 @@ def test_a_producer_idle_for_too_long_is_forgotten():
     assert made.check(header(9, producer_id=1)) is None
 
 
-def test_a_producer_of_old_records_is_known_until_somebody_looks_for_idle_ones():
+def test_a_producer_of_old_records_is_known_until_idle_producers_expire():
     made = ProducerTable(DAY_MS)
     old = header(0)._replace(max_timestamp=5)
     made.note(old, NOW_MS)
@@ -114,7 +114,7 @@ def test_a_producer_is_not_forgotten_while_it_has_an_open_transaction():
     assert [producer_id for producer_id, _ in made.describe()] == [1, 2]
 
 
-def test_what_is_written_down_of_a_producer_tells_repetitions_and_gaps():
+def test_a_producer_snapshot_detects_duplicates_and_gaps():
     made = ProducerTable(DAY_MS, {7: 90}.get)
     made.note(header(0, 3, offset=100), NOW_MS)
     made.note(header(3, 2, offset=103), NOW_MS)
@@ -182,8 +182,8 @@ def test_a_marker_of_the_same_epoch_leaves_the_sequences_alone():
 def fate_of(made: ProducerTable, *, epoch: int, coordinator_epoch: int) -> ErrorCode:
     try:
         made.check_marker(7, epoch, coordinator_epoch)
-    except Refusal as refusal:
-        return refusal.code
+    except ApiError as error:
+        return error.code
     return ErrorCode.NONE
 
 

@@ -425,7 +425,7 @@ def test_a_topic_deleted_while_a_node_is_down_is_gone_when_it_comes_back():
 
 def test_a_node_is_started_and_stopped_only_once():
     async def life(nodes: VirtualNodes) -> None:
-        with pytest.raises(UsageError, match="node 1 runs already"):
+        with pytest.raises(UsageError, match="node 1 is already running"):
             await nodes.cluster.start_node(1)
         with pytest.raises(UsageError, match="there is no node 7"):
             await nodes.cluster.start_node(7)

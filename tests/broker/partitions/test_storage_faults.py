@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
@@ -19,7 +20,6 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition, encode_batch, iter_headers
 from tests.broker.log.faulty_storage import FaultyStorage
@@ -87,11 +87,11 @@ def send_all(storage: FaultyStorage, inner: LogStorage, partition: Partition) ->
         while True:
             try:
                 appended = append_sent(partition, sent(number))
-            except Refusal as refusal:
+            except ApiError as error:
                 refusals += 1
                 assert refusals < 10
-                assert refusal.code == ErrorCode.KAFKA_STORAGE_ERROR
-                assert refusal.message
+                assert error.code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert error.message
                 if not {"truncate", "remove_file"} & set(storage.failures):
                     assert partition.log.log_end_offset == 2 * number, storage.failures
                 assert partition.high_watermark <= partition.log.log_end_offset
@@ -147,7 +147,7 @@ def test_an_epoch_whose_file_write_failed_is_written_with_the_next_batch():
     append_sent(partition, sent(0))
     storage.fail_at(1, errno.ENOSPC, times=2)
     lead(partition, 5)  # the first failure: of beginning to lead
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         append_sent(partition, sent(1))
     assert (partition.log.log_end_offset, partition.log.epochs.rows) == (2, [(0, 0)])
     assert append_sent(partition, sent(1)).base_offset == 2
@@ -188,10 +188,10 @@ def test_a_torn_write_that_cannot_be_cut_off_is_cut_off_before_the_next(
     long = memoryview(bytearray(encode_batch([(NOW_MS, None, bytes(300), ())])))
     monkeypatch.setattr(file_storage.os, "pwrite", torn)
     monkeypatch.setattr(file_storage.os, "ftruncate", broken)
-    with pytest.raises(Refusal, match="cannot be written"):
+    with pytest.raises(ApiError, match="cannot be written"):
         append_sent(partition, long)
     monkeypatch.setattr(file_storage.os, "pwrite", real_write)
-    with pytest.raises(Refusal, match="cannot be written"):
+    with pytest.raises(ApiError, match="cannot be written"):
         append_sent(partition, sent(1))  # not before the rest is cut off
     monkeypatch.setattr(file_storage.os, "ftruncate", real_truncate)
     append_sent(partition, sent(1))

@@ -45,7 +45,7 @@ def test_what_is_taken_back_does_not_count():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 10_000)), min_size=1, max_size=60))
-def test_who_waits_as_told_gets_the_bound_and_one_burst(steps: list[tuple[int, int]]):
+def test_a_client_that_waits_the_throttle_time_gets_the_quota_and_one_burst(steps: list[tuple[int, int]]):
     """For amounts of up to a second's worth: of larger ones Kafka lets a tenth more pass."""
     now_ms, total, bound = 0, 0, 10_000
     rate = WindowedRate(WINDOWS, now_ms)

@@ -242,7 +242,7 @@ RATE, READ, SHARE, CHANGES = (
         ([SHARE, READ, CHANGES, RATE], [RATE, READ, CHANGES, SHARE]),
     ],
 )
-def test_quotas_of_an_entity_are_told_in_kafkas_order(was_set: list[str], told: list[str]):
+def test_quotas_of_an_entity_are_described_in_kafkas_order(was_set: list[str], told: list[str]):
     """As Apache Kafka 4.3 answered when it was asked."""
     assert in_kafkas_order(was_set) == told
     state = make_state()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.quotas.rates import Windows
 from kafkaraw.broker.quotas.table import QuotaKey, QuotaTable
 from kafkaraw.broker.quotas.throttling import Client, Throttling
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import BrokerError, NetworkError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -38,7 +38,7 @@ def node_throttling(clock: FixedClock, entity: dict[str, str | None], **quotas: 
 ADA = Client("User:ada", "app")
 
 
-def test_a_producer_gets_its_rate_and_is_told_so():
+def test_a_producer_gets_its_rate_and_a_throttle_time():
     async def play(cluster: VirtualCluster) -> None:
         await cluster.create("t")
         bound(cluster, client("ANONYMOUS", "app"), producer_byte_rate=N)
@@ -143,7 +143,7 @@ def test_changes_of_topics_above_the_quota_are_refused_with_the_time_to_wait():
     quota.record(15)
     assert quota.throttle_ms == 0
     quota = throttling.mutations(ADA, strict=True)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         quota.record(1)
     assert refused.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert quota.throttle_ms == 4000

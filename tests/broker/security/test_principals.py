@@ -69,7 +69,7 @@ def test_where_no_rule_matches_there_is_no_name():
         ("RULE:a/b", "is not of the form"),
         ("RULE:a/b/X", "is not of the form"),
         ("DEFAULT RULE:a/b/", "is not of the form"),
-        ("RULE:(a/b/", "no regular expression"),
+        ("RULE:(a/b/", "not a valid regular expression"),
         ("RULE:a/${who}/", "no group 'who'"),
     ],
 )

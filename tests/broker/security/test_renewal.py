@@ -1,4 +1,4 @@
-"""Logins that end, and how they are renewed on the connection (KIP-368)."""
+"""SaslSettings that end, and how they are renewed on the connection (KIP-368)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.refusal import CloseConnectionError
-from kafkaraw.broker.security.accounts import Accounts
-from kafkaraw.broker.security.login import Login, LoginState
+from kafkaraw.broker.security.sasl_authenticator import AuthenticationState, SaslAuthenticator, SaslServers
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.core.sasl.scram import ScramClient
 from kafkaraw.errors import AuthenticationError
@@ -31,33 +30,33 @@ ADA, BOB, WRONG = b"\0ada\0opensesame", b"\0bob\0sesame", b"\0ada\0wrong"
 METADATA = (3, "Metadata")
 
 
-def make_login(**properties: object) -> tuple[Login, SimpleNamespace]:
+def make_login(**properties: object) -> tuple[SaslAuthenticator, SimpleNamespace]:
     time = SimpleNamespace(now=100.0)
     config = BrokerConfig.parse({**PROPERTIES, **properties}, USERS)
     rng = random.Random(1)
-    accounts = Accounts(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
-    return Login(accounts, "SASL_PLAINTEXT", "127.0.0.1:1", lambda: time.now), time
+    accounts = SaslServers(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
+    return SaslAuthenticator(accounts, "SASL_PLAINTEXT", "127.0.0.1:1", lambda: time.now), time
 
 
-def limited(**properties: object) -> tuple[Login, SimpleNamespace]:
+def limited(**properties: object) -> tuple[SaslAuthenticator, SimpleNamespace]:
     return make_login(**{"connections.max.reauth.ms": 3000, **properties})
 
 
-def shake(login: Login, mechanism: str = "PLAIN", version: int = 1) -> ErrorCode | None:
+def shake(login: SaslAuthenticator, mechanism: str = "PLAIN", version: int = 1) -> ErrorCode | None:
     answer = login.answer(version, SaslHandshakeRequest(mechanism=mechanism))
     return None if answer is None else ErrorCode(answer.error_code)
 
 
-def give(login: Login, token: bytes):
+def give(login: SaslAuthenticator, token: bytes):
     return login.answer(2, SaslAuthenticateRequest(auth_bytes=token))
 
 
-def log_in(login: Login, token: bytes = ADA, mechanism: str = "PLAIN"):
+def log_in(login: SaslAuthenticator, token: bytes = ADA, mechanism: str = "PLAIN"):
     assert shake(login, mechanism) == ErrorCode.NONE
     return give(login, token)
 
 
-def test_a_login_has_no_end_unless_one_is_set():
+def test_a_session_has_no_lifetime_by_default():
     login, time = make_login()
     assert log_in(login).session_lifetime_ms == 0
     time.now += 1e9
@@ -65,13 +64,13 @@ def test_a_login_has_no_end_unless_one_is_set():
     assert shake(login) is None, "there is nothing to renew: refused like any handshake after a login"
 
 
-def test_the_client_is_told_how_long_the_login_lasts():
+def test_the_response_has_the_session_lifetime():
     login, _ = limited()
     assert log_in(login).session_lifetime_ms == 3000
-    assert login.state is LoginState.COMPLETE
+    assert login.state is AuthenticationState.COMPLETE
 
 
-def test_only_the_last_answer_of_a_longer_login_has_the_lifetime():
+def test_only_the_last_response_of_several_has_the_session_lifetime():
     login, _ = limited()
     shake(login, "SCRAM-SHA-256")
     client = ScramClient("SCRAM-SHA-256", "ada", "opensesame", "nonce")
@@ -86,11 +85,11 @@ def test_a_request_after_the_end_closes_the_connection():
     time.now += 3
     login.check_allowed(*METADATA)
     time.now += 0.001
-    with pytest.raises(CloseConnectionError, match="Metadata after the end of the login of user ada"):
+    with pytest.raises(CloseConnectionError, match="Metadata after the session of user ada expired"):
         login.check_allowed(*METADATA)
 
 
-def test_a_renewed_login_lasts_anew():
+def test_reauthentication_starts_a_new_session_lifetime():
     login, time = limited()
     log_in(login)
     for _ in range(3):
@@ -116,7 +115,7 @@ def test_a_renewal_for_another_user_is_refused_in_kafkas_words():
     assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     expected = "Cannot change principals during re-authentication from User.ada: User.bob"
     assert refused.error_message == expected
-    assert login.state is LoginState.FAILED
+    assert login.state is AuthenticationState.FAILED
     assert login.user == "ada"
 
 
@@ -133,14 +132,14 @@ def test_a_renewal_by_a_mechanism_that_is_not_enabled_is_closed_without_an_answe
     log_in(login)
     with pytest.raises(CloseConnectionError, match="'GSSAPI' is not enabled"):
         shake(login, "GSSAPI")
-    assert login.state is LoginState.FAILED
+    assert login.state is AuthenticationState.FAILED
 
 
 def test_a_renewal_with_a_wrong_password_fails():
     login, _ = limited()
     log_in(login)
     assert log_in(login, WRONG).error_message == "Authentication failed: Invalid username or password"
-    assert login.state is LoginState.FAILED
+    assert login.state is AuthenticationState.FAILED
 
 
 def test_scram_names_the_renewal_in_its_refusal():
@@ -155,7 +154,7 @@ def test_scram_names_the_renewal_in_its_refusal():
     )
 
 
-def test_a_login_is_not_renewed_twice_within_a_second():
+def test_a_session_is_not_reauthenticated_twice_within_a_second():
     login, time = limited()
     log_in(login)
     log_in(login)
@@ -177,7 +176,7 @@ def test_bare_tokens_renew_too():
 
 
 @pytest.mark.parametrize(("reauth_ms", "lifetime_ms"), [(0, 2000), (3000, 2000), (1000, 1000)])
-def test_a_token_bounds_the_login(reauth_ms: int, lifetime_ms: int):
+def test_the_expiry_of_a_token_limits_the_session(reauth_ms: int, lifetime_ms: int):
     login, time = limited(**{"connections.max.reauth.ms": reauth_ms})
     token = unsecured_token("ada", NOW_MS / 1000, 2)
     answer = log_in(login, f"n,,\x01auth=Bearer {token}\x01\x01".encode(), "OAUTHBEARER")

@@ -66,9 +66,9 @@ DONE = (ErrorCode.NONE, None)
 def test_what_is_set_is_what_a_password_gives():
     state = make_state()
     assert alter(state, upsert("ada", "opensesame", SHA_512, 5000)) == {"ada": DONE}
-    found = state.accounts.credentials.find("SCRAM-SHA-512", "ada")
+    found = state.sasl_servers.credentials.find("SCRAM-SHA-512", "ada")
     assert found == make_credential("SCRAM-SHA-512", "opensesame", b"salt of ada", 5000)
-    assert state.accounts.credentials.find("SCRAM-SHA-256", "ada") is None
+    assert state.sasl_servers.credentials.find("SCRAM-SHA-256", "ada") is None
 
 
 def test_credentials_outlive_the_broker():
@@ -79,7 +79,7 @@ def test_credentials_outlive_the_broker():
     state.close()
     again = make_state(storage)
     assert describe(again) == {"ada": {SHA_256: 4096}}
-    assert again.accounts.credentials.find("SCRAM-SHA-256", "ada") is not None
+    assert again.sasl_servers.credentials.find("SCRAM-SHA-256", "ada") is not None
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_user_can_be_changed_once_in_a_request_only():
     assert describe(state) == {"ada": {SHA_256: 4096}}
 
 
-def test_describing_tells_of_all_or_of_those_asked_for():
+def test_describe_returns_all_users_or_those_in_the_request():
     state = make_state()
     alter(state, upsert("ada"), upsert("bob", iterations=8192))
     alter(state, upsert("ada", mechanism=SHA_512))

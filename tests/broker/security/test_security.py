@@ -14,7 +14,7 @@ from kafkaraw.core.sasl.jaas import OAUTH_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import AuthenticationError, AuthorizationError, ConfigError, NetworkError
 from tests.broker.security.certificates import truststore
-from tests.broker.security.test_login import tls
+from tests.broker.security.test_sasl_authenticator import tls
 
 TWO = {
     "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
@@ -30,7 +30,7 @@ def users(**passwords: str) -> str:
 
 
 def logins(properties: dict[str, object], listener: str = "INSIDE", **given: str):
-    return BrokerConfig.parse({**TWO, **properties}, given).security.listeners[listener].logins
+    return BrokerConfig.parse({**TWO, **properties}, given).security.listeners[listener].sasl
 
 
 def test_each_listener_has_the_users_of_its_login_module():
@@ -53,7 +53,7 @@ def test_each_listener_may_have_mechanisms_of_its_own():
     assert logins(properties, "OUTSIDE").mechanisms == ("PLAIN",)
 
 
-def test_the_nearest_lifetime_of_logins_counts():
+def test_the_most_specific_session_lifetime_applies():
     properties = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "connections.max.reauth.ms": 1000,
@@ -91,13 +91,13 @@ JAAS = INSIDE + "plain.sasl.jaas.config"
         ({JAAS: f"{SCRAM_MODULE} required;"}, "for PLAIN use"),
         ({JAAS: f'{PLAIN_MODULE} required usr_ada="a";'}, "options not known here: usr_ada"),
         ({JAAS: f'{PLAIN_MODULE} required user_ada="";'}, "needs a name and a password"),
-        ({JAAS: f'{PLAIN_MODULE} required username="broker" password="x";'}, "would refuse everybody"),
-        ({JAAS: users(ada="a")}, "PLAIN without users.*listener.name.outside.plain.sasl.jaas.config"),
+        ({JAAS: f'{PLAIN_MODULE} required username="broker" password="x";'}, "every authentication would fail"),
+        ({JAAS: users(ada="a")}, "PLAIN has no users.*listener.name.outside.plain.sasl.jaas.config"),
         (
             {INSIDE + "scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;"},
             "SCRAM-SHA-256 is not among the sasl.enabled.mechanisms",
         ),
-        ({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "SCRAM-SHA-512 without users would refuse everybody"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-512"}, "SCRAM-SHA-512 has no users"),
         (
             {INSIDE + "oauthbearer.sasl.server.callback.handler.class": "com.example.Mine"},
             "must be one of: org.apache.kafka.*OAuthBearerUnsecuredValidator",
@@ -118,7 +118,7 @@ def test_what_is_half_configured_or_misspelt_does_not_start(properties: dict[str
         BrokerConfig.parse({**TWO, **properties})
 
 
-def test_a_login_module_lets_its_users_in():
+def test_users_of_a_login_module_can_authenticate():
     properties = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -233,7 +233,7 @@ def test_a_listener_that_requires_certificates_wants_one(authority: trustme.CA):
             assert admin.list_topics() == []
 
 
-def test_with_a_login_certificates_are_asked_for_only_by_name(authority: trustme.CA):
+def test_with_sasl_ssl_certificates_are_required_by_listener_property_only(authority: trustme.CA):
     base = {
         **mutual(authority),
         "listeners": "SASL_SSL://127.0.0.1:0",

@@ -15,7 +15,7 @@ from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topics.topic_creation import Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkaraw.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -125,11 +125,11 @@ def test_an_internal_topic_that_is_being_created_is_completed_when_it_is_needed(
         name = "__consumer_offsets"
         later = ask(state, creation(name))
         assert state.catalog.topic(name) is None
-        state.groups.topic.have(state.controller, state.config)
+        state.groups.topic.create_if_missing(state.controller, state.config)
         assert state.catalog.topic(name).partitions_count == PARTITIONS
         answers: list = []
         later.when_done(answers.append)
-        state.create_topic(plan_topic(Wish("other", 1, 1), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec("other", 1, 1), state.catalog, state.config))
         assert [topic.name for topic in state.catalog.topics()] == [name, "other"]
 
     in_loop(scenario)
@@ -140,9 +140,9 @@ def test_a_failure_in_the_middle_takes_back_what_was_made(grows: bool):
     async def scenario() -> None:
         storage = FaultyStorage(MemoryStorage())
         state = make_state(storage)
-        state.create_topic(plan_topic(Wish("u", 1, 1), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec("u", 1, 1), state.catalog, state.config))
         if grows:
-            state.create_topic(plan_topic(Wish("t", 1, 1), state.catalog, state.config))
+            state.create_topic(plan_topic(TopicSpec("t", 1, 1), state.catalog, state.config))
         folders = storage.folders()
         made: list[str] = []
         storage.on_attempt = lambda name: (
@@ -187,7 +187,7 @@ def test_a_crash_in_the_middle_of_a_growth_leaves_the_topic_as_it_was():
     async def scenario() -> None:
         storage = MemoryStorage()
         state = make_state(storage)
-        state.create_topic(plan_topic(Wish("t", 2, 1), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec("t", 2, 1), state.catalog, state.config))
         await begun(state, growth(PARTITIONS), 2)
         state.close(sync=False)
         again = make_state(storage, seed=2)
@@ -201,7 +201,7 @@ def test_a_crash_in_the_middle_of_a_deletion_leaves_no_records():
     async def scenario() -> None:
         storage = MemoryStorage()
         state = make_state(storage)
-        state.create_topic(plan_topic(Wish("t", PARTITIONS, 1), state.catalog, state.config))
+        state.create_topic(plan_topic(TopicSpec("t", PARTITIONS, 1), state.catalog, state.config))
         for partition in state.partitions_of(state.catalog.topic("t")):
             append_sent(partition, memoryview(bytearray(batch(b"v"))))
         await begun(state, deletion("t"), 2)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
-from kafkaraw.broker.topics.topic_creation import PARTITIONS_MAX, Plan, Wish, plan_topic
+from kafkaraw.broker.topics.topic_creation import PARTITIONS_MAX, Plan, TopicSpec, plan_topic
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 
@@ -21,67 +21,67 @@ def catalog(*brokers: int) -> Catalog:
     return made
 
 
-def plan(wish: Wish, *brokers: int, **properties: int) -> Plan:
+def plan(spec: TopicSpec, *brokers: int, **properties: int) -> Plan:
     return plan_topic(
-        wish, catalog(*brokers), BrokerConfig.parse({k.replace("_", "."): v for k, v in properties.items()})
+        spec, catalog(*brokers), BrokerConfig.parse({k.replace("_", "."): v for k, v in properties.items()})
     )
 
 
-def refused(wish: Wish, *brokers: int) -> ErrorCode:
-    with pytest.raises(Refusal) as caught:
-        plan(wish, *brokers)
+def refused(spec: TopicSpec, *brokers: int) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        plan(spec, *brokers)
     assert caught.value.message
     return caught.value.code
 
 
 def test_a_topic_takes_what_it_does_not_say_from_the_broker():
-    assert plan(Wish("t"), num_partitions=3) == Plan("t", ((0,), (0,), (0,)), {})
+    assert plan(TopicSpec("t"), num_partitions=3) == Plan("t", ((0,), (0,), (0,)), {})
 
 
 def test_partitions_and_configs_are_as_asked_for():
-    made = plan(Wish("t", 2, 1, configs={"cleanup.policy": "compact"}))
+    made = plan(TopicSpec("t", 2, 1, configs={"cleanup.policy": "compact"}))
     assert made == Plan("t", ((0,), (0,)), {"cleanup.policy": "compact"})
 
 
 def test_replicas_are_spread_over_the_brokers():
-    assert plan(Wish("t", 3, 2), 0, 1, 2).assignments == ((1, 2), (2, 0), (0, 1))
+    assert plan(TopicSpec("t", 3, 2), 0, 1, 2).assignments == ((1, 2), (2, 0), (0, 1))
     # It goes on where the one that is there already has ended.
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "A-b_c.9", "x" * 249])
 def test_a_legal_name_is_taken(name: str):
-    assert plan(Wish(name)).name == name
+    assert plan(TopicSpec(name)).name == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "../a", "ä", "a\n", "x" * 250, "a:b"])
 def test_an_illegal_name_is_refused(name: str):
-    assert refused(Wish(name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refused(TopicSpec(name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_a_name_that_is_taken_is_refused():
-    assert refused(Wish("there_already")) is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refused(TopicSpec("there_already")) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_names_that_differ_in_dots_and_underscores_collide():
-    assert refused(Wish("there.already")) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refused(TopicSpec("there.already")) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize("count", [0, -2, -100])
 def test_the_number_of_partitions_is_positive(count: int):
-    assert refused(Wish("t", partitions=count)) is ErrorCode.INVALID_PARTITIONS
+    assert refused(TopicSpec("t", partitions=count)) is ErrorCode.INVALID_PARTITIONS
 
 
 def test_far_too_many_partitions_are_refused():
-    assert refused(Wish("t", partitions=PARTITIONS_MAX + 1)) is ErrorCode.POLICY_VIOLATION
+    assert refused(TopicSpec("t", partitions=PARTITIONS_MAX + 1)) is ErrorCode.POLICY_VIOLATION
 
 
 @pytest.mark.parametrize("factor", [0, -2, 2, 3])
 def test_the_replication_factor_is_between_one_and_the_number_of_brokers(factor: int):
-    assert refused(Wish("t", replication_factor=factor)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refused(TopicSpec("t", replication_factor=factor)) is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_the_client_may_assign_partitions_itself():
-    made = plan(Wish("t", assignments=[(1, [2, 0]), (0, [0, 1])]), 0, 1, 2)
+    made = plan(TopicSpec("t", assignments=[(1, [2, 0]), (0, [0, 1])]), 0, 1, 2)
     assert made.assignments == ((0, 1), (2, 0))
 
 
@@ -98,12 +98,14 @@ def test_the_client_may_assign_partitions_itself():
     ],
 )
 def test_an_assignment_with_gaps_or_absent_brokers_is_refused(assignments: list[tuple[int, list[int]]]):
-    assert refused(Wish("t", assignments=assignments), 0, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert refused(TopicSpec("t", assignments=assignments), 0, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-@pytest.mark.parametrize("wish", [Wish("t", 1, assignments=[(0, [0])]), Wish("t", -1, 1, assignments=[(0, [0])])])
-def test_an_assignment_and_numbers_are_not_given_together(wish: Wish):
-    assert refused(wish) is ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize(
+    "spec", [TopicSpec("t", 1, assignments=[(0, [0])]), TopicSpec("t", -1, 1, assignments=[(0, [0])])]
+)
+def test_an_assignment_and_numbers_are_not_given_together(spec: TopicSpec):
+    assert refused(spec) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -111,4 +113,4 @@ def test_an_assignment_and_numbers_are_not_given_together(wish: Wish):
     [{"cleanup.polcy": "compact"}, {"cleanup.policy": "shred"}, {"retention.ms": None}, {"segment.bytes": "7"}],
 )
 def test_a_wrong_setting_is_an_invalid_config(configs: dict[str, str | None]):
-    assert refused(Wish("t", configs=configs)) is ErrorCode.INVALID_CONFIG
+    assert refused(TopicSpec("t", configs=configs)) is ErrorCode.INVALID_CONFIG

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkaraw.broker.transactions.coordinator import (
     Done,
-    Identity,
     Limits,
     Outcome,
+    ProducerIdAndEpoch,
     TransactionCoordinator,
 )
 from kafkaraw.broker.transactions.states import EPOCH_MAX, Transaction, TransactionState
@@ -82,22 +82,24 @@ class World:
 
     # ---- requests, answered at once unless something is held
 
-    def init(self, expected: Identity | None = None, timeout_ms: int = 60_000, name: str = ID) -> Outcome | None:
+    def init(
+        self, expected: ProducerIdAndEpoch | None = None, timeout_ms: int = 60_000, name: str = ID
+    ) -> Outcome | None:
         answers: list[Outcome] = []
         self.coordinator.init_producer_id(name, timeout_ms, expected, answers.append)
         return answers[0] if answers else None
 
-    def add(self, who: Identity, *partitions: TopicPartition, version: int = 2) -> ErrorCode | None:
+    def add(self, who: ProducerIdAndEpoch, *partitions: TopicPartition, version: int = 2) -> ErrorCode | None:
         answers: list[ErrorCode] = []
         self.coordinator.add_partitions(ID, who, frozenset(partitions), version, answers.append)
         return answers[0] if answers else None
 
-    def end(self, who: Identity, *, commit: bool = True, version: int = 2) -> Outcome | None:
+    def end(self, who: ProducerIdAndEpoch, *, commit: bool = True, version: int = 2) -> Outcome | None:
         answers: list[Outcome] = []
         self.coordinator.end(ID, who, commit=commit, version=version, answer=answers.append)
         return answers[0] if answers else None
 
-    def started(self) -> Identity:
+    def started(self) -> ProducerIdAndEpoch:
         outcome = self.init()
         assert outcome is not None and outcome.code == ErrorCode.NONE
         return outcome.identity
@@ -121,13 +123,13 @@ def world() -> World:
 
 
 def test_a_new_producer_starts_at_epoch_0(world: World) -> None:
-    assert world.init() == Outcome(ErrorCode.NONE, Identity(7, 0))
+    assert world.init() == Outcome(ErrorCode.NONE, ProducerIdAndEpoch(7, 0))
     assert world.state is S.EMPTY
 
 
 def test_a_second_producer_gets_the_next_epoch_and_the_first_is_fenced(world: World) -> None:
     first, second = world.started(), world.started()
-    assert second == Identity(first.producer_id, first.epoch + 1)
+    assert second == ProducerIdAndEpoch(first.producer_id, first.epoch + 1)
     assert world.add(first, A) == ErrorCode.PRODUCER_FENCED
     assert world.end(first) == Outcome(ErrorCode.PRODUCER_FENCED)
     assert world.add(second, A) == ErrorCode.NONE
@@ -153,7 +155,7 @@ def test_a_transaction_runs_through_all_its_states(world: World, commit: bool, v
     assert world.add(who, A, version=version) == ErrorCode.NONE
     assert world.add(who, B, version=version) == ErrorCode.NONE
     ended = world.end(who, commit=commit, version=version)
-    assert ended == Outcome(ErrorCode.NONE, Identity(who.producer_id, who.epoch + (1 if version == 2 else 0)))
+    assert ended == Outcome(ErrorCode.NONE, ProducerIdAndEpoch(who.producer_id, who.epoch + (1 if version == 2 else 0)))
     outcome = [S.PREPARE_COMMIT, S.COMPLETE_COMMIT] if commit else [S.PREPARE_ABORT, S.COMPLETE_ABORT]
     assert [written.state for written in world.written] == [S.EMPTY, S.ONGOING, S.ONGOING, *outcome]
     assert [(marked.partitions, marked.producer_epoch) for marked in world.marked] == [({A, B}, ended.identity.epoch)]
@@ -195,13 +197,13 @@ def test_a_successor_aborts_the_open_transaction_and_asks_again(world: World, ve
     assert world.init() == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert world.state is S.COMPLETE_ABORT
     assert [(marked.state, marked.producer_epoch) for marked in world.marked] == [(S.PREPARE_ABORT, zombie.epoch + 1)]
-    assert world.init() == Outcome(ErrorCode.NONE, Identity(zombie.producer_id, zombie.epoch + 2))
+    assert world.init() == Outcome(ErrorCode.NONE, ProducerIdAndEpoch(zombie.producer_id, zombie.epoch + 2))
     assert world.end(zombie, version=version) == Outcome(ErrorCode.PRODUCER_FENCED)
 
 
 def test_a_producer_that_recovers_gets_the_next_epoch_and_the_same_one_when_it_asks_again(world: World) -> None:
     who = world.started()
-    next_one = Identity(who.producer_id, who.epoch + 1)
+    next_one = ProducerIdAndEpoch(who.producer_id, who.epoch + 1)
     assert world.init(expected=who) == Outcome(ErrorCode.NONE, next_one)
     assert world.init(expected=who) == Outcome(ErrorCode.NONE, next_one)
     world.started()
@@ -210,29 +212,29 @@ def test_a_producer_that_recovers_gets_the_next_epoch_and_the_same_one_when_it_a
 
 def test_a_stranger_with_another_producer_id_is_fenced(world: World) -> None:
     who = world.started()
-    assert world.init(expected=Identity(who.producer_id + 100, 0)) == Outcome(ErrorCode.PRODUCER_FENCED)
-    assert world.add(Identity(99, 0), A) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert world.end(Identity(99, 0)) == Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert world.init(expected=ProducerIdAndEpoch(who.producer_id + 100, 0)) == Outcome(ErrorCode.PRODUCER_FENCED)
+    assert world.add(ProducerIdAndEpoch(99, 0), A) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert world.end(ProducerIdAndEpoch(99, 0)) == Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 def test_an_id_that_was_never_initialised_is_unknown(world: World) -> None:
-    assert world.add(Identity(1, 0), A) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert world.end(Identity(1, 0)) == Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    assert world.add(ProducerIdAndEpoch(1, 0), A) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert world.end(ProducerIdAndEpoch(1, 0)) == Outcome(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     assert world.coordinator.transaction(ID) is None
 
 
 def test_an_id_whose_epochs_are_used_up_goes_on_with_another_producer_id(world: World) -> None:
     world.started()
     world.set_epoch(EPOCH_MAX - 1)
-    assert world.init() == Outcome(ErrorCode.NONE, Identity(8, 0))
+    assert world.init() == Outcome(ErrorCode.NONE, ProducerIdAndEpoch(8, 0))
 
 
 def test_the_last_epoch_still_ends_its_transaction_and_the_next_id_takes_over(world: World) -> None:
     who = world.started()
     world.add(who, A)
     world.set_epoch(EPOCH_MAX - 1)
-    last = Identity(who.producer_id, EPOCH_MAX - 1)
-    fresh = Outcome(ErrorCode.NONE, Identity(8, 0))
+    last = ProducerIdAndEpoch(who.producer_id, EPOCH_MAX - 1)
+    fresh = Outcome(ErrorCode.NONE, ProducerIdAndEpoch(8, 0))
     assert world.end(last) == fresh
     assert world.end(last) == fresh, "the answer was lost, the producer asks again"
     assert world.marked[-1].producer_epoch == EPOCH_MAX
@@ -260,7 +262,7 @@ def test_an_end_that_is_repeated_while_markers_are_written_has_to_wait(world: Wo
     assert world.end(who, commit=not commit) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def test_who_aborts_the_next_transaction_while_the_last_ones_markers_are_written_is_not_fenced(world: World) -> None:
+def test_a_producer_that_aborts_while_the_previous_markers_are_written_is_not_fenced(world: World) -> None:
     world.hold_markers = True
     who = world.started()
     world.add(who, A)
@@ -268,7 +270,9 @@ def test_who_aborts_the_next_transaction_while_the_last_ones_markers_are_written
     assert ended is not None
     assert world.end(ended.identity, commit=False) == Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
     world.markers.pop()()
-    assert world.end(ended.identity, commit=False) == Outcome(ErrorCode.NONE, Identity(who.producer_id, who.epoch + 2))
+    assert world.end(ended.identity, commit=False) == Outcome(
+        ErrorCode.NONE, ProducerIdAndEpoch(who.producer_id, who.epoch + 2)
+    )
 
 
 def test_in_the_first_generation_a_fenced_producer_hears_so_while_its_successors_markers_are_written(
@@ -291,7 +295,7 @@ def test_nothing_can_be_committed_that_was_not_begun(world: World) -> None:
 
 def test_with_epoch_bumps_nothing_may_be_aborted_so_that_late_writes_are_fenced(world: World) -> None:
     who = world.started()
-    assert world.end(who, commit=False) == Outcome(ErrorCode.NONE, Identity(who.producer_id, who.epoch + 1))
+    assert world.end(who, commit=False) == Outcome(ErrorCode.NONE, ProducerIdAndEpoch(who.producer_id, who.epoch + 1))
     assert world.state is S.COMPLETE_ABORT
 
 
@@ -309,7 +313,7 @@ def test_partitions_are_verified_for_brokers_that_append(world: World) -> None:
     world.add(who, A)
     found = world.coordinator.verify_partitions(ID, who, [A, B])
     assert found == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
-    stale = Identity(who.producer_id, who.epoch - 1)
+    stale = ProducerIdAndEpoch(who.producer_id, who.epoch - 1)
     assert world.coordinator.verify_partitions(ID, stale, [A]) == {A: ErrorCode.PRODUCER_FENCED}
 
 
@@ -368,7 +372,7 @@ def test_a_new_leader_carries_decided_transactions_to_their_end(world: World) ->
     assert [written.state for written in world.written].count(S.COMPLETE_COMMIT) == 1, "the old one keeps quiet"
 
 
-def test_who_has_resigned_tells_those_who_wait_to_go_elsewhere(world: World) -> None:
+def test_a_resigned_coordinator_answers_waiting_requests_with_not_coordinator(world: World) -> None:
     who = world.started()
     world.held = True
     answers: list[ErrorCode] = []
@@ -390,11 +394,11 @@ REQUESTS = st.lists(
 
 @given(REQUESTS)
 @settings(max_examples=300, deadline=None)
-def test_whatever_is_asked_epochs_never_go_back_and_every_outcome_is_marked_once(
+def test_for_any_requests_epochs_never_decrease_and_each_outcome_is_marked_once(
     steps: list[tuple[str, int, int]],
 ) -> None:
     world = World(held=True, hold_markers=True)
-    identities = [Identity(7, 0)]
+    identities = [ProducerIdAndEpoch(7, 0)]
     for what, which, version in steps:
         who = identities[which % len(identities)]
         outcome: Outcome | None = None
@@ -418,8 +422,8 @@ def test_whatever_is_asked_epochs_never_go_back_and_every_outcome_is_marked_once
         if outcome is not None and outcome.code == ErrorCode.NONE and outcome.identity not in identities:
             identities.append(outcome.identity)
         current = world.coordinator.transaction(ID)
-        if current is not None and Identity(current.producer_id, current.producer_epoch) not in identities:
-            identities.append(Identity(current.producer_id, current.producer_epoch))
+        if current is not None and ProducerIdAndEpoch(current.producer_id, current.producer_epoch) not in identities:
+            identities.append(ProducerIdAndEpoch(current.producer_id, current.producer_epoch))
     seen = [(written.producer_id, written.producer_epoch) for written in world.written]
     assert seen == sorted(seen)
     decided = [written for written in world.written if written.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)]

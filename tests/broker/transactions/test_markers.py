@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.broker.transactions.markers import RETRY_S, MarkerSender
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -26,14 +26,19 @@ class Leader:
 
     def __init__(self, codes: dict[TopicPartition, list[ErrorCode]]) -> None:
         self.codes = codes
-        self.asked: list[tuple[TopicPartition, ControlType, Identity, int]] = []
+        self.asked: list[tuple[TopicPartition, ControlType, ProducerIdAndEpoch, int]] = []
         self.office = True
 
     def send(self, other: object, message: Callable[[], None]) -> None:
         message()
 
     def append_marker(
-        self, where: TopicPartition, kind: ControlType, who: Identity, epoch: int, done: Callable[[ErrorCode], None]
+        self,
+        where: TopicPartition,
+        kind: ControlType,
+        who: ProducerIdAndEpoch,
+        epoch: int,
+        done: Callable[[ErrorCode], None],
     ) -> None:
         self.asked.append((where, kind, who, epoch))
         done(self.codes[where].pop(0) if self.codes.get(where) else ErrorCode.NONE)
@@ -62,7 +67,7 @@ def write(leader: Leader, *, resign_after_s: float | None = None) -> int:
 def test_each_partition_gets_one_with_the_epochs_of_producer_and_coordinator():
     leader = Leader({})
     assert write(leader) == 1
-    assert leader.asked == [(where, ControlType.COMMIT, Identity(7, 3), 5) for where in (A, B)]
+    assert leader.asked == [(where, ControlType.COMMIT, ProducerIdAndEpoch(7, 3), 5) for where in (A, B)]
 
 
 def test_what_fails_is_sent_again_until_it_is_written():
@@ -72,7 +77,7 @@ def test_what_fails_is_sent_again_until_it_is_written():
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-def test_who_has_been_overtaken_is_not_done_and_does_not_try_again(code: ErrorCode):
+def test_a_fenced_coordinator_stops_writing_markers(code: ErrorCode):
     leader = Leader({A: [code]})
     assert write(leader) == 0
     assert [asked[0] for asked in leader.asked] == [A, B]

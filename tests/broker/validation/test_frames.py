@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.validation.frames import first_is_transactional, frames, only_batch
 from kafkaraw.protocol.error_codes import ErrorCode
 from tests.broker.support import batch
@@ -16,7 +16,7 @@ VERSION = 12
 
 
 def refused(records: bytes | None, version: int = VERSION) -> ErrorCode:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ApiError) as caught:
         only_batch(None if records is None else memoryview(records), version)
     return caught.value.code
 
@@ -83,6 +83,6 @@ def test_transactional_is_what_the_first_batch_says():
 def test_any_bytes_are_frames_or_a_refusal(records: bytes):
     try:
         found = list(frames(memoryview(records)))
-    except Refusal:
+    except ApiError:
         return
     assert all(0 <= frame.start < frame.end <= len(records) for frame in found)

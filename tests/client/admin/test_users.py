@@ -45,7 +45,7 @@ def test_the_password_is_hashed_with_a_fresh_salt_and_never_sent():
         assert len(salts) == 2
         assert all(len(salt) == 24 for salt in salts)
         assert not any(b"opensesame" in one.data for one in cluster.network.history)
-        found = cluster.node.state.accounts.credentials.find(SHA_256, "ada")
+        found = cluster.node.state.sasl_servers.credentials.find(SHA_256, "ada")
         assert found == make_credential(SHA_256, "opensesame", found.salt)
 
     on_cluster(play)

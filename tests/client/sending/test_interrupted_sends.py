@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from kafkaraw.net.loop_locks import new_loop_lock
+from kafkaraw.net.threads import new_loop_lock
 from kafkaraw.records._fallback import open_batches
 from kafkaraw.records._fallback.open_batches import OpenBatches, Ticket
 

@@ -46,7 +46,7 @@ def coordinator_that_takes_over_has_lost_positions(monkeypatch: pytest.MonkeyPat
 
 
 def coordinator_acknowledges_positions_before_replication(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_Journal, "when_safe", lambda self, position, done: done(ErrorCode.NONE))
+    monkeypatch.setattr(_Journal, "when_replicated", lambda self, position, done: done(ErrorCode.NONE))
 
 
 def coordinator_gives_away_what_is_not_free(monkeypatch: pytest.MonkeyPatch):

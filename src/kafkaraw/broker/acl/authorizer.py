@@ -1,4 +1,4 @@
-"""The decision: may this principal, from this host, do that to this resource?
+"""The authorization decision: whether a principal from a host may perform an operation on a resource.
 
 The rules are those of Kafka's StandardAuthorizer: super users are permitted everything. Among the ACLs that match the
 resource, DENY takes precedence over ALLOW. Without a matching ALLOW the operation is denied, unless no ACL matches the
@@ -25,14 +25,14 @@ from kafkaraw.protocol.acl_codes import (
     operation_bits,
 )
 
-EVERYBODY: Final = "User:*"
+WILDCARD_PRINCIPAL: Final = "User:*"
 _Op = AclOperation
 # What an entry that allows one thing allows besides; an entry that denies denies that one thing only.
 _ALLOWED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     _Op.DESCRIBE: frozenset({_Op.DESCRIBE, _Op.READ, _Op.WRITE, _Op.DELETE, _Op.ALTER}),
     _Op.DESCRIBE_CONFIGS: frozenset({_Op.DESCRIBE_CONFIGS, _Op.ALTER_CONFIGS}),
 }
-# A resource that stands for those without an entry of their own; the name that Kafka asks about, too.
+# The name that matches resources without an entry of their own, as in Kafka.
 _SOME_RESOURCE: Final = "hardcode"
 
 
@@ -49,10 +49,10 @@ class Client(NamedTuple):
 
 
 class Authorizer:
-    """Decides by entries, super users, and what is to be where there is no entry.
+    """Decides by ACLs, super users, and `allow.everyone.if.no.acl.found`.
 
     Args:
-        rules: the entries; looked at anew for each decision, so that changes take effect at once.
+        rules: the entries; read at each decision, so that changes take effect immediately.
         super_users: principals that may everything.
         allow_everyone_if_no_acl_found: the answer for a resource that no entry covers.
     """
@@ -106,7 +106,7 @@ class Authorizer:
 
 
 def _concerns(acl: Acl, client: Client) -> bool:
-    return acl.principal in (client.principal, EVERYBODY) and acl.host in (client.host, WILDCARD)
+    return acl.principal in (client.principal, WILDCARD_PRINCIPAL) and acl.host in (client.host, WILDCARD)
 
 
 def _is_about(acl: Acl, operation: AclOperation) -> bool:

@@ -1,4 +1,4 @@
-"""The properties of the authorizer: Kafka's own, of which two are its class's.
+"""The properties of the authorizer, with Kafka's names.
 
 Source: org.apache.kafka.metadata.authorizer.StandardAuthorizer.configure.
 """
@@ -18,21 +18,21 @@ ACL_SETTINGS: Final = (
     Setting(
         "authorizer.class.name",
         "",
-        "what decides who may do what; empty lets everybody do everything",
+        "authorizer class; empty permits every operation",
         choices=("", STANDARD_AUTHORIZER),
     ),
-    Setting("super.users", "", "who may do everything, such as User:ada;User:bob"),
-    Setting("allow.everyone.if.no.acl.found", False, "allow everybody what no entry is about, instead of nobody"),
+    Setting("super.users", "", "principals that may do everything, such as User:ada;User:bob"),
+    Setting("allow.everyone.if.no.acl.found", False, "permit an operation if no ACL exists for the resource"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """How access is controlled.
+    """The settings of the authorizer.
 
     Attributes:
         super_users: principals that may do everything.
-        allow_everyone_if_no_acl_found: the answer for a resource that no entry covers.
+        allow_everyone_if_no_acl_found: the decision for a resource without ACLs.
     """
 
     super_users: frozenset[str]
@@ -43,7 +43,7 @@ def parse_access(values: Mapping[str, Value]) -> AccessSettings | None:
     """Check the properties; None when there is no authorizer.
 
     Raises:
-        ConfigError: a super user is not TYPE:NAME, or something is set that only an authorizer would act on.
+        ConfigError: a super user is not TYPE:NAME, or a property is set that has no effect without an authorizer.
     """
     super_users = frozenset(name.strip() for name in text(values, "super.users").split(";") if name.strip())
     for name in super_users:

@@ -1,4 +1,4 @@
-"""How access control entries are written down, so that they survive a restart. Text in, text out.
+"""The file of ACLs, which survive a restart in it. Text in, text out.
 
 Kafka keeps them in its metadata log, we in `kafkaraw-acls.json`, by the names that Kafka's tools print.
 """
@@ -38,7 +38,7 @@ def read_acls(text: str) -> list[Acl]:
     """Read `kafkaraw-acls.json`.
 
     Raises:
-        ConfigError: it is damaged, or of a newer version. Never passed over: that would open what it closes.
+        ConfigError: it is damaged, or of a newer version. It is never ignored: that would permit what its entries deny.
     """
     try:
         content = json.loads(text)

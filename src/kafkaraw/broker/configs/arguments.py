@@ -1,4 +1,4 @@
-"""How a broker's properties follow from properties and from what has an argument of its own, such as the port.
+"""The configuration of a broker from its properties and from arguments of their own, such as the port.
 
 For `EmbeddedBroker`, `EmbeddedCluster` and `run_broker`, which all take the same.
 """

@@ -48,53 +48,67 @@ _PROTOCOL_MAP: Final = ",".join(f"{name}:{name}" for name in PROTOCOLS)
 BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
     (
         Setting("node.id", 0, "the broker's id", low=0, high=INT_MAX),
-        Setting("broker.rack", "", "the rack that metadata tells clients"),
-        Setting("listeners", "PLAINTEXT://127.0.0.1:9092", "where to listen: NAME://host:port; port 0 is any"),
-        Setting("advertised.listeners", "", "what clients are told to connect to, when not the listeners themselves"),
+        Setting("broker.rack", "", "the rack of this broker, which Metadata responses contain"),
+        Setting("listeners", "PLAINTEXT://127.0.0.1:9092",
+                "addresses to listen on: NAME://host:port; port 0 is any free one"),
+        Setting("advertised.listeners", "", "addresses for clients; empty: those of listeners"),
         Setting("listener.security.protocol.map", _PROTOCOL_MAP, "the protocol of each listener name"),
         Setting("log.dirs", "", "the data directory; none keeps everything in memory"),
-        Setting("num.partitions", 1, "partitions of a topic created without a number", low=1, high=INT_MAX),
-        Setting("default.replication.factor", 1, "replicas of a topic created without a number", low=1, high=32767),
+        Setting("num.partitions", 1, "partitions of a topic that is created without a number", low=1, high=INT_MAX),
+        Setting("default.replication.factor", 1,
+                "replicas of a topic that is created without a number", low=1, high=32767),
         Setting("auto.create.topics.enable", True, "create a topic when a client asks for its metadata"),
         Setting("delete.topic.enable", True, "let clients delete topics"),
         Setting("unstable.api.versions.enable", False, "offer versions of APIs that no release has enabled"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
-        Setting("replica.selector.class", "", "who chooses the replica a consumer reads from; none: the leader it is",
+        Setting("replica.selector.class", "",
+                "class that selects the replica that a consumer reads from; empty: the leader",
                 choices=("", RACK_AWARE)),
         Setting("max.incremental.fetch.session.cache.slots", 1000, "fetch sessions that are kept", high=INT_MAX),
-        Setting("connections.max.idle.ms", 600_000, "close a connection idle for so long; negative is never"),
+        Setting("connections.max.idle.ms", 600_000,
+                "close a connection that is idle for longer, in milliseconds; negative: never"),
         Setting("offset.metadata.max.bytes", 4096, "longest metadata of a committed offset", low=0, high=INT_MAX),
-        Setting("producer.id.expiration.ms", 86_400_000, "forget an idle producer's sequences after so long", low=1),
-        Setting("replica.lag.time.max.ms", 30_000, "a follower that lags longer is out of sync", low=1),
-        Setting("transaction.max.timeout.ms", 900_000, "longest transaction that a producer may ask for", low=1,
+        Setting("producer.id.expiration.ms", 86_400_000,
+                "milliseconds until an idle producer's sequence numbers expire", low=1),
+        Setting("replica.lag.time.max.ms", 30_000,
+                "a follower that lags for longer is out of sync, in milliseconds", low=1),
+        Setting("transaction.max.timeout.ms", 900_000,
+                "longest transaction timeout that a producer may request, in milliseconds", low=1,
                 high=INT_MAX),
-        Setting("transactional.id.expiration.ms", 604_800_000, "forget a transactional id unused for so long", low=1),
-        Setting("add.partitions.to.txn.retry.backoff.ms", 20, "longest pause before partitions are added again to a "
-                "transaction whose predecessor is being carried out", low=1, high=INT_MAX),
-        Setting("add.partitions.to.txn.retry.backoff.max.ms", 100, "after so long the producer is told to try again",
+        Setting("transactional.id.expiration.ms", 604_800_000,
+                "milliseconds until an unused transactional id expires", low=1),
+        Setting("add.partitions.to.txn.retry.backoff.ms", 20, "milliseconds between two tries to add partitions to a "
+                "transaction whose predecessor is not complete", low=1, high=INT_MAX),
+        Setting("add.partitions.to.txn.retry.backoff.max.ms", 100,
+                "milliseconds until the producer gets CONCURRENT_TRANSACTIONS",
                 low=0, high=INT_MAX),
         Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000,
-                "how often to look for transactions to abort", low=1, high=INT_MAX),
+                "milliseconds between two checks for transactions that timed out", low=1, high=INT_MAX),
         Setting("transaction.state.log.num.partitions", 50, "partitions of __transaction_state", low=1, high=INT_MAX),
-        Setting("transaction.state.log.replication.factor", 3, "its replicas, at most as many as there are nodes",
+        Setting("transaction.state.log.replication.factor", 3, "its replication factor, limited to the number of nodes",
                 low=1, high=32767),
-        Setting("transaction.state.log.min.isr", 2, "its min.insync.replicas, at most its replicas", low=1,
+        Setting("transaction.state.log.min.isr", 2, "its min.insync.replicas, limited to its replication factor", low=1,
                 high=INT_MAX),
         Setting("transaction.state.log.segment.bytes", 104_857_600, "its segment.bytes", low=1_048_576, high=INT_MAX),
-        Setting("transaction.partition.verification.enable", True, "check that partitions are in the transaction"),
-        Setting("transaction.version", 2, "level of that feature: 2 bumps epochs; not Kafka's, for tests", low=0,
+        Setting("transaction.partition.verification.enable", True,
+                "verify that a partition was added to the transaction"),
+        Setting("transaction.version", 2,
+                "level of this feature: 2 bumps epochs; not a property of Kafka, for tests", low=0,
                 high=2),
-        Setting("validate", "needed", "read records where settings need it, or full: always; not Kafka's, for tests",
+        Setting("validate", "needed",
+                "needed: read records if settings require it; full: always; not a property of Kafka, for tests",
                 choices=("needed", FULL)),
         Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
         Setting("log.retention.minutes", UNSET, "log.retention.ms in minutes", high=INT_MAX, acted_on=False),
-        Setting("quota.window.num", 11, "windows over which clients' rates are measured", low=1, high=INT_MAX),
-        Setting("quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
-        Setting("controller.quota.window.num", 11, "the same for changes of topics", low=1, high=INT_MAX),
-        Setting("controller.quota.window.size.seconds", 1, "how long each is", low=1, high=INT_MAX // 1000),
+        Setting("quota.window.num", 11, "samples that client quotas are computed from", low=1, high=INT_MAX),
+        Setting("quota.window.size.seconds", 1, "duration of each sample, in seconds", low=1, high=INT_MAX // 1000),
+        Setting("controller.quota.window.num", 11,
+                "samples that the quota of topic changes is computed from", low=1, high=INT_MAX),
+        Setting("controller.quota.window.size.seconds", 1,
+                "duration of each sample, in seconds", low=1, high=INT_MAX // 1000),
         *LIMIT_SETTINGS,
         *GROUP_SETTINGS,
         *SECURITY_SETTINGS,
@@ -232,7 +246,7 @@ class BrokerConfig:
         )
 
     def reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
-        """This configuration, with those values of a running broker that it acts on without being started anew.
+        """This configuration, with those values of a running broker that take effect without a restart.
 
         Args:
             changes: by Kafka's names, checked; what is not acted on is passed over.
@@ -302,7 +316,7 @@ def _known(properties: Mapping[str, Value]) -> dict[str, Value]:
             names = {*BROKER_SETTINGS, *ALIASES, *_TOPIC_PROPERTY, *IGNORED}
             raise unknown(name, names, "broker property")
     if ignored:
-        _logger.warning("properties that this broker does not act on: %s", ", ".join(sorted(ignored)))
+        _logger.warning("properties that this broker ignores: %s", ", ".join(sorted(ignored)))
     return known
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a resource's settings when they are altered, and whether that is allowed. Pure.
+"""The configs of a resource after they are altered, and whether the change is allowed. Pure.
 
 `altered` applies the operations of IncrementalAlterConfigs; `check_broker`, `check_topic`, `check_group` and
 `check_client_metrics` judge the outcome, each with the error codes that Kafka uses for that resource.
@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BROKER_SETTINGS
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.declared import PER_BROKER, READ_ONLY, Declared, check_type
-from kafkaraw.broker.configs.kafka_configs.resources import GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.settings import invalid, split_list
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
@@ -66,15 +66,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Which settings of a kind of resource are lists, and how Kafka says that one is not.
+    """The configs of a kind of resource that are lists, and Kafka's message for one that is not.
 
     Attributes:
-        start_of: what a list begins with that was not set; raises Refusal for what is no list.
+        start_of: what a list begins with that was not set; raises ApiError for what is no list.
         not_an_operation: raises for an operation that there is not.
     """
 
     start_of: Callable[[str, AlterOperation], str]
-    not_an_operation: Callable[[int], Refusal]
+    not_an_operation: Callable[[int], ApiError]
 
 
 def altered(own: Configs, changes: Iterable[Change], lists: Lists) -> dict[str, str]:
@@ -86,7 +86,7 @@ def altered(own: Configs, changes: Iterable[Change], lists: Lists) -> dict[str, 
         lists: what is known about lists in such resources.
 
     Raises:
-        Refusal: there is no such operation, or not on such a setting.
+        ApiError: there is no such operation, or not on such a setting.
     """
     result = dict(own)
     for change in changes:
@@ -117,15 +117,15 @@ def _merged(old: str, given: str, operation: AlterOperation) -> str:
 def _start_in_broker(name: str, operation: AlterOperation) -> str:
     declared = BROKER_CONFIGS.get(name)
     if declared is None:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
     if declared.kind is not ConfigType.LIST:
         verb = operation.name.lower()
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
     return declared.default or ""
 
 
 BROKER_LISTS: Final = Lists(
-    _start_in_broker, lambda number: Refusal(ErrorCode.INVALID_REQUEST, f"Unknown operations type {number}")
+    _start_in_broker, lambda number: ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {number}")
 )
 
 
@@ -141,20 +141,20 @@ def lists_among(declared: Mapping[str, Declared], default_of: Callable[[str], st
         known = declared.get(name)
         if known is None or known.kind is not ConfigType.LIST:
             message = f"Can't {operation.name} to key {name} because its type is not LIST."
-            raise Refusal(ErrorCode.INVALID_CONFIG, message)
+            raise ApiError(ErrorCode.INVALID_CONFIG, message)
         return default_of(name)
 
-    return Lists(start_of, lambda number: Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
+    return Lists(start_of, lambda number: ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, ""))
 
 
 # -- brokers -------------------------------------------------------------------------------------------------------
 
 
 def check_broker(configs: Configs, *, one_broker: bool) -> None:
-    """Check what is to be set for one broker, or for all, while they run.
+    """Check the dynamic configs of one broker, or of all.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     _refuse_names("Cannot update these configs dynamically", (n for n in configs if _mode_is(n, READ_ONLY)))
     _refuse_names(
@@ -184,7 +184,7 @@ def _is_per_listener(name: str) -> bool:
 def _refuse_names(message: str, names: Iterable[str]) -> None:
     found = sorted(names)
     if found:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"{message}: [{', '.join(found)}]")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{message}: [{', '.join(found)}]")
 
 
 def _check_value(name: str, value: str) -> None:
@@ -196,7 +196,7 @@ def _check_value(name: str, value: str) -> None:
         elif declared is not None:
             check_type(declared, value)
     except ConfigError as error:
-        raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 # -- topics, groups, subscriptions ---------------------------------------------------------------------------------
@@ -206,12 +206,12 @@ def check_topic(configs: Configs) -> None:
     """Check a topic's settings.
 
     Raises:
-        Refusal: INVALID_CONFIG.
+        ApiError: INVALID_CONFIG.
     """
     try:
         topic_config.check(configs)
     except ConfigError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def check_group(configs: Configs, broker_value: Callable[[str], str | None]) -> None:
@@ -222,40 +222,40 @@ def check_group(configs: Configs, broker_value: Callable[[str], str | None]) -> 
         broker_value: the value in force of a configuration of the broker, which may set limits.
 
     Raises:
-        Refusal: INVALID_CONFIG.
+        ApiError: INVALID_CONFIG.
     """
     for name, value in configs.items():
         declared = GROUP_CONFIGS.get(name)
         if declared is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
         try:
             check_type(declared, value)
             pattern, problem = _GROUP_TEXTS.get(name, (None, ""))
             if pattern is not None and not pattern.fullmatch(value):
                 raise invalid(name, value, problem)
         except ConfigError as error:
-            raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         kind, _, rest = name.partition(".")
         for bound, word, fits in (("min", "greater", int.__ge__), ("max", "less", int.__le__)):
             limit_name = f"group.{kind}.{bound}.{rest.removeprefix('num.')}"
             limit = broker_value(limit_name)
             if limit is not None and not fits(int(value), int(limit)):
                 message = f"{name} must be {word} than or equal to {limit_name}"
-                raise Refusal(ErrorCode.INVALID_CONFIG, message)
+                raise ApiError(ErrorCode.INVALID_CONFIG, message)
 
 
 def check_client_metrics(name: str, configs: Configs) -> None:
     """Check a subscription to client metrics.
 
     Raises:
-        Refusal: INVALID_REQUEST, or INVALID_CONFIG for a pattern.
+        ApiError: INVALID_REQUEST, or INVALID_CONFIG for a pattern.
     """
     if not name:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key, value in configs.items():
         check = _CLIENT_METRICS_CHECKS.get(key)
         if check is None:
-            raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
         check(value)
 
 
@@ -263,7 +263,7 @@ def _check_interval(value: str) -> None:
     low, high = _INTERVAL_MS
     if not value.strip().isdecimal() or not low <= int(value) <= high:
         message = f"Invalid value {value} for interval.ms, interval must be between {low} and {high} (1 hour)"
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_match(value: str) -> None:
@@ -274,7 +274,7 @@ def _check_match(value: str) -> None:
         except re.error:
             equals = ""
         if not equals or key not in _MATCHES:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {member}")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {member}")
 
 
 def _check_nothing(value: str) -> None:

@@ -1,4 +1,4 @@
-"""Which value of a configuration is in force, and which ones stand behind it: what DescribeConfigs shows.
+"""The effective value of a configuration and the values that it overrides, as DescribeConfigs returns them.
 
 Four layers, the first that has a value wins: set for the broker while it runs, set for all brokers while they run,
 given at the start, built in. A topic or group has one more in front. Pure: handlers give it the layers.
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from kafkaraw.broker.configs.config import BROKER_SETTINGS, BrokerConfig
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.declared import CLUSTER_WIDE, READ_ONLY, Declared
-from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.network import CLIENT_METRICS_CONFIGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.settings import Setting, to_text
 from kafkaraw.light_classes import dataclass, replace

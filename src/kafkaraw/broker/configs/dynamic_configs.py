@@ -1,4 +1,4 @@
-"""What was set while brokers run: for one of them, for all of them, for groups, for subscriptions to client metrics.
+"""Dynamic configs: of one broker, of all brokers, of groups, and of subscriptions to client metrics.
 
 One copy however many nodes share it; topics keep their own in the catalog. This module keeps and stores values; whether
 one may be set is decided in `config_changes`.

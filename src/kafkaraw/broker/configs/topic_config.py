@@ -41,13 +41,14 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("compression.gzip.level", -1, "gzip level when the broker compresses", low=1, high=9,
                 besides=-1),
         Setting("compression.lz4.level", 9, "lz4 level when the broker compresses", low=1, high=17),
-        Setting("compression.type", PRODUCER, "codec of stored batches; producer keeps what was sent",
+        Setting("compression.type", PRODUCER, "codec of stored batches; producer: the codec of the producer",
                 choices=COMPRESSION_TYPES),
         Setting("compression.zstd.level", 3, "zstd level when the broker compresses", low=-131072, high=22),
-        Setting("delete.retention.ms", 86_400_000, "how long tombstones are kept", low=0, acted_on=False),
-        Setting("file.delete.delay.ms", 60_000, "wait before a removed file is unlinked", low=0, acted_on=False),
+        Setting("delete.retention.ms", 86_400_000, "milliseconds that tombstones are kept", low=0, acted_on=False),
+        Setting("file.delete.delay.ms", 60_000,
+                "milliseconds before a deleted file is unlinked", low=0, acted_on=False),
         Setting("flush.messages", LONG_MAX, "records between two syncs", low=1),
-        Setting("flush.ms", LONG_MAX, "time between two syncs", low=0, acted_on=False),
+        Setting("flush.ms", LONG_MAX, "milliseconds between two syncs", low=0, acted_on=False),
         Setting("follower.replication.throttled.replicas", "", "replicas throttled as followers", is_list=True,
                 acted_on=False),
         Setting("index.interval.bytes", 4096, "bytes between two index entries", low=0, high=INT_MAX, acted_on=False),
@@ -55,27 +56,31 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
                 acted_on=False),
         Setting("local.retention.bytes", -2, "bytes kept locally with tiered storage", low=-2, acted_on=False),
         Setting("local.retention.ms", -2, "time kept locally with tiered storage", low=-2, acted_on=False),
-        Setting("max.compaction.lag.ms", LONG_MAX, "longest time before compaction", low=1, acted_on=False),
+        Setting("max.compaction.lag.ms", LONG_MAX,
+                "longest time before compaction, in milliseconds", low=1, acted_on=False),
         Setting("max.message.bytes", 1_048_588, "largest batch accepted, in bytes", low=0, high=INT_MAX),
-        Setting("message.timestamp.after.max.ms", 3_600_000, "how far ahead a timestamp may be", low=0),
-        Setting("message.timestamp.before.max.ms", LONG_MAX, "how far back a timestamp may be", low=0),
-        Setting("message.timestamp.type", "CreateTime", "whose clock stamps records",
+        Setting("message.timestamp.after.max.ms", 3_600_000,
+                "how far a timestamp may be ahead of the broker's clock, in milliseconds", low=0),
+        Setting("message.timestamp.before.max.ms", LONG_MAX,
+                "how far a timestamp may be behind the broker's clock, in milliseconds", low=0),
+        Setting("message.timestamp.type", "CreateTime", "timestamp of records: set by the producer or by the broker",
                 choices=("CreateTime", LOG_APPEND_TIME)),
         Setting("min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", low=0, high=1, acted_on=False),
-        Setting("min.compaction.lag.ms", 0, "shortest time before compaction", low=0, acted_on=False),
+        Setting("min.compaction.lag.ms", 0, "shortest time before compaction, in milliseconds", low=0, acted_on=False),
         Setting("min.insync.replicas", 1, "replicas that must have a batch before it is acknowledged", low=1,
                 high=INT_MAX),
         Setting("preallocate", False, "reserve the space of a segment at once", acted_on=False),
         Setting("remote.log.copy.disable", False, "stop copying to tiered storage", acted_on=False),
         Setting("remote.log.delete.on.disable", False, "delete tiered data when it is disabled", acted_on=False),
         Setting("remote.storage.enable", False, "tiered storage", acted_on=False),
-        Setting("retention.bytes", -1, "bytes kept per partition; -1 means all", low=-LONG_MAX, acted_on=False),
-        Setting("retention.ms", 604_800_000, "how long records are kept; -1 means for ever", low=-1, acted_on=False),
+        Setting("retention.bytes", -1, "bytes kept per partition; -1 is all", low=-LONG_MAX, acted_on=False),
+        Setting("retention.ms", 604_800_000,
+                "milliseconds that records are kept; -1 is for ever", low=-1, acted_on=False),
         Setting("segment.bytes", 1_073_741_824, "largest segment, in bytes", low=1_048_576, high=INT_MAX),
-        Setting("segment.index.bytes", 10_485_760, "largest index file", low=4, high=INT_MAX, acted_on=False),
+        Setting("segment.index.bytes", 10_485_760, "largest index file, in bytes", low=4, high=INT_MAX, acted_on=False),
         Setting("segment.jitter.ms", 0, "random part of segment.ms", low=0, acted_on=False),
-        Setting("segment.ms", 604_800_000, "oldest age of a segment that is written to", low=1, acted_on=False),
-        Setting("unclean.leader.election.enable", False, "let a replica lead that missed records"),
+        Setting("segment.ms", 604_800_000, "milliseconds after which a segment is rolled", low=1, acted_on=False),
+        Setting("unclean.leader.election.enable", False, "let a replica that is out of sync become the leader"),
     )
 )  # fmt: skip
 _INTERNAL: Final = Setting(INTERNAL_SEGMENT_BYTES, 0, "largest segment, without a lower limit", low=1, high=INT_MAX)
@@ -118,7 +123,7 @@ _REPLICAS: Final = re.compile(r"\*?|\d+:\d+(,\d+:\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The settings of one topic that appending and reading look at, in effect (the topic's own, else the broker's)."""
+    """The configs of one topic that apply to appending and reading: the topic's own, else the broker's."""
 
     max_message_bytes: int
     segment_bytes: int

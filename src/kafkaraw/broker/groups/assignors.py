@@ -13,7 +13,7 @@ from typing import Final
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import Uuid
 
-Parts = Mapping[Uuid, frozenset[int]]
+PartitionsByTopic = Mapping[Uuid, frozenset[int]]
 """Topic id -> partitions."""
 
 
@@ -28,15 +28,15 @@ class MemberSpec:
 
     instance_id: str | None
     topics: frozenset[Uuid]
-    assignment: Parts = field(default_factory=dict)
+    assignment: PartitionsByTopic = field(default_factory=dict)
 
 
 Members = Mapping[str, MemberSpec]
 Counts = Mapping[Uuid, int]
-Assignor = Callable[[Members, Counts], dict[str, Parts]]
+Assignor = Callable[[Members, Counts], dict[str, PartitionsByTopic]]
 
 
-def assign_range(members: Members, counts: Counts) -> dict[str, Parts]:
+def assign_range(members: Members, counts: Counts) -> dict[str, PartitionsByTopic]:
     """Assign each member a contiguous range of the partitions of each topic; static members keep their order.
 
     Args:
@@ -60,7 +60,7 @@ def _range_order(member_id: str, instance_id: str | None) -> tuple[bool, str]:
     return (True, member_id) if instance_id is None else (False, instance_id)
 
 
-def assign_uniform(members: Members, counts: Counts) -> dict[str, Parts]:
+def assign_uniform(members: Members, counts: Counts) -> dict[str, PartitionsByTopic]:
     """Assign all members the same number of partitions, and move as few partitions as possible.
 
     Args:
@@ -133,7 +133,7 @@ def _balance(members: Members, kept: _Placed, free: list[tuple[Uuid, int]]) -> N
                     moved = True
 
 
-def _grouped(parts: Mapping[tuple[Uuid, int], None]) -> Parts:
+def _grouped(parts: Mapping[tuple[Uuid, int], None]) -> PartitionsByTopic:
     found: dict[Uuid, set[int]] = {}
     for topic_id, partition in parts:
         found.setdefault(topic_id, set()).add(partition)

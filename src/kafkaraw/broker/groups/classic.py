@@ -73,7 +73,7 @@ class ClassicProtocol:
             answer: called with the response, when all members have joined.
         """
         member_id = request.member_id
-        if not self._has_room(group, member_id):
+        if not self._has_capacity(group, member_id):
             group.remove(member_id)
             answer(refused_join(ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
@@ -87,9 +87,9 @@ class ClassicProtocol:
             if code:
                 answer(refused_join(code, member_id))
             else:
-                self._join_again(group, group.members[member_id], request, answer)
+                self._rejoin(group, group.members[member_id], request, answer)
 
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+    def _has_capacity(self, group: ClassicGroup, member_id: str) -> bool:
         """Return whether the group has room for another member, or already has this one."""
         if group.state in (_S.EMPTY, _S.DEAD):
             return True
@@ -109,12 +109,12 @@ class ClassicProtocol:
             else:
                 self._replace(group, request, caller, (old_id, new_id), answer)
         elif caller.version >= MEMBER_ID_REQUIRED_SINCE:
-            self._hand_out_id(group, new_id, request.session_timeout_ms)
+            self._require_member_id(group, new_id, request.session_timeout_ms)
             answer(refused_join(ErrorCode.MEMBER_ID_REQUIRED, new_id))
         else:
             self._add(group, request, caller, new_id, answer)
 
-    def _hand_out_id(self, group: ClassicGroup, member_id: str, session_ms: int) -> None:
+    def _require_member_id(self, group: ClassicGroup, member_id: str, session_ms: int) -> None:
         """Expect a member with a new member id. The memory of ids that are never used is limited."""
         group.pending_joins[member_id] = None
         self._watch(group, member_id, session_ms)
@@ -150,9 +150,7 @@ class ClassicProtocol:
         self._watch(group, member_id, self._limits.new_member_join_timeout_ms)
         self._rebalance_or_complete(group, f"adding member {member_id}; reason: {_reason(request)}")
 
-    def _join_again(
-        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, answer: Joined
-    ) -> None:
+    def _rejoin(self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
         same = member.protocols == _protocols(request)
         if group.state is _S.PREPARING_REBALANCE:
             self._update(group, member, request, answer)
@@ -167,8 +165,8 @@ class ClassicProtocol:
             answer(refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
 
     def _update(self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
-        _take_over(member, request, answer)
-        self._rebalance_or_complete(group, f"member {member.member_id} joins again; reason: {_reason(request)}")
+        _update_member(member, request, answer)
+        self._rebalance_or_complete(group, f"member {member.member_id} rejoins; reason: {_reason(request)}")
 
     def _replace(
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, ids: tuple[str, str], answer: Joined
@@ -180,14 +178,14 @@ class ClassicProtocol:
         self._timers.cancel(_session(group, old_id))
         self._watch(group, new_id, member.session_timeout_ms)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        _take_over(member, request, answer)
+        _update_member(member, request, answer)
         if group.state is _S.STABLE and group.select_protocol() == group.protocol_name:
             self._keep_generation(group, member, old_id, old_leader, before, caller)
         elif group.state is _S.STABLE:
             self._rebalance_or_complete(group, f"the protocol changes with static member {new_id}")
         elif group.state is _S.COMPLETING_REBALANCE:
             # The leader may only know the old member id, and would assign nothing to the new one.
-            self._prepare(group, f"static member {new_id} takes the place of {old_id}")
+            self._prepare(group, f"static member {new_id} replaces {old_id}")
         else:
             self._complete_if_all_joined(group)
 
@@ -233,7 +231,7 @@ class ClassicProtocol:
     def _prepare(self, group: ClassicGroup, reason: str) -> None:
         """Begin a rebalance: all members have to rejoin."""
         if group.state is _S.COMPLETING_REBALANCE:
-            self._hand_out(group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._propagate_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self._timers.cancel(_sync(group))
         first = group.is_empty
@@ -248,7 +246,7 @@ class ClassicProtocol:
             self._wait_for_joins(group)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
-        self._timers.set(_join(group), group.rebalance_timeout_ms, lambda: self._end_joins(group.group_id))
+        self._timers.set(_join(group), group.rebalance_timeout_ms, lambda: self._join_phase_over(group.group_id))
 
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """Complete the first rebalance after a delay, which grows while members join."""
@@ -266,7 +264,7 @@ class ClassicProtocol:
 
         self._timers.set(_join(group), delay_ms, over)
 
-    def _end_joins(self, group_id: str) -> None:
+    def _join_phase_over(self, group_id: str) -> None:
         group = self._find(group_id)
         if group is not None:
             self._complete(group)
@@ -282,7 +280,9 @@ class ClassicProtocol:
         self._timers.cancel(_join(group))
         for member in list(group.members.values()):
             if member.joined is None and member.instance_id is None:
-                _logger.info("group %r: %r did not join again in time", group.group_id, member.member_id)
+                _logger.info(
+                    "group %r: member %r did not rejoin within the rebalance timeout", group.group_id, member.member_id
+                )
                 group.remove(member.member_id)
                 self._timers.cancel(_session(group, member.member_id))
         if group.state is _S.DEAD:
@@ -296,7 +296,7 @@ class ClassicProtocol:
             "group %r is in generation %d with %d members", group.group_id, group.generation, len(group.members)
         )
         if group.is_empty:
-            self._context.write([group.record({})], self._emptied(group))
+            self._context.write([group.record({})], self._when_empty_is_written(group))
             return
         for member in list(group.members.values()):
             group.pending_syncs[member.member_id] = None
@@ -308,10 +308,12 @@ class ClassicProtocol:
             _sync(group), group.rebalance_timeout_ms, lambda: self._end_syncs(group.group_id, group.generation)
         )
 
-    def _emptied(self, group: ClassicGroup) -> Callable[[ErrorCode], None]:
+    def _when_empty_is_written(self, group: ClassicGroup) -> Callable[[ErrorCode], None]:
         def written(code: ErrorCode) -> None:
             if code:  # harmless: if the broker fails, it loads the previous members, which time out
-                _logger.warning("group %r: that it is empty was not written: %s", group.group_id, code.name)
+                _logger.warning(
+                    "group %r: the record of the empty group was not written: %s", group.group_id, code.name
+                )
 
         return written
 
@@ -325,7 +327,7 @@ class ClassicProtocol:
             for member_id in late:
                 group.remove(member_id)
                 self._timers.cancel(_session(group, member_id))
-            self._prepare(group, f"removed {', '.join(late)}: no SyncGroup in time")
+            self._prepare(group, f"removed {', '.join(late)}: did not send SyncGroup within the rebalance timeout")
 
     # ---- assignments
 
@@ -368,17 +370,17 @@ class ClassicProtocol:
             if group.state is not _S.COMPLETING_REBALANCE or group.generation != request.generation_id:
                 return
             if code:
-                self._hand_out(group, code)
+                self._propagate_assignment(group, code)
                 self._rebalance_or_complete(group, f"the assignment cannot be written: {code.name}")
                 return
             for member in group.members.values():
                 member.assignment = assignments[member.member_id]
-            self._hand_out(group, ErrorCode.NONE)
+            self._propagate_assignment(group, ErrorCode.NONE)
             group.move_to(_S.STABLE, self._context.now_ms())
 
         self._context.write([group.record(assignments)], written)
 
-    def _hand_out(self, group: ClassicGroup, code: ErrorCode) -> None:
+    def _propagate_assignment(self, group: ClassicGroup, code: ErrorCode) -> None:
         """Answer the members that wait for their assignment."""
         for member in list(group.members.values()):
             if code:
@@ -410,7 +412,7 @@ class ClassicProtocol:
 
     def leave(self, group: ClassicGroup, leaving: list[MemberIdentity]) -> list[ErrorCode]:
         """Remove members by member id or instance id; return the error code of each."""
-        codes = [self._let_go(group, one) for one in leaving]
+        codes = [self._remove_member(group, one) for one in leaving]
         if ErrorCode.NONE in codes:
             gone = ", ".join(one.member_id for one, code in zip(leaving, codes, strict=True) if not code)
             if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
@@ -419,7 +421,7 @@ class ClassicProtocol:
                 self._complete_if_all_joined(group)
         return codes
 
-    def _let_go(self, group: ClassicGroup, one: MemberIdentity) -> ErrorCode:
+    def _remove_member(self, group: ClassicGroup, one: MemberIdentity) -> ErrorCode:
         member_id = one.member_id
         if member_id == UNKNOWN_MEMBER:
             found = None if one.group_instance_id is None else group.static_ids.get(one.group_instance_id)
@@ -439,9 +441,11 @@ class ClassicProtocol:
         return ErrorCode.NONE
 
     def _watch(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        self._timers.set(_session(group, member_id), timeout_ms, lambda: self._session_over(group.group_id, member_id))
+        self._timers.set(
+            _session(group, member_id), timeout_ms, lambda: self._session_expired(group.group_id, member_id)
+        )
 
-    def _session_over(self, group_id: str, member_id: str) -> None:
+    def _session_expired(self, group_id: str, member_id: str) -> None:
         """Remove a member whose session has timed out."""
         group = self._find(group_id)
         if group is None:
@@ -449,10 +453,10 @@ class ClassicProtocol:
         member = group.members.get(member_id)
         if member_id in group.pending_joins:
             group.remove(member_id)
-        elif member is None or member.is_quiet_by_right:
+        elif member is None or member.awaits_response:
             return
         else:
-            _logger.info("group %r: %r is silent for too long and out", group_id, member_id)
+            _logger.info("group %r: the session of member %r expired", group_id, member_id)
             member.answer_join(refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
             group.remove(member_id)
             if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
@@ -474,9 +478,9 @@ class ClassicProtocol:
         if len(group.members) > self._limits.size_max:
             self._prepare(group, f"there are more members than {self._limits.size_max}")
         elif group.members and leaves_out_partitions(group, self._topics):
-            self._prepare(group, "partitions are nobody's")
+            self._prepare(group, "the assignment leaves partitions out")
 
-    def take_over(self, group: ClassicGroup, why: str) -> None:
+    def adopt_members(self, group: ClassicGroup, why: str) -> None:
         """Take over a group that was a consumer group until now.
 
         Args:
@@ -520,7 +524,7 @@ def _reason(request: JoinGroupRequest) -> str:
     return request.reason or "not provided"
 
 
-def _take_over(member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
+def _update_member(member: ClassicMember, request: JoinGroupRequest, answer: Joined) -> None:
     """Update a member from its JoinGroup request."""
     before = member.joined
     member.protocols = _protocols(request)

@@ -62,7 +62,7 @@ class ClassicMember:
     synced: Synced | None = None
 
     @property
-    def is_quiet_by_right(self) -> bool:
+    def awaits_response(self) -> bool:
         """Whether it waits for a response, so that it need not send heartbeats; a new member must."""
         return not self.is_new and (self.joined is not None or self.synced is not None)
 
@@ -298,7 +298,7 @@ class ClassicGroup:
             return True
         joined = next((member.member_id for member in self.members.values() if member.joined is not None), None)
         if joined is not None:
-            _logger.info("group %r: %r leads instead of %r", self.group_id, joined, self.leader_id)
+            _logger.info("group %r: member %r is the leader in place of %r", self.group_id, joined, self.leader_id)
             self.leader_id = joined
         return joined is not None
 
@@ -329,7 +329,9 @@ class ClassicGroup:
                     allow_trailing_bytes=True,
                 )
             except ProtocolError as error:
-                _logger.warning("group %r: a subscription cannot be read: %s", self.group_id, printable(error))
+                _logger.warning(
+                    "group %r: the subscription of a member cannot be decoded: %s", self.group_id, printable(error)
+                )
                 return None
             topics.update(said.topics)
         return frozenset(topics)

@@ -11,17 +11,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import MigrationPolicy
-from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.classic import MEMBER_ID_REQUIRED_SINCE
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, UNKNOWN_MEMBER, Joined, Synced, refused_join
 from kafkaraw.broker.groups.consumer import ConsumerProtocol
 from kafkaraw.broker.groups.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember, MemberState
 from kafkaraw.broker.groups.consumer_protocol import read_subscription, version_of, write_assignment
 from kafkaraw.broker.groups.consumer_requests import check_static, unknown_member
-from kafkaraw.broker.groups.migration import goes_down_with
+from kafkaraw.broker.groups.migration import downgrades_with
 from kafkaraw.broker.groups.runtime import Caller, CommitChange, CoordinatorContext, GroupChange, Topics
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
@@ -74,9 +74,9 @@ class ClassicMembers:
                 answer(refused_join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 return
             member = self._join(change, member_id, request, caller)
-        except Refusal as refusal:
-            _logger.info("group %r: %r cannot join: %s", request.group_id, member_id, printable(refusal.message))
-            answer(refused_join(refusal.code))
+        except ApiError as error:
+            _logger.info("group %r: %r cannot join: %s", request.group_id, member_id, printable(error.message))
+            answer(refused_join(error.code))
             return
         response = JoinGroupResponse(
             error_code=ErrorCode.NONE,
@@ -100,19 +100,19 @@ class ClassicMembers:
 
     def _check_join(self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
         if self._context.limits.migration is MigrationPolicy.DISABLED:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 f"Cannot join the consumer group {group.group_id} with the classic protocol because the group "
                 "migration is disabled.",
             )
-        self._consumer.check_room(group, member_id)
+        self._consumer.check_size(group, member_id)
         if not group.knows_protocol(request.protocol_type, [each.name for each in request.protocols]):
-            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
     def _join(self, change: GroupChange, member_id: str, request: JoinGroupRequest, caller: Caller) -> ConsumerMember:
         group = change.group
         holder = group.static_member(request.group_instance_id)
-        goes_down = goes_down_with(group, holder, self._context.limits)
+        goes_down = downgrades_with(group, holder, self._context.limits)
         before = self._member(change, holder, member_id, request)
         said = _subscription(request)
         member = replace(
@@ -138,7 +138,7 @@ class ClassicMembers:
             after = self._consumer.reconciled(change, member_id, claimed, readable_changed=changed)
         if goes_down:
             why = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
-            self._consumer.go_down(change, (), why if stale else "")
+            self._consumer.downgrade(change, (), why if stale else "")
         return after
 
     def _member(
@@ -154,9 +154,9 @@ class ClassicMembers:
             return holder
         if holder is None:
             return ConsumerMember(member_id)
-        return self._consumer.take_place(change, holder, member_id, released=True)
+        return self._consumer.replace_static_member(change, holder, member_id, released=True)
 
-    def _owned(self, said: ConsumerProtocolSubscription) -> Parts:
+    def _owned(self, said: ConsumerProtocolSubscription) -> PartitionsByTopic:
         found = ((self._topics.find(owned.topic), owned.partitions) for owned in said.owned_partitions)
         return {topic[0]: frozenset(partitions) for topic, partitions in found if topic is not None}
 
@@ -169,10 +169,10 @@ class ClassicMembers:
             member = self._classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
             _check_protocol(member, request)
             if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-                self._is_to_join(group, member)
-                raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS, f"{member.member_id} is to join again.")
-        except Refusal as refusal:
-            answer(SyncGroupResponse(error_code=refusal.code, assignment=b""))
+                self._require_rejoin(group, member)
+                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{member.member_id} must rejoin.")
+        except ApiError as error:
+            answer(SyncGroupResponse(error_code=error.code, assignment=b""))
             return
         side = member.classic
         assert side is not None
@@ -212,19 +212,19 @@ class ClassicMembers:
             group = change.group
         try:
             member = self._classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
-        except Refusal as refusal:
-            return refusal.code
+        except ApiError as error:
+            return error.code
         assert member.classic is not None
         self._consumer.watch_session(group.group_id, member.member_id, member.classic.session_timeout_ms)
         newest = group.epoch if on_its_own else group.target_epoch
         behind = member.epoch < newest or member.state is MemberState.UNREVOKED_PARTITIONS
         waits = member.state is MemberState.UNRELEASED_PARTITIONS
         if behind or (waits and not group.waits_for_others(member)):
-            self._is_to_join(group, member)
+            self._require_rejoin(group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def _is_to_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def _require_rejoin(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         if not self._consumer.expects("join", group.group_id, member.member_id):
             self._consumer.expect("join", group.group_id, member.member_id, member.rebalance_timeout_ms)
 
@@ -234,10 +234,10 @@ class ClassicMembers:
         gone: dict[str, None] = {}
         for one in leaving:
             try:
-                gone[_who_leaves(change.group, one).member_id] = None
+                gone[_leaving_member(change.group, one).member_id] = None
                 codes.append(ErrorCode.NONE)
-            except Refusal as refusal:
-                codes.append(refusal.code)
+            except ApiError as error:
+                codes.append(error.code)
         if not gone:
             answer(codes)
             return
@@ -249,9 +249,9 @@ class ClassicMembers:
     ) -> ConsumerMember:
         member = _find(group, member_id, instance_id)
         if member.classic is None:
-            raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
         if member.epoch != generation:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.ILLEGAL_GENERATION,
                 f"The request generation id {generation} is not equal to the member epoch {member.epoch} of member "
                 f"{member_id}.",
@@ -271,7 +271,7 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
     return member
 
 
-def _who_leaves(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
+def _leaving_member(group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
     holder = group.static_member(one.group_instance_id)
     if holder is not None and one.member_id == UNKNOWN_MEMBER:
         return holder  # an administrator identifies the member this way
@@ -283,7 +283,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(bytes(request.protocols[0].metadata))
     except ProtocolError as error:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"Malformed embedded consumer protocol in subscription: {error}"
         ) from error
 
@@ -292,4 +292,4 @@ def _check_protocol(member: ConsumerMember, request: SyncGroupRequest) -> None:
     assert member.classic is not None
     named = (request.protocol_type, CONSUMER_TYPE), (request.protocol_name, member.classic.protocols[0][0])
     if any(said is not None and said != is_so for said, is_so in named):
-        raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "That is not the protocol in the answer to JoinGroup.")
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The protocol is not the one in the JoinGroup response.")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, Parts
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.groups.assignors import ASSIGNORS, MemberSpec, PartitionsByTopic
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import (
     LEAVING,
@@ -25,13 +26,13 @@ from kafkaraw.broker.groups.consumer_requests import (
     check_epoch,
     check_request,
     check_static,
-    parts_of,
+    partitions_by_topic,
     refused,
     unknown_member,
     updated,
 )
-from kafkaraw.broker.groups.migration import downgrade, goes_down_without
-from kafkaraw.broker.groups.reconciliation import Aim, reconcile
+from kafkaraw.broker.groups.migration import downgrade, downgrades_without
+from kafkaraw.broker.groups.reconciliation import MemberTarget, reconcile
 from kafkaraw.broker.groups.regexes import check_work, compile_regex
 from kafkaraw.broker.groups.runtime import (
     BeginChange,
@@ -42,7 +43,6 @@ from kafkaraw.broker.groups.runtime import (
     Topics,
     metadata_hash,
 )
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -100,8 +100,8 @@ class ConsumerProtocol:
             check_request(request, caller.version, self._context.limits.assignors)
             leaves = request.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
             change, response = self._leave(request) if leaves else self._stay(request, caller)
-        except Refusal as refusal:
-            answer(refused(refusal.code, refusal.message))
+        except ApiError as error:
+            answer(refused(error.code, error.message))
             return
         self._commit_change(change, lambda code: answer(refused(code) if code else response))
 
@@ -113,14 +113,14 @@ class ConsumerProtocol:
         joins = request.member_epoch == 0
         try:
             change = self._begin(request.group_id, joins)
-        except Refusal as refusal:
-            if not refusal.message.endswith("not found."):
+        except ApiError as error:
+            if not error.message.endswith("not found."):
                 raise
-            raise Refusal(refusal.code, f"Consumer group {request.group_id} not found.") from refusal
+            raise ApiError(error.code, f"Consumer group {request.group_id} not found.") from error
         group = change.group
         member_id = request.member_id or self._context.new_id()
-        self.check_room(group, member_id)
-        claimed = parts_of(request.topic_partitions)
+        self.check_size(group, member_id)
+        claimed = partitions_by_topic(request.topic_partitions)
         before = self._member(change, request, member_id, claimed, joins=joins)
         member = updated(before, request, caller)
         subscription_changed = self.subscribe(change, before, member, caller)
@@ -139,15 +139,15 @@ class ConsumerProtocol:
             )
         return change, response
 
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def check_size(self, group: ConsumerGroup, member_id: str) -> None:
         """Check that the group has room for another member, or already has this one.
 
         Raises:
-            Refusal: GROUP_MAX_SIZE_REACHED.
+            ApiError: GROUP_MAX_SIZE_REACHED.
         """
         limit = self._context.limits.consumer_size_max
         if len(group.members) >= limit and member_id not in group.members:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {limit} members.",
             )
@@ -165,7 +165,7 @@ class ConsumerProtocol:
         change: GroupChange,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
-        claimed: Parts | None,
+        claimed: PartitionsByTopic | None,
         *,
         joins: bool,
     ) -> ConsumerMember:
@@ -180,13 +180,15 @@ class ConsumerProtocol:
             return member
         holder = group.static_member(instance_id)
         if joins:
-            return ConsumerMember(member_id) if holder is None else self.take_place(change, holder, member_id)
+            return (
+                ConsumerMember(member_id) if holder is None else self.replace_static_member(change, holder, member_id)
+            )
         check_static(holder, member_id, instance_id)
         assert holder is not None
         check_epoch(holder, request.member_epoch, claimed)
         return holder
 
-    def take_place(
+    def replace_static_member(
         self, change: GroupChange, holder: ConsumerMember, member_id: str, *, released: bool = False
     ) -> ConsumerMember:
         """Replace a static member that rejoins with another member id; it keeps its assignment.
@@ -199,7 +201,7 @@ class ConsumerProtocol:
         """
         instance_id = holder.instance_id
         if holder.epoch != LEAVING_FOR_A_WHILE and holder.classic is None and not released:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
                 f"id is owned by {holder.member_id} member.",
@@ -278,11 +280,11 @@ class ConsumerProtocol:
         """Match a regex with the current topics; if that is refused, keep the topics that it matched before."""
         try:
             resolved = self._resolve(change.group, regex, caller)
-        except Refusal as refusal:
+        except ApiError as error:
             _logger.warning(
                 "group %r: new topics are not matched with a regex of its members: %s",
                 change.group.group_id,
-                printable(refusal.message or ""),
+                printable(error.message or ""),
             )
             return
         if resolved.topics != change.group.regexes[regex].topics:
@@ -320,10 +322,12 @@ class ConsumerProtocol:
             if group.target.get(member_id) != parts:
                 change.add(group.target_record(member_id, parts))
         change.add(group.target_epoch_record(group.epoch, now_ms))
-        _logger.debug("group %r has a target for epoch %d by %s", group.group_id, group.epoch, name)
+        _logger.debug(
+            "group %r: assignor %s computed the target assignment of epoch %d", group.group_id, name, group.epoch
+        )
 
     def reconciled(
-        self, change: GroupChange, member_id: str, claimed: Parts | None, *, readable_changed: bool = False
+        self, change: GroupChange, member_id: str, claimed: PartitionsByTopic | None, *, readable_changed: bool = False
     ) -> ConsumerMember:
         """Take the next step of a member towards its target assignment; see `reconcile`."""
         group = change.group
@@ -331,8 +335,8 @@ class ConsumerProtocol:
         readable = None
         if readable_changed:
             readable = {found[0] for name in group.topics_of(member) if (found := self._topics.find(name))}
-        aim = Aim(group.target_epoch, group.target.get(member_id, {}), readable)
-        after = reconcile(member, aim, group.owned(), claimed)
+        target = MemberTarget(group.target_epoch, group.target.get(member_id, {}), readable)
+        after = reconcile(member, target, group.owned(), claimed)
         if after != member:
             change.add(group.assignment_record(after))
         return after
@@ -365,9 +369,9 @@ class ConsumerProtocol:
         """Remove members; the group may become a classic group."""
         group = change.group
         for member_id in member_ids:
-            _logger.info("group %r: %r is gone", group.group_id, member_id)
-        if goes_down_without(group, member_ids, self._context.limits):
-            self.go_down(
+            _logger.info("group %r: member %r left", group.group_id, member_id)
+        if downgrades_without(group, member_ids, self._context.limits):
+            self.downgrade(
                 change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."
             )
             return
@@ -376,7 +380,7 @@ class ConsumerProtocol:
             change.after.append(lambda gone=member_id: self._forget(group.group_id, gone))  # type: ignore[misc]
         self.refresh(change, bump=True)
 
-    def go_down(self, change: GroupChange, leaving: Collection[str], why: str) -> None:
+    def downgrade(self, change: GroupChange, leaving: Collection[str], why: str) -> None:
         """Convert the group to a classic group.
 
         Args:
@@ -393,10 +397,10 @@ class ConsumerProtocol:
         """Remove a member after a session, rebalance or join timeout."""
         try:
             change = self._begin(group_id, False)
-        except Refusal:
+        except ApiError:
             return
         if member_id in change.group.members:
-            _logger.info("group %r: %r is out, %s", group_id, member_id, printable(why))
+            _logger.info("group %r: member %r is fenced: %s", group_id, member_id, printable(why))
             self.remove(change, [member_id])
             self._commit_change(change, lambda code: self._fenced(group_id, member_id, why, code))
 
@@ -432,12 +436,12 @@ class ConsumerProtocol:
             timers.cancel(name)
         elif anew or name not in timers:
             epoch = member.epoch
-            timers.set(name, member.rebalance_timeout_ms, lambda: self._too_slow(group_id, member_id, epoch))
+            timers.set(name, member.rebalance_timeout_ms, lambda: self._rebalance_timed_out(group_id, member_id, epoch))
 
-    def _too_slow(self, group_id: str, member_id: str, epoch: int) -> None:
+    def _rebalance_timed_out(self, group_id: str, member_id: str, epoch: int) -> None:
         try:
             member = self._begin(group_id, False).group.members.get(member_id)
-        except Refusal:
+        except ApiError:
             return
         if member is not None and member.epoch == epoch:
             self.fence(group_id, member_id, f"it failed to transition from epoch {epoch} in time")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.states import GroupType
@@ -120,7 +120,7 @@ class ConsumerGroup:
     target_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_ids: dict[str, str] = field(default_factory=dict)
-    target: dict[str, Parts] = field(default_factory=dict)
+    target: dict[str, PartitionsByTopic] = field(default_factory=dict)
     regexes: dict[str, Resolved] = field(default_factory=dict)
     topics_version: int = -1
     type: GroupType = GroupType.CONSUMER
@@ -199,7 +199,7 @@ class ConsumerGroup:
         return any(all(name in names for names in known) for name in names)
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the assignor that most members ask for."""
+        """Return the assignor that most members prefer."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
         return max(votes, key=lambda name: votes[name], default=default) or default
 
@@ -380,7 +380,7 @@ class ConsumerGroup:
         )
         return GroupRecord(key, value)
 
-    def target_record(self, member_id: str, parts: Parts) -> GroupRecord:
+    def target_record(self, member_id: str, parts: PartitionsByTopic) -> GroupRecord:
         """Return the record of the target assignment of a member."""
         key = stored.ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         topics = [

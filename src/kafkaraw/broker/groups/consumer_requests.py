@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.consumer_group import LEAVING, LEAVING_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from kafkaraw.broker.groups.runtime import Caller
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -35,7 +35,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
         assignors: names of the known assignors.
 
     Raises:
-        Refusal: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+        ApiError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
     """
     epoch = request.member_epoch
     problem = ""
@@ -50,9 +50,9 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
             problem = f"{name} can't be empty."
     problem = problem or _problem_at(epoch, request)
     if problem:
-        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
@@ -65,28 +65,28 @@ def refused(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbe
     )
 
 
-def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
+def unknown_member(group: ConsumerGroup, member_id: str) -> ApiError:
     """Return the error of a member id that the group does not have."""
-    return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def check_static(holder: ConsumerMember | None, member_id: str, instance_id: str) -> None:
     """Check that a static member is the one with the instance id.
 
     Raises:
-        Refusal: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+        ApiError: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
     if holder is None:
-        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.member_id != member_id:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.member_id}.",
         )
 
 
-def parts_of(claimed: Iterable[TopicPartitions] | None) -> Parts | None:
-    """Return the partitions that a member says it owns."""
+def partitions_by_topic(claimed: Iterable[TopicPartitions] | None) -> PartitionsByTopic | None:
+    """Return the owned partitions in the request of a member."""
     if claimed is None:
         return None
     return {Uuid(each.topic_id): frozenset(each.partitions) for each in claimed}
@@ -106,14 +106,14 @@ def _problem_at(epoch: int, request: ConsumerGroupHeartbeatRequest) -> str:
     return "MemberEpoch is invalid." if epoch < LEAVING_FOR_A_WHILE else ""
 
 
-def check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> None:
+def check_epoch(member: ConsumerMember, epoch: int, claimed: PartitionsByTopic | None) -> None:
     """Check the epoch of a member; it may be one behind if a response was lost.
 
     After a lost response, the member still has the partitions that the response asked it to revoke. Apache Kafka fences
     the member then, although these partitions cannot be assigned to another member.
 
     Raises:
-        Refusal: FENCED_MEMBER_EPOCH.
+        ApiError: FENCED_MEMBER_EPOCH.
     """
     if epoch == member.epoch:
         return
@@ -121,14 +121,14 @@ def check_epoch(member: ConsumerMember, epoch: int, claimed: Parts | None) -> No
     if epoch < member.epoch and lost:
         return
     size = "greater" if epoch > member.epoch else "smaller"
-    raise Refusal(
+    raise ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
         f"({member.epoch}). The member must abandon all its partitions and rejoin.",
     )
 
 
-def _is_subset(claimed: Parts, member: ConsumerMember) -> bool:
+def _is_subset(claimed: PartitionsByTopic, member: ConsumerMember) -> bool:
     return all(
         partitions <= member.assigned.get(topic_id, {}).keys() | member.revoking.get(topic_id, {}).keys()
         for topic_id, partitions in claimed.items()

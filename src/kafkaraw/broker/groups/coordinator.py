@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
@@ -35,7 +36,6 @@ from kafkaraw.broker.groups.runtime import (
 )
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, replace
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
@@ -55,15 +55,15 @@ from kafkaraw.records import TopicPartition
 
 GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit with GROUP_ID_NOT_FOUND; earlier ones get ILLEGAL_GENERATION."""
-_SWEEP: Final = "offsets"
+_EXPIRY: Final = "offsets"
 
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
-Positions = Sequence[tuple[TopicPartition, CommittedOffset]]
+Offsets = Sequence[tuple[TopicPartition, CommittedOffset]]
 Group = ClassicGroup | ConsumerGroup
 
 
-class Claim(NamedTuple):
+class CommitIdentity(NamedTuple):
     """The identity in a commit.
 
     Attributes:
@@ -113,7 +113,7 @@ class GroupCoordinator:
         )
         self._classic = ClassicProtocol(context, topics, self._classic_group)
         self._consumer = ConsumerProtocol(
-            context, topics, self._begin_change, self._commit_change, self._classic.take_over
+            context, topics, self._begin_change, self._commit_change, self._classic.adopt_members
         )
         self._classic_members = ClassicMembers(context, topics, self._consumer, self._commit_change)
 
@@ -201,17 +201,17 @@ class GroupCoordinator:
             found: create the group if it does not exist, or convert a classic group.
 
         Raises:
-            Refusal: GROUP_ID_NOT_FOUND.
+            ApiError: GROUP_ID_NOT_FOUND.
         """
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return GroupChange(group.copy())
         if group is None and not found:
-            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group is None:
             return GroupChange(ConsumerGroup(group_id))
         if not found:
-            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
             change = GroupChange(ConsumerGroup(group_id), records=list(group.tombstones()))
         else:
@@ -234,9 +234,9 @@ class GroupCoordinator:
             self._writer.append(change.records, done, appended=appended)
         else:
             appended()
-            self._writer.when_safe(done)
+            self._writer.when_replicated(done)
 
-    def beat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, answer: Answer) -> None:
         """Handle ConsumerGroupHeartbeat."""
         self._consumer.heartbeat(request, caller, answer)
 
@@ -258,11 +258,11 @@ class GroupCoordinator:
         elif isinstance(group, ClassicGroup):
             self._classic.join(group, request, caller, answer)
         elif request.member_id == UNKNOWN_MEMBER:
-            self._found(request, caller, answer, instead_of=group)
+            self._create_group(request, caller, answer, instead_of=group)
         else:
             answer(refused_join(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
 
-    def _found(
+    def _create_group(
         self, request: JoinGroupRequest, caller: Caller, answer: Joined, *, instead_of: ConsumerGroup | None
     ) -> None:
         """Create a group for its first member, and write it to the log immediately.
@@ -319,38 +319,40 @@ class GroupCoordinator:
 
     # ---- committed offsets
 
-    def commit(self, claim: Claim, positions: Positions, done: Done) -> None:
+    def commit(self, claim: CommitIdentity, offsets: Offsets, done: Done) -> None:
         """Commit offsets of a group.
 
         Args:
             claim: the identity in the commit.
-            positions: the offsets to store.
+            offsets: the offsets to store.
             done: called with NONE once they are replicated.
         """
-        code = self._check_commit(claim, positions, in_transaction=False)
+        code = self._check_commit(claim, offsets, in_transaction=False)
         if code:
             done(code)
             return
         group = self._simple_group(claim.group_id)
         if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             self._classic.touch(group, claim.member_id)
-        if not positions:
+        if not offsets:
             done(ErrorCode.NONE)
             return
 
         def written(code: ErrorCode) -> None:
             if not code:
-                for key, committed in positions:
+                for key, committed in offsets:
                     self._offsets.commit(claim.group_id, key, committed)
             done(code)
 
         self._watch_offsets()
-        self._writer.write([_offset_record(claim.group_id, key, committed) for key, committed in positions], written)
+        self._writer.write([_offset_record(claim.group_id, key, committed) for key, committed in offsets], written)
 
-    def commit_in_transaction(self, claim: Claim, producer: tuple[int, int], positions: Positions, done: Done) -> None:
+    def commit_in_transaction(
+        self, claim: CommitIdentity, producer: tuple[int, int], offsets: Offsets, done: Done
+    ) -> None:
         """Commit offsets that count once the producer's transaction commits; otherwise as `commit`."""
-        code = self._check_commit(claim, positions, in_transaction=True)
-        if code or not positions:
+        code = self._check_commit(claim, offsets, in_transaction=True)
+        if code or not offsets:
             done(code)
             return
         self._simple_group(claim.group_id)
@@ -358,13 +360,13 @@ class GroupCoordinator:
 
         def appended() -> None:
             # OffsetFetch with require_stable is refused from now on, not only after these offsets are replicated.
-            for key, committed in positions:
+            for key, committed in offsets:
                 self._offsets.commit_in_transaction(producer[0], claim.group_id, key, committed)
 
-        records = [_offset_record(claim.group_id, key, committed) for key, committed in positions]
+        records = [_offset_record(claim.group_id, key, committed) for key, committed in offsets]
         self._writer.append(records, done, producer=producer, appended=appended)
 
-    def _check_commit(self, claim: Claim, positions: Positions, *, in_transaction: bool) -> ErrorCode:
+    def _check_commit(self, claim: CommitIdentity, offsets: Offsets, *, in_transaction: bool) -> ErrorCode:
         if not claim.group_id and in_transaction:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(claim.group_id)
@@ -378,14 +380,14 @@ class GroupCoordinator:
         )
         if code or not isinstance(group, ConsumerGroup):
             return code
-        parts = [(found[0], key.partition) for key, _ in positions if (found := self._topics.find(key.topic))]
+        parts = [(found[0], key.partition) for key, _ in offsets if (found := self._topics.find(key.topic))]
         return group.may_commit(claim.member_id, claim.epoch, parts, in_transaction=in_transaction)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply the end of a producer's transaction, whose marker is written in this partition."""
         self._offsets.end_transaction(producer_id, commit=commit)
 
-    def positions(
+    def committed_offsets(
         self, group_id: str, wanted: Iterable[TopicPartition] | None, *, stable: bool
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
         """Return committed offsets of a group.
@@ -412,10 +414,10 @@ class GroupCoordinator:
     # ---- expiry and deletion
 
     def _watch_offsets(self) -> None:
-        if _SWEEP not in self._timers:
-            self._timers.set(_SWEEP, self._limits.offsets_check_interval_ms, self._sweep)
+        if _EXPIRY not in self._timers:
+            self._timers.set(_EXPIRY, self._limits.offsets_check_interval_ms, self._expire_offsets)
 
-    def _sweep(self) -> None:
+    def _expire_offsets(self) -> None:
         """Delete offsets that have expired, and groups without members and offsets."""
         records: list[GroupRecord] = []
         dead: list[str] = []
@@ -427,7 +429,7 @@ class GroupCoordinator:
                 records.extend(group.tombstones())
                 dead.append(group.group_id)
         if records:
-            _logger.info("forgetting %d expired positions or groups", len(records))
+            _logger.info("deleting %d expired offsets or groups", len(records))
             self._delete(records, dead, lambda code: None)
         if self._groups:
             self._watch_offsets()
@@ -468,7 +470,7 @@ class GroupCoordinator:
             records = [_tombstone(group_id, key) for key in self._offsets.known(group_id)]
             self._delete([*records, *group.tombstones()], [group_id], done)
 
-    def delete_positions(
+    def delete_offsets(
         self, group_id: str, keys: Iterable[TopicPartition], done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
     ) -> ErrorCode:
         """Delete offsets of a group.

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
-from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.classic_group import CONSUMER_TYPE, ClassicGroup, ClassicMember
 from kafkaraw.broker.groups.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
 from kafkaraw.broker.groups.consumer_protocol import (
@@ -24,7 +25,6 @@ from kafkaraw.broker.groups.consumer_protocol import (
 )
 from kafkaraw.broker.groups.runtime import GroupChange, Topics, metadata_hash
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolSubscription
@@ -44,7 +44,7 @@ def check_upgrade(group: ClassicGroup, limits: Limits) -> None:
     """Check that a classic group with members may become a consumer group.
 
     Raises:
-        Refusal: GROUP_ID_NOT_FOUND.
+        ApiError: GROUP_ID_NOT_FOUND.
     """
     problem = ""
     if not limits.migration.upgrades:
@@ -61,7 +61,7 @@ def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
     """Return the change that makes a classic group with its members a consumer group.
 
     Raises:
-        Refusal: GROUP_ID_NOT_FOUND, the broker cannot read the members' subscriptions.
+        ApiError: GROUP_ID_NOT_FOUND, the broker cannot read the members' subscriptions.
     """
     try:
         said = {member_id: _subscription(group, member) for member_id, member in group.members.items()}
@@ -77,10 +77,10 @@ def upgrade(group: ClassicGroup, topics: Topics) -> GroupChange:
     made, epoch = change.group, group.generation
     change.add(*(made.member_record(member) for member in members))
     change.add(made.epoch_record(epoch, metadata_hash(topics, made.topics())))
-    change.add(*(made.target_record(member.member_id, _parts(member)) for member in members))
+    change.add(*(made.target_record(member.member_id, _partitions_by_topic(member)) for member in members))
     change.add(made.target_epoch_record(epoch, NEVER_MS))
     change.add(*(made.assignment_record(member) for member in members))
-    _logger.info("group %r is one of the new protocol from epoch %d on", group.group_id, epoch)
+    _logger.info("group %r uses the consumer protocol from epoch %d on", group.group_id, epoch)
     return change
 
 
@@ -148,27 +148,27 @@ def _upgraded(
     )
 
 
-def _parts(member: ConsumerMember) -> Parts:
+def _partitions_by_topic(member: ConsumerMember) -> PartitionsByTopic:
     return {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
 
 
-def _no_upgrade(group: ClassicGroup, problem: str) -> Refusal:
+def _no_upgrade(group: ClassicGroup, problem: str) -> ApiError:
     text = f"Cannot upgrade classic group {group.group_id} to consumer group because {problem}."
-    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
 # ---- downgrade
 
 
-def goes_down_without(group: ConsumerGroup, leaving: Collection[str], limits: Limits) -> bool:
+def downgrades_without(group: ConsumerGroup, leaving: Collection[str], limits: Limits) -> bool:
     """Return whether a group becomes a classic one if these members leave."""
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     if not staying or any(member.classic is None for member in staying):
         return False
-    return _may_go_down(group, len(staying), limits)
+    return _may_downgrade(group, len(staying), limits)
 
 
-def goes_down_with(group: ConsumerGroup, replaced: ConsumerMember | None, limits: Limits) -> bool:
+def downgrades_with(group: ConsumerGroup, replaced: ConsumerMember | None, limits: Limits) -> bool:
     """Return whether a group becomes a classic one if a static member rejoins with the classic protocol.
 
     Args:
@@ -179,17 +179,17 @@ def goes_down_with(group: ConsumerGroup, replaced: ConsumerMember | None, limits
     if replaced is None or replaced.classic is not None:
         return False
     others = (member for member in group.members.values() if member.member_id != replaced.member_id)
-    return all(member.classic is not None for member in others) and _may_go_down(group, len(group.members), limits)
+    return all(member.classic is not None for member in others) and _may_downgrade(group, len(group.members), limits)
 
 
-def _may_go_down(group: ConsumerGroup, count: int, limits: Limits) -> bool:
+def _may_downgrade(group: ConsumerGroup, count: int, limits: Limits) -> bool:
     problem = ""
     if not limits.migration.downgrades:
         problem = "the online downgrade is disabled"
     elif count > limits.size_max:
         problem = "its group size is greater than classic group max size"
     if problem:
-        _logger.info("group %r stays one of the new protocol because %s", group.group_id, printable(problem))
+        _logger.info("group %r keeps the consumer protocol: %s", group.group_id, printable(problem))
     return not problem
 
 
@@ -222,7 +222,7 @@ def downgrade(change: GroupChange, leaving: Iterable[str], topics: Topics, now_m
     change.records.extend(group.tombstones())
     change.records.append(made.record())
     change.becomes = made
-    _logger.info("group %r is a classic one from generation %d on", group.group_id, made.generation)
+    _logger.info("group %r uses the classic protocol from generation %d on", group.group_id, made.generation)
     return made
 
 

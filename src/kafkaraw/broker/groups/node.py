@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
+from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
+from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Done
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
-from kafkaraw.broker.state_topics.hosting import Hosting
-from kafkaraw.broker.state_topics.replicated import ReplicatedLog
-from kafkaraw.broker.state_topics.state_topic import StateTopic
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -60,7 +60,7 @@ class GroupNode:
         self._hosting = Hosting(OFFSETS_TOPIC, self._make, lambda here: here.coordinator.resign())
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self.topic = StateTopic(
+        self.topic = InternalTopic(
             OFFSETS_TOPIC,
             config.groups.topic_partitions,
             config.groups.topic_replication_factor,
@@ -79,7 +79,7 @@ class GroupNode:
         self._hosting.lead_or_follow(partition)
 
     def _make(self, partition: Partition) -> tuple[_Coordinating, Callable[[], None]] | None:
-        journal = _Journal(ReplicatedLog(partition, self._clock.time_ms))
+        journal = _Journal(CoordinatorLog(partition, self._clock.time_ms))
         timers = Timers(_loop_ms, self._wake_at)
         coordinator = GroupCoordinator(
             journal,
@@ -94,7 +94,7 @@ class GroupNode:
             found = list(journal.read())
         except OSError as error:
             index = partition.topic_partition.partition
-            _logger.error("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
+            _logger.error("%s-%d cannot be read, its groups are not available: %s", OFFSETS_TOPIC, index, error)
             return None
         return _Coordinating(coordinator, timers), lambda: coordinator.load(found)
 
@@ -121,7 +121,7 @@ class GroupNode:
         """Return the coordinator of a group, which this node hosts.
 
         Raises:
-            Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE when there is none yet.
+            ApiError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE while there is none.
         """
         return self._hosting.coordinator(self.partition_for(group_id).partition).coordinator
 
@@ -129,18 +129,18 @@ class GroupNode:
         """Return the partition of `__consumer_offsets` that a group belongs to.
 
         Raises:
-            Refusal: that topic cannot be created.
+            ApiError: that topic cannot be created.
         """
-        self.topic.have(self._controller, self._config)
+        self.topic.create_if_missing(self._controller, self._config)
         return self.topic.partition_for(group_id, self._controller.catalog)
 
     def leader_for(self, group_id: str) -> int | None:
         """Return the node that coordinates a group; None while no node does.
 
         Raises:
-            Refusal: `__consumer_offsets` cannot be created.
+            ApiError: `__consumer_offsets` cannot be created.
         """
-        self.topic.have(self._controller, self._config)
+        self.topic.create_if_missing(self._controller, self._config)
         return self.topic.leader_for(group_id, self._controller.catalog)
 
     # -- what happens ------------------------------------------------------------------------------------------------
@@ -212,13 +212,13 @@ class KnownTopics:
 class _Journal:
     """The log of a partition, as `runtime.Journal`."""
 
-    def __init__(self, log: ReplicatedLog) -> None:
+    def __init__(self, log: CoordinatorLog) -> None:
         self._log = log
 
     def append(self, records: Sequence[GroupRecord], producer: tuple[int, int]) -> int:
         return self._log.append([encode_record(record) for record in records], producer=producer)
 
-    def when_safe(self, position: int, done: Done) -> None:
+    def when_replicated(self, position: int, done: Done) -> None:
         self._log.when_replicated(position, done)
 
     def read(self) -> Iterator[Batch]:

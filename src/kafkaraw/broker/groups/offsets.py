@@ -49,15 +49,15 @@ class GroupOffsets:
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Commit or drop the pending offsets of a producer's transaction."""
-        for group_id, positions in self._undecided.pop(producer_id, {}).items():
+        for group_id, offsets in self._undecided.pop(producer_id, {}).items():
             if commit:
-                self._groups.setdefault(group_id, {}).update(positions)
+                self._groups.setdefault(group_id, {}).update(offsets)
 
     def forget(self, group_id: str, topic_partition: TopicPartition) -> None:
         """Delete the offset of a partition, also pending ones."""
-        positions = self._groups.get(group_id, {})
-        positions.pop(topic_partition, None)
-        if not positions:
+        offsets = self._groups.get(group_id, {})
+        offsets.pop(topic_partition, None)
+        if not offsets:
             self._groups.pop(group_id, None)
         for producer_id, groups in list(self._undecided.items()):
             undecided = groups.get(group_id, {})

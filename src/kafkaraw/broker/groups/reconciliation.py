@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kafkaraw.broker.groups.assignors import Parts
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.consumer_group import ConsumerMember, MemberState, Owned
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class MemberTarget:
     """The target assignment of a member.
 
     Attributes:
@@ -28,7 +28,7 @@ class Aim:
     """
 
     epoch: int
-    parts: Parts
+    parts: PartitionsByTopic
     readable: Collection[Uuid] | None = None
 
     def wanted(self, topic_id: Uuid) -> frozenset[int]:
@@ -39,21 +39,21 @@ class Aim:
 
 
 def reconcile(
-    member: ConsumerMember, aim: Aim, taken: Collection[tuple[Uuid, int]], claimed: Parts | None
+    member: ConsumerMember, target: MemberTarget, taken: Collection[tuple[Uuid, int]], claimed: PartitionsByTopic | None
 ) -> ConsumerMember:
     """Take the next step of a member towards its target assignment.
 
     Args:
         member: the member before the step.
-        aim: its target assignment.
+        target: its target assignment.
         taken: the partitions that members own, or have not revoked yet.
         claimed: the partitions that the member reports as owned; None if it reports none.
 
     Raises:
-        Refusal: FENCED_MEMBER_EPOCH, the member has to rejoin.
+        ApiError: FENCED_MEMBER_EPOCH, the member has to rejoin.
     """
     state = member.state
-    if state is MemberState.STABLE and member.epoch == aim.epoch and not _reads_too_much(member, aim):
+    if state is MemberState.STABLE and member.epoch == target.epoch and not _reads_too_much(member, target):
         return member
     epoch = member.epoch
     if state is MemberState.UNREVOKED_PARTITIONS:
@@ -62,47 +62,47 @@ def reconcile(
         epoch += 1
     elif state is MemberState.UNKNOWN:
         if claimed is None or claimed:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and "
                 "rejoin.",
             )
-        epoch = aim.epoch
-    return _next(member, epoch, aim, taken, claimed)
+        epoch = target.epoch
+    return _next(member, epoch, target, taken, claimed)
 
 
-def _reads_too_much(member: ConsumerMember, aim: Aim) -> bool:
-    return aim.readable is not None and any(topic_id not in aim.readable for topic_id in member.assigned)
+def _reads_too_much(member: ConsumerMember, target: MemberTarget) -> bool:
+    return target.readable is not None and any(topic_id not in target.readable for topic_id in member.assigned)
 
 
 def _next(
     member: ConsumerMember,
     epoch: int,
-    aim: Aim,
+    target: MemberTarget,
     taken: Collection[tuple[Uuid, int]],
-    claimed: Parts | None,
+    claimed: PartitionsByTopic | None,
 ) -> ConsumerMember:
     kept: dict[Uuid, dict[int, int]] = {}
     revoking: dict[Uuid, dict[int, int]] = {}
     added: dict[Uuid, dict[int, int]] = {}
     waits = False
-    for topic_id in sorted({*aim.parts, *member.assigned}):
-        wanted = aim.wanted(topic_id)
+    for topic_id in sorted({*target.parts, *member.assigned}):
+        wanted = target.wanted(topic_id)
         for partition, since in member.assigned.get(topic_id, {}).items():
             (kept if partition in wanted else revoking).setdefault(topic_id, {})[partition] = since
         for partition in sorted(wanted - member.assigned.get(topic_id, {}).keys()):
             if (topic_id, partition) in taken:
                 waits = True
             else:
-                added.setdefault(topic_id, {})[partition] = aim.epoch
+                added.setdefault(topic_id, {})[partition] = target.epoch
     if revoking and _claims(claimed, revoking):
         return member.at(epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     for topic_id, partitions in added.items():
         kept.setdefault(topic_id, {}).update(partitions)
-    return member.at(aim.epoch, MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE, kept, {})
+    return member.at(target.epoch, MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE, kept, {})
 
 
-def _claims(claimed: Parts | None, parts: Owned) -> bool:
+def _claims(claimed: PartitionsByTopic | None, parts: Owned) -> bool:
     """Return whether a member claims to own some of these partitions."""
     if claimed is None:
         return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.core.linear_regex import InvalidRegexError, LinearRegex, compile_linear
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -31,12 +31,12 @@ def compile_regex(text: str) -> LinearRegex:
     """Compile the regex of a member.
 
     Raises:
-        Refusal: INVALID_REGULAR_EXPRESSION.
+        ApiError: INVALID_REGULAR_EXPRESSION.
     """
     try:
         return compile_linear(text)
     except (InvalidRegexError, ConfigError) as error:
-        raise _refusal(text, str(error)) from error
+        raise _invalid(text, str(error)) from error
 
 
 def check_work(text: str, others: Iterable[str], names: Iterable[str]) -> None:
@@ -48,23 +48,23 @@ def check_work(text: str, others: Iterable[str], names: Iterable[str]) -> None:
         names: the topics to match.
 
     Raises:
-        Refusal: INVALID_REGULAR_EXPRESSION.
+        ApiError: INVALID_REGULAR_EXPRESSION.
     """
     known = [other for other in others if other != text]
     if len(known) >= REGEXES_PER_GROUP_MAX:
-        raise _refusal(text, f"the group's members have {len(known)} others, the limit is {REGEXES_PER_GROUP_MAX}")
+        raise _invalid(text, f"the group's members have {len(known)} others, the limit is {REGEXES_PER_GROUP_MAX}")
     size = sum(compile_regex(each).size for each in (text, *known))
     length = sum(map(len, names))
     if size * length > WORK_MAX:
-        raise _refusal(
+        raise _invalid(
             text,
             f"the regexes of the group have {size} instructions, and the names of the topics have {length} characters; "
             f"the product may be {WORK_MAX}; simplify the regexes, or subscribe by names",
         )
 
 
-def _refusal(text: str, problem: str) -> Refusal:
-    return Refusal(
+def _invalid(text: str, problem: str) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
         f"SubscribedTopicRegex `{text}` is not a valid regular expression: {problem}.",
     )

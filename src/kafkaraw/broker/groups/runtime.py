@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.broker.groups.timers import Timers
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -153,11 +153,11 @@ class Journal(Protocol):
         """Write records; return the log position up to which they have to be replicated.
 
         Raises:
-            Refusal: they cannot be written.
+            ApiError: they cannot be written.
         """
         ...
 
-    def when_safe(self, position: int, done: Done) -> None:
+    def when_replicated(self, position: int, done: Done) -> None:
         """Call `done` with NONE when the log is replicated up to a position, or with why it will not be."""
         ...
 
@@ -218,23 +218,23 @@ class Writer:
         """
         try:
             position = self._journal.append(records, producer)
-        except Refusal as refusal:
-            _logger.warning("the state of groups is not written: %s", printable(refusal.message))
-            done(_CODES_OF_LOG.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        except ApiError as error:
+            _logger.warning("the records of a group cannot be written: %s", printable(error.message))
+            done(_CODES_OF_LOG.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._position = position
         appended()
         self._wait_for(position, done)
 
-    def when_safe(self, done: Done) -> None:
-        """Call back once everything that was written so far is replicated, or with why it will not be."""
+    def when_replicated(self, done: Done) -> None:
+        """Call `done` once all records that were written are replicated, or with the error code."""
         self._wait_for(self._position, done)
 
     def _wait_for(self, position: int, done: Done) -> None:
-        def safe(code: ErrorCode) -> None:
+        def replicated(code: ErrorCode) -> None:
             if self._resigned:
                 done(ErrorCode.NOT_COORDINATOR)
             else:
                 done(_CODES_OF_LOG.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-        self._journal.when_safe(position, safe)
+        self._journal.when_replicated(position, replicated)

@@ -58,7 +58,7 @@ class Timers:
         due = sorted(((at_ms, order) for order, (at_ms, _) in enumerate(self._set.values()) if at_ms <= now_ms))
         names = list(self._set)
         for _, order in due:
-            # What was done before it may have set it anew, or cancelled it.
+            # An earlier timeout may have set it again, or cancelled it.
             name = names[order]
             found = self._set.get(name)
             if found is not None and found[0] <= now_ms:

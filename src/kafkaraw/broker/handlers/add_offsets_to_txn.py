@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -51,12 +51,12 @@ def handle(
     def response(code: ErrorCode) -> AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(error_code=fenced_code(code, knows_fenced=knows_fenced))
 
-    identity = Identity(request.producer_id, request.producer_epoch)
+    identity = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         partitions = frozenset({state.groups.partition_for(request.group_id)})
         coordinator = state.transactions.coordinator(request.transactional_id)
-    except Refusal as refusal:
-        return response(refusal.code)
+    except ApiError as error:
+        return response(error.code)
     return answered(
         lambda done: coordinator.add_partitions(
             request.transactional_id, identity, partitions, 0, lambda code: done(response(code))

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError, CloseConnectionError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import CloseConnectionError, Refusal
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.add_partitions_to_txn import (
@@ -81,12 +81,10 @@ def _not_added(topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode) -> li
     permissions=(
         Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID),
         Permission(AclOperation.WRITE, ResourceType.TOPIC),
-        Permission(
-            AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, from version 4 on, which is for brokers"
-        ),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, from version 4 on: brokers only"),
     ),
-    note="all partitions are added, or none",
-    divided={4: Divided(("transactions",), ("results_by_transaction",), names_per_part=20)},
+    note="if one is denied, no partition is added",
+    divided={4: Divided(("transactions",), ("results_by_transaction",), entries_per_chunk=20)},
 )
 def handle(
     state: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -97,7 +95,7 @@ def handle(
         if sum(len(topic.partitions) for topic in topics) > PARTITIONS_MAX:
             if many:
                 return AddPartitionsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-            raise CloseConnectionError(f"AddPartitionsToTxn names more than {PARTITIONS_MAX} partitions")
+            raise CloseConnectionError(f"AddPartitionsToTxn has more than {PARTITIONS_MAX} partitions")
     if many:
         return answered(lambda done: _Many(state, request.transactions, done).begin())
     one = AddPartitionsToTxnTransaction(
@@ -109,8 +107,8 @@ def handle(
     knows_fenced = context.api_version >= FENCED_VERSION_MIN
 
     def response(codes: Codes) -> AddPartitionsToTxnResponse:
-        told = {key: fenced_code(code, knows_fenced=knows_fenced) for key, code in codes.items()}
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(one.topics, told))
+        results = {key: fenced_code(code, knows_fenced=knows_fenced) for key, code in codes.items()}
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(one.topics, results))
 
     return answered(lambda done: _add(state, one, lambda codes: done(response(codes))))
 
@@ -154,11 +152,11 @@ def _add(state: BrokerState, asked: AddPartitionsToTxnTransaction, done: Callabl
         bad, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         done({each: bad if each in unknown else rest for each in partitions})
         return
-    name, identity = asked.transactional_id, Identity(asked.producer_id, asked.producer_epoch)
+    name, identity = asked.transactional_id, ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     try:
         coordinator = state.transactions.coordinator(name)
-    except Refusal as refusal:
-        done(dict.fromkeys(partitions, refusal.code))
+    except ApiError as error:
+        done(dict.fromkeys(partitions, error.code))
         return
     if asked.verify_only:
         done(coordinator.verify_partitions(name, identity, partitions))

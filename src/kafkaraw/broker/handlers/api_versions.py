@@ -38,7 +38,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 @handles(
     ApiVersionsRequest,
     authorize=None,
-    note="open: asked before the login",
+    note="open: sent before authentication",
 )
 def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> Reply[ApiVersionsResponse]:
     """Return the table of APIs."""

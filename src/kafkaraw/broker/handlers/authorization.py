@@ -1,9 +1,9 @@
 """Authorization of one request: checks of the client's permissions, and the call of the handler.
 
-The `authorize` function of an API removes the parts of the request that the client is not permitted to do, lets the
-handler answer the rest, and adds the refusals to the response, as Kafka does. Handlers therefore do not know ACLs. A
-broker without an authorizer does not use this module. Only the authenticated principal counts, not fields of the
-request. Start at `Call.go_on`.
+The `authorize` function of an API removes the entries of the request that the client is not permitted to do, lets the
+handler answer the rest, and adds the errors of denied entries to the response, as Kafka does. Handlers therefore do not
+know ACLs. A broker without an authorizer does not use this module. Only the authenticated principal counts, not fields
+of the request. Start at `Call.go_on`.
 
 Source: kafka.server.AuthHelper.
 """
@@ -74,7 +74,7 @@ class Call(Generic[Q, R]):
         allowed = self.authorizer.allows(self.client, operation, resource_type, name)
         if not allowed and log_denial:
             _logger.info(
-                "%r from %s may not %s %s %r: %s is refused",
+                "%r from %s is denied %s on %s %r: %s is not authorized",
                 *self.client,
                 operation.name,
                 resource_type.name,
@@ -119,15 +119,15 @@ class Call(Generic[Q, R]):
     def divide(
         self, items: Iterable[Item], operation: AclOperation, name_of: Callable[[Item], str | None]
     ) -> tuple[list[Item], list[Item]]:
-        """Divide parts of a request by whether the client may do something to their topics.
+        """Divide the entries of a request by whether the client is permitted an operation on their topics.
 
         Args:
-            items: the parts.
+            items: the entries.
             operation: what the request does to their topics.
-            name_of: gives the topic of a part; None if there is none, which the handler refuses.
+            name_of: returns the topic of an entry; None if there is none, which the handler refuses.
 
         Returns:
-            The permitted parts, and the others.
+            The permitted entries, and the others.
         """
         allowed: list[Item] = []
         refused: list[Item] = []
@@ -140,11 +140,11 @@ class Call(Generic[Q, R]):
         return allowed, refused
 
     def go_on(self, request: Q, merge: Callable[[R], R] | None = None) -> Reply[R]:
-        """Call the handler, and add the refusals to its response.
+        """Call the handler, and add the errors of denied entries to its response.
 
         Args:
-            request: the permitted part of the client's request.
-            merge: adds the refusals to the response.
+            request: the client's request with the permitted entries.
+            merge: adds the errors of denied entries to the response.
         """
         reply = self.handle(request)
         return reply if merge is None else after_response(reply, merge)
@@ -153,35 +153,35 @@ class Call(Generic[Q, R]):
         self,
         request: Q,
         allowed: Sequence[object],
-        refusals: Sequence[object],
+        denied: Sequence[object],
         answer: R,
         *,
-        parts: str = "topics",
+        entries: str = "topics",
         results: str = "topics",
     ) -> Reply[R]:
-        """Call the handler with the permitted parts of a request, and add refusals for the others.
+        """Call the handler with the permitted entries of a request, and add errors for the others.
 
         Args:
             request: a dataclass.
-            allowed: its permitted parts.
-            refusals: a result for each other part.
-            answer: a response without results, for a request without permitted parts: the handler does not see it.
-            parts: the field of the request.
+            allowed: its permitted entries.
+            denied: a result for each other entry.
+            answer: a response without results, for a request without permitted entries: the handler does not see it.
+            entries: the field of the request.
             results: the field of the response.
         """
-        if not refusals:
+        if not denied:
             return self.handle(request)
 
         def merge(response: R) -> R:
-            getattr(response, results).extend(refusals)
+            getattr(response, results).extend(denied)
             return response
 
         if not allowed:
             return merge(answer)
-        return self.go_on(_replaced(request, **{parts: allowed}), merge)
+        return self.go_on(_replaced(request, **{entries: allowed}), merge)
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id_from: int) -> str | None:
-        """Return the topic of a part of a request.
+        """Return the topic of an entry of a request.
 
         Args:
             name: the topic name, in versions with names.
@@ -218,7 +218,7 @@ def on_cluster(operation: AclOperation, refuse: Callable[[Q, str], R]) -> Callab
     def authorize(call: Call[Q, R], request: Q) -> Reply[R]:
         if call.allows_on_cluster(operation):
             return call.go_on(request)
-        return refuse(request, f"Request {call.api} is not authorized: it takes {operation.name} on the cluster.")
+        return refuse(request, f"Request {call.api} is not authorized: it requires {operation.name} on the cluster.")
 
     return authorize
 

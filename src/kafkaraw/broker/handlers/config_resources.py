@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config_changes import (
     BROKER_LISTS,
     Configs,
@@ -25,11 +26,11 @@ from kafkaraw.broker.configs.config_changes import (
 from kafkaraw.broker.configs.config_layers import BrokerLayers, topic_declaration
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
-from kafkaraw.broker.configs.kafka_configs.resources import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.network import CLIENT_METRICS_CONFIGS
 from kafkaraw.broker.configs.topic_config import TOPIC_SETTINGS, not_acted_on
 from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
 from kafkaraw.broker.handlers.registration import Permission
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
@@ -62,7 +63,7 @@ TOPIC_DECLARATIONS: Final[dict[str, Declared]] = {
 }
 
 Decide = Callable[[Configs, Lists], dict[str, str]]
-"""Gives the new settings from those so far."""
+"""Returns the new configs, given the current ones."""
 
 
 def layers_of(state: BrokerState) -> BrokerLayers:
@@ -84,7 +85,7 @@ S = TypeVar("S", bound=Response)
 
 
 def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Callable[..., A]) -> list[A]:
-    """Change each resource by itself; gives what became of it, in the type of the request's answer."""
+    """Change each resource independently, and return a result for each, in the type of the response."""
     asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers = []
     for resource in resources:
@@ -93,8 +94,8 @@ def change_each(resources: Sequence[R], change: Callable[[R], None], answer: Cal
             if asked[(resource.resource_type, resource.resource_name)] > 1:
                 raise invalid("Each resource must appear at most once.")
             change(resource)
-        except Refusal as refusal:
-            code, message = refusal.code, refusal.message or None
+        except ApiError as error:
+            code, message = error.code, error.message or None
         kind, name = resource.resource_type, resource.resource_name
         answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     return answers
@@ -148,7 +149,7 @@ def authorize_changes(
         )
         for resource, code in refused
     ]
-    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="responses")
+    return call.go_on_with(request, allowed, denied, answer, entries="resources", results="responses")
 
 
 def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_only: bool) -> None:
@@ -158,11 +159,11 @@ def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_
         state: the node.
         kind: number of the kind of resource.
         name: of the resource.
-        decide: gives the new settings.
+        decide: returns the new configs.
         validate_only: change nothing.
 
     Raises:
-        Refusal: it is not allowed, or cannot be stored.
+        ApiError: it is not allowed, or cannot be stored.
     """
     found = _KINDS.get(kind)
     if found is None:
@@ -175,16 +176,16 @@ def alter(state: BrokerState, kind: int, name: str, decide: Decide, *, validate_
     try:
         found.store(state, name, configs)
     except OSError as error:
-        _logger.error("settings of %s %r cannot be written: %s", ConfigResourceType(kind).name.lower(), name, error)
-        message = f"the settings cannot be stored: {error.strerror}"
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        _logger.error("configs of %s %r cannot be stored: %s", ConfigResourceType(kind).name.lower(), name, error)
+        message = f"the configs cannot be stored: {error.strerror}"
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
 
 def refuse_doubles(names: Iterable[str]) -> None:
     """Check that no setting is named twice in one request.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     given = list(names)
     if len(set(given)) != len(given):
@@ -198,16 +199,16 @@ def refuse_nulls(names: Iterable[str]) -> None:
         names: those settings.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     given = list(names)
     if given:
         raise invalid(f"Null value not supported for : {', '.join(given)}")
 
 
-def invalid(message: str) -> Refusal:
-    """The refusal of a request that makes no sense."""
-    return Refusal(ErrorCode.INVALID_REQUEST, message)
+def invalid(message: str) -> ApiError:
+    """The error for an invalid request."""
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ def _check_topic(state: BrokerState, name: str, configs: Configs) -> None:
     check_name(name)
     check_topic(configs)
     if state.catalog.topic(name) is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _store_topic(state: BrokerState, name: str, configs: Configs) -> None:
@@ -261,7 +262,7 @@ def _store_topic(state: BrokerState, name: str, configs: Configs) -> None:
         state.controller.alter_topic(replace(topic, configs=dict(configs)))
         unused = not_acted_on(configs)
         note = f"; this broker does not act on {', '.join(unused)}" if unused else ""
-        _logger.info("settings of topic %r are now %s%s", name, dict(configs), note)
+        _logger.info("configs of topic %r are now %s%s", name, dict(configs), note)
 
 
 # -- brokers
@@ -303,7 +304,7 @@ def _dynamic(kind: ConfigResourceType) -> Callable[[BrokerState, str], Configs]:
 def _keep(kind: ConfigResourceType) -> Callable[[BrokerState, str, Configs], None]:
     def store(state: BrokerState, name: str, configs: Configs) -> None:
         state.controller.configure(kind, name, configs)
-        _logger.info("settings of %s %r are now set for %s", kind.name.lower(), name or "(all)", ", ".join(configs))
+        _logger.info("configs of %s %r are now set for %s", kind.name.lower(), name or "(all)", ", ".join(configs))
 
     return store
 

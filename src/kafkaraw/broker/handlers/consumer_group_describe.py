@@ -10,10 +10,10 @@ from typing import Final
 
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.describe_groups import GROUP_OPERATIONS
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
-from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState

@@ -7,7 +7,7 @@ from typing import Final
 from kafkaraw.broker.groups.consumer_requests import refused
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import caller_of, coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import caller_of, coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
@@ -49,4 +49,4 @@ def handle(
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return refused(coordinator)
-    return answered(lambda done: coordinator.beat(request, caller_of(state, context), done))
+    return answered(lambda done: coordinator.consumer_heartbeat(request, caller_of(state, context), done))

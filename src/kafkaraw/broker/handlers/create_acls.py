@@ -9,10 +9,10 @@ import logging
 from collections.abc import Sequence
 
 from kafkaraw.broker.acl.rules import Acl
+from kafkaraw.broker.api_error import ApiError, CloseConnectionError
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import CloseConnectionError, Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
@@ -52,21 +52,21 @@ def handle(state: BrokerState, context: RequestContext, request: CreateAclsReque
         return _all_failed(acls, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     if any(_is_for_filters(acl) for acl in acls):
         # Kafka's own classes cannot hold such an entry, which fails the whole request.
-        return _all_failed(acls, ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are for filters only")
+        return _all_failed(acls, ErrorCode.UNKNOWN_SERVER_ERROR, "ANY and MATCH are valid in filters only")
     results, good = list[AclCreationResult](), list[Acl]()
     for acl in acls:
         try:
             check_new(acl)
-        except Refusal as refusal:
-            results.append(_failed(refusal.code, refusal.message))
+        except ApiError as error:
+            results.append(_failed(error.code, error.message))
         else:
             good.append(acl)
             results.append(AclCreationResult(error_code=ErrorCode.NONE, error_message=None))
     try:
         state.change_acls(authorizer, add=good)
     except OSError as error:
-        _logger.error("cannot keep access control entries: %s", error)
-        return _all_failed(acls, ErrorCode.KAFKA_STORAGE_ERROR, f"the entries cannot be stored: {error.strerror}")
+        _logger.error("cannot store ACLs: %s", error)
+        return _all_failed(acls, ErrorCode.KAFKA_STORAGE_ERROR, f"the ACLs cannot be stored: {error.strerror}")
     return CreateAclsResponse(results=results)
 
 
@@ -107,7 +107,7 @@ def check_new(acl: Acl) -> None:
     """Check that an ACL is valid.
 
     Raises:
-        Refusal: INVALID_REQUEST.
+        ApiError: INVALID_REQUEST.
     """
     checks = (
         (
@@ -127,4 +127,4 @@ def check_new(acl: Acl) -> None:
     )
     for wrong, message in checks:
         if wrong:
-            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)

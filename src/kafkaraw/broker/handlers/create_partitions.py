@@ -9,14 +9,14 @@ import logging
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.throttling import MutationQuota
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.topics.topic_growth import plan_growth
+from kafkaraw.broker.topics.partition_creation import plan_partitions
 from kafkaraw.broker.turns import Steps
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -67,10 +67,10 @@ def _growing(
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE)
         try:
             if asked[topic.name] > 1:
-                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             yield from _grow(state, topic, quota, validate_only=request.validate_only)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.message or None
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message or None
         results.append(result)
     return CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms, results=results)
 
@@ -80,9 +80,9 @@ def _grow(
 ) -> Steps[None]:
     topic = state.catalog.topic(asked.name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     chosen = None if asked.assignments is None else [one.broker_ids for one in asked.assignments]
-    more = plan_growth(topic, asked.count, chosen, state.catalog)
+    more = plan_partitions(topic, asked.count, chosen, state.catalog)
     quota.record(len(more))
     if validate_only:
         return
@@ -91,5 +91,5 @@ def _grow(
     except OSError as error:
         _logger.error("cannot add partitions to topic %s: %s", topic.name, error)
         message = f"the partitions cannot be stored: {error.strerror}"
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
     _logger.info("topic %s has %d partitions now", topic.name, asked.count)

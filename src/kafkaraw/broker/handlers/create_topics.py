@@ -9,13 +9,13 @@ import logging
 from collections import Counter, deque
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config_layers import topic_entries
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import layers_of
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.throttling import MutationQuota
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
@@ -25,7 +25,7 @@ from kafkaraw.broker.topics.topic_creation import (
     PARTITIONS_MAX,
     PARTITIONS_PER_TURN,
     Plan,
-    Wish,
+    TopicSpec,
     plan_topic,
 )
 from kafkaraw.broker.turns import Steps, Turn
@@ -85,7 +85,7 @@ def authorize(
     permissions=(
         Permission(AclOperation.CREATE, ResourceType.CLUSTER),
         Permission(AclOperation.CREATE, ResourceType.TOPIC, "or"),
-        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "to be told the settings"),
+        Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "to see the configs in the response"),
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> Reply[CreateTopicsResponse]:
@@ -118,7 +118,7 @@ class _Creation:
 
     def refused(self, code: ErrorCode, message: str) -> CreateTopicsResponse:
         """Return the response to a request that only validates."""
-        self._results += [_failed(topic.name, Refusal(code, message)) for topic in self._left]
+        self._results += [_failed(topic.name, ApiError(code, message)) for topic in self._left]
         return self.response()
 
     def response(self) -> CreateTopicsResponse:
@@ -148,10 +148,10 @@ class _Creation:
             partitions += max(1, self._partitions_of(topic))
             try:
                 if self._named[topic.name] > 1:
-                    raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 results.append((yield from self._create(topic, made)))
-            except Refusal as refusal:
-                results.append(_failed(topic.name, refusal))
+            except ApiError as error:
+                results.append(_failed(topic.name, error))
         try:
             yield from self._state.controller.publishing(list(made.values()))
         except OSError as error:
@@ -160,14 +160,14 @@ class _Creation:
         self._results += results
 
     def _create(self, asked: CreatableTopic, made: dict[str, Topic]) -> Steps[CreatableTopicResult]:
-        wish = Wish(
+        spec = TopicSpec(
             name=asked.name,
             partitions=asked.num_partitions,
             replication_factor=asked.replication_factor,
             assignments=[(one.partition_index, one.broker_ids) for one in asked.assignments],
             configs={config.name: config.value for config in asked.configs},
         )
-        plan = plan_topic(wish, self._state.catalog, self._state.config)
+        plan = plan_topic(spec, self._state.catalog, self._state.config)
         self._quota.record(len(plan.assignments))
         topic_id = ZERO_UUID
         if not self._validate_only:
@@ -197,10 +197,10 @@ class _Creation:
         return self._told_configs[key]
 
 
-def _failed(name: str, refusal: Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message, configs=[])
+def _failed(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=[])
 
 
-def _not_stored(names: str, error: OSError) -> Refusal:
+def _not_stored(names: str, error: OSError) -> ApiError:
     _logger.error("cannot create topic %s: %s", names, error)
-    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be stored: {error.strerror}")
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be stored: {error.strerror}")

@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the access control entries that match filters.
+"""DeleteAcls: delete the ACLs that match filters.
 
 Source: kafka.server.AclApis.handleDeleteAcls, org.apache.kafka.controller.AclControlManager.deleteAcls.
 """
@@ -57,7 +57,7 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteAclsReque
     try:
         state.change_acls(authorizer, remove=dict.fromkeys(acl for acls in found for acl in acls))
     except OSError as error:
-        _logger.error("cannot remove access control entries: %s", error)
+        _logger.error("cannot delete ACLs: %s", error)
         why = f"the change cannot be stored: {error.strerror}"
         return _refused(len(filters), ErrorCode.KAFKA_STORAGE_ERROR, why)
     return DeleteAclsResponse(

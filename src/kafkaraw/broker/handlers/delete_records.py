@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import TOPICS
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
-from kafkaraw.broker.handlers.parts import TOPICS
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Deferred, Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.light_classes import dataclass
@@ -79,8 +79,8 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteRecordsRe
         try:
             partition = _partition(state, key)
             first = partition.delete_records(offset)
-        except Refusal as refusal:
-            result.error_code = refusal.code
+        except ApiError as error:
+            result.error_code = error.code
             continue
         result.low_watermark = partition.low_watermark
         if result.low_watermark < first:
@@ -92,7 +92,7 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteRecordsRe
 def _partition(state: BrokerState, key: TopicPartition) -> Partition:
     topic = state.catalog.topic(key.topic)
     if topic is not None and topic.is_internal:
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {key.topic}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {key.topic}")
     return led_partition(state, key)
 
 

@@ -9,10 +9,10 @@ import logging
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
@@ -56,11 +56,11 @@ def authorize(
     allowed, denied = list[DeleteTopicState](), list[DeletableTopicResult]()
     for topic in asked:
         malformed = counts[topic.name, bytes(topic.topic_id)] > 1
-        refusal = None if malformed else _deletion_refusal(call, topic)
-        if refusal is None:
+        result = None if malformed else _denied(call, topic)
+        if result is None:
             allowed.append(topic)
         else:
-            denied.append(refusal)
+            denied.append(result)
     if not allowed:
         return DeleteTopicsResponse(responses=denied)
 
@@ -72,7 +72,7 @@ def authorize(
     return call.go_on(replace(request, topics=allowed if by_state else [], topic_names=names), merge)
 
 
-def _deletion_refusal(
+def _denied(
     call: Call[DeleteTopicsRequest, DeleteTopicsResponse], asked: DeleteTopicState
 ) -> DeletableTopicResult | None:
     by_id = asked.topic_id != ZERO_UUID
@@ -124,8 +124,8 @@ def _deleting(state: BrokerState, context: RequestContext, request: DeleteTopics
             result.name, result.topic_id = topic.name, topic.topic_id
             quota.record(topic.partitions_count)
             yield from _delete(state, topic)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.message
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=results)
 
@@ -134,17 +134,17 @@ def _find(state: BrokerState, context: RequestContext, asked: _Asked, *, twice: 
     if not state.config.delete_topic_enable:
         known = context.api_version >= DISABLED_CODE_VERSION_MIN
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
-        raise Refusal(code, "Topic deletion is disabled.")
+        raise ApiError(code, "Topic deletion is disabled.")
     has_id = asked.topic_id != ZERO_UUID
     if has_id == (asked.name is not None):
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Exactly one of topic name and topic ID must be set.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Exactly one of topic name and topic ID must be set.")
     if twice:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
     topic = state.catalog.topic_by_id(asked.topic_id) if has_id else state.catalog.topic(asked.name)
     if topic is None:
         if has_id:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return topic
 
 
@@ -153,4 +153,4 @@ def _delete(state: BrokerState, topic: Topic) -> Steps[None]:
         yield from state.controller.deleting_topic(topic)
     except OSError as error:
         _logger.error("cannot delete topic %s: %s", topic.name, error)
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be deleted: {error.strerror}") from error
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the topic cannot be deleted: {error.strerror}") from error

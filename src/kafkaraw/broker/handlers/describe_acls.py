@@ -1,4 +1,4 @@
-"""DescribeAcls: list the access control entries that match a filter.
+"""DescribeAcls: list the ACLs that match a filter.
 
 Source: kafka.server.AclApis.handleDescribeAcls, DescribeAclsResponse.aclsResources.
 """
@@ -6,10 +6,10 @@ Source: kafka.server.AclApis.handleDescribeAcls, DescribeAclsResponse.aclsResour
 from __future__ import annotations
 
 from kafkaraw.broker.acl.rules import AclFilter
+from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import CloseConnectionError
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -65,7 +65,7 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """
     codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     if not all(codes):
-        raise CloseConnectionError("a filter of access control entries has unknown elements")
+        raise CloseConnectionError("an ACL filter has unknown elements")
     return AclFilter(
         ResourceType.of(asked.resource_type_filter),
         asked.resource_name_filter,

@@ -5,11 +5,11 @@ Source: KIP-546; org.apache.kafka.image.ClientQuotasImage.
 
 from __future__ import annotations
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import on_cluster
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.quotas.table import in_kafkas_order
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
@@ -41,8 +41,8 @@ def handle(
     """Return the matching quotas."""
     try:
         found = state.throttling.table.describe(request.components, strict=request.strict)
-    except Refusal as refusal:
-        return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
+    except ApiError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = [
         EntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],

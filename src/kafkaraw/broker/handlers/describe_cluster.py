@@ -41,9 +41,7 @@ def authorize(
 @handles(
     DescribeClusterRequest,
     authorize=authorize,
-    permissions=(
-        Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER, "to be told what may be done to the cluster"),
-    ),
+    permissions=(Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER, "to see the authorized operations"),),
     note="otherwise open",
 )
 def handle(
@@ -51,12 +49,14 @@ def handle(
 ) -> Reply[DescribeClusterResponse]:
     """Return the nodes that are reachable on the client's listener."""
     if request.endpoint_type == CONTROLLERS:
-        return _refusal(
+        return _error_response(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
         )
     if request.endpoint_type != BROKERS:
-        return _refusal(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+        return _error_response(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
+        )
     brokers = []
     for node_id, broker in sorted(state.catalog.brokers.items()):
         endpoint = broker.endpoints.get(context.listener)
@@ -75,5 +75,5 @@ def handle(
     return response
 
 
-def _refusal(code: ErrorCode, message: str) -> DescribeClusterResponse:
+def _error_response(code: ErrorCode, message: str) -> DescribeClusterResponse:
     return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkaraw.broker import loggers
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config_layers import (
     Entry,
     broker_entries,
@@ -20,11 +21,10 @@ from kafkaraw.broker.configs.config_layers import (
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.config_resources import divide_permitted, invalid, layers_of
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
@@ -58,7 +58,7 @@ def _has_unknown_kinds(request: DescribeConfigsRequest) -> bool:
     return not all(resource.resource_type in _LOOK_UPS for resource in request.resources)
 
 
-class _AnswerBound:
+class _ResponseBound:
     """Limits the size of a response in parts: equal entries share an object, and parts beyond the limit are refused."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _AnswerBound:
             result.configs = [entry for entry, _ in shared]
             self._left_bytes -= sum(size for _, size in shared)
 
-    def refusal(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    def error_response(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Return the response to a part beyond the limit."""
         message = f"The settings before this one take {ANSWER_BYTES_MAX} bytes already: ask for fewer resources at once"
         code = ErrorCode.POLICY_VIOLATION
@@ -124,7 +124,7 @@ def authorize(
         for one, code in refused
     ]
     answer = DescribeConfigsResponse(results=[])
-    return call.go_on_with(request, allowed, denied, answer, parts="resources", results="results")
+    return call.go_on_with(request, allowed, denied, answer, entries="resources", results="results")
 
 
 @handles(
@@ -135,7 +135,9 @@ def authorize(
         Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP, "of a group"),
         Permission(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "of a broker"),
     ),
-    divided={0: Divided(("resources",), ("results",), names_per_part=10, whole=_has_unknown_kinds, bound=_AnswerBound)},
+    divided={
+        0: Divided(("resources",), ("results",), entries_per_chunk=10, whole=_has_unknown_kinds, bound=_ResponseBound)
+    },
 )
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeConfigsRequest
@@ -163,8 +165,8 @@ def _describe(
             for entry in look_up(state, resource.resource_name)
             if not wanted or entry.declared.name in wanted
         ]
-    except Refusal as refusal:
-        result.error_code, result.error_message = refusal.code, refusal.message
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
     return result
 
 
@@ -205,7 +207,7 @@ def _topic(state: BrokerState, name: str) -> Iterable[Entry]:
     check_name(name)
     topic = state.catalog.topic(name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     return topic_entries(topic.configs, layers_of(state), state.config)
 
 

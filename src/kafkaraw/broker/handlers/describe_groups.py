@@ -10,9 +10,9 @@ from typing import Final
 from kafkaraw.broker.groups.classic_group import ClassicGroup, ClassicMember
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
-from kafkaraw.broker.handlers.parts import Divided
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
@@ -39,11 +39,11 @@ def authorize(
     allowed = [name for name in request.groups if call.may_describe_group(name)]
     seen = set(allowed)
     denied = [_not_described(name, _DENIED) for name in request.groups if name not in seen]
-    tells = request.include_authorized_operations and call.context.api_version >= OPERATIONS_SINCE
+    has_operations = request.include_authorized_operations and call.context.api_version >= OPERATIONS_SINCE
 
     def merge(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
         for group in response.groups:
-            if tells and not group.error_code:
+            if has_operations and not group.error_code:
                 group.authorized_operations = call.operations(ResourceType.GROUP, group.group_id)
         response.groups[:0] = denied
         return response

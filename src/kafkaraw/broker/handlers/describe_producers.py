@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
+from kafkaraw.broker.handlers.chunked_requests import NAME, Divided
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
-from kafkaraw.broker.handlers.parts import NAME, Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
@@ -80,11 +80,11 @@ def handle(
 def _answer(state: BrokerState, key: TopicPartition) -> PartitionResponse:
     try:
         partition = led_partition(state, key)
-    except Refusal as refusal:
+    except ApiError as error:
         return PartitionResponse(
             partition_index=key.partition,
-            error_code=refusal.code,
-            error_message=refusal.message,
+            error_code=error.code,
+            error_message=error.message,
             active_producers=[],
         )
     return PartitionResponse(

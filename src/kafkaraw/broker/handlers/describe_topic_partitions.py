@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.metadata import TOPIC_OPERATIONS
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import INTERNAL_TOPICS, Topic
@@ -73,7 +73,7 @@ def _not_described(name: str) -> DescribeTopicPartitionsResponseTopic:
     DescribeTopicPartitionsRequest,
     authorize=authorize,
     permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),),
-    note="of all topics, those without the right are left out",
+    note="in a request for all topics, those without the permission are left out",
 )
 def handle(
     state: BrokerState, context: RequestContext, request: DescribeTopicPartitionsRequest
@@ -83,7 +83,7 @@ def handle(
     names = {topic.name for topic in request.topics or state.catalog.topics()}
     left = sorted(name for name in names if cursor is None or name >= cursor.topic_name)
     if cursor is not None and (cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)):
-        return _refusal(request)
+        return _error_response(request)
     room = max(1, min(PARTITIONS_MAX, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in left:
@@ -104,7 +104,7 @@ def handle(
     return response
 
 
-def _refusal(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _error_response(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Refuse every topic, as Kafka does, if the cursor has a topic that is not requested, or no partition."""
     return DescribeTopicPartitionsResponse(
         topics=[
@@ -120,8 +120,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
-    except Refusal as refusal:
-        code = refusal.code
+    except ApiError as error:
+        code = error.code
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,

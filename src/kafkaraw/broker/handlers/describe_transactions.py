@@ -8,11 +8,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.transactions.states import Transaction
@@ -68,8 +68,8 @@ def _one(state: BrokerState, name: str) -> TransactionState:
         return _not_described(name, ErrorCode.INVALID_REQUEST)
     try:
         found = state.transactions.coordinator(name).transaction(name)
-    except Refusal as refusal:
-        return _not_described(name, refusal.code)
+    except ApiError as error:
+        return _not_described(name, error.code)
     return _not_described(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND) if found is None else _described(found)
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.init_producer_id import fenced_code
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity, Outcome
+from kafkaraw.broker.transactions.coordinator import Outcome, ProducerIdAndEpoch
 from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -49,12 +49,12 @@ def handle(state: BrokerState, context: RequestContext, request: EndTxnRequest) 
 
     try:
         coordinator = state.transactions.coordinator(request.transactional_id)
-    except Refusal as refusal:
-        return response(Outcome(refusal.code))
+    except ApiError as error:
+        return response(Outcome(error.code))
     return answered(
         lambda done: coordinator.end(
             request.transactional_id,
-            Identity(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             commit=request.committed,
             version=EPOCH_BUMP_VERSION if bumps else 0,
             answer=lambda outcome: done(response(outcome)),

@@ -12,18 +12,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.fetch_sessions import in_session
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import has_more_than
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.leadership import NO_EPOCH, Elsewhere, led_partition
-from kafkaraw.broker.handlers.parts import has_more_than
+from kafkaraw.broker.handlers.leadership import NO_EPOCH, CurrentLeaders, led_partition
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.log.storage import Content
-from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.partitions.partition_observers import Watcher
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.partitions.partition import Partition, Watcher
 from kafkaraw.broker.replies import Deferred, Failed, Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
@@ -115,7 +114,7 @@ def _not_fetched(topic: FetchTopic) -> FetchableTopicResponse:
     authorize=authorize,
     permissions=(
         Permission(AclOperation.READ, ResourceType.TOPIC),
-        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, for who claims to be a replica"),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "instead, for a request with a replica id"),
     ),
 )
 def handle(state: BrokerState, context: RequestContext, request: FetchRequest) -> Reply[FetchResponse]:
@@ -239,12 +238,12 @@ class _Fetch:
 
     def _completed(self, reading: _Reading) -> _Reading:
         if self.context.api_version >= LEADER_VERSION_MIN:
-            self._say_leaders(reading.response)
+            self._add_current_leaders(reading.response)
         if not any(topic.partitions for topic in self.request.topics):
             reading.must_answer = True
         return reading
 
-    def _say_leaders(self, response: FetchResponse) -> None:
+    def _add_current_leaders(self, response: FetchResponse) -> None:
         lost = [
             (topic.topic_id, answer)
             for topic in response.responses
@@ -253,15 +252,15 @@ class _Fetch:
         ]
         if not lost:
             return
-        elsewhere = Elsewhere(self.state, self.context.listener)
+        current_leaders = CurrentLeaders(self.state, self.context.listener)
         for topic_id, answer in lost:
             found = self.state.catalog.topic_by_id(topic_id)
             if found is not None:
-                leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(found.name, answer.partition_index))
+                leader_id, leader_epoch = current_leaders.leader_of(TopicPartition(found.name, answer.partition_index))
                 answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         response.node_endpoints = [
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in elsewhere.endpoints()
+            for broker, endpoint in current_leaders.endpoints()
         ]
 
     def _answer(self, topic: FetchTopic, asked: FetchPartition, reading: _Reading) -> PartitionData:
@@ -271,11 +270,11 @@ class _Fetch:
             diverging = None if near is not None else _diverging_epoch(partition, asked)
             if near is None and diverging is None:
                 _check_range(partition, asked)
-        except Refusal as refusal:
+        except ApiError as error:
             reading.must_answer = True
             return PartitionData(
                 partition_index=asked.partition,
-                error_code=refusal.code,
+                error_code=error.code,
                 high_watermark=UNKNOWN_OFFSET,
                 records=b"",
             )
@@ -309,7 +308,7 @@ class _Fetch:
         """Return the partition, if it can be read as requested."""
         name = self._name(topic)
         if name is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has that id")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         partition = led_partition(
             self.state,
             TopicPartition(name, asked.partition),
@@ -317,9 +316,11 @@ class _Fetch:
             follower_may_do=self.context.api_version >= RACK_VERSION_MIN,
         )
         if self.context.api_version < MAGIC_2_VERSION_MIN:  # as in Kafka without down-conversion
-            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}")
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"records of magic 2 need Fetch version {MAGIC_2_VERSION_MIN}"
+            )
         if partition.config.compression_type == "zstd" and self.context.api_version < ZSTD_VERSION_MIN:
-            raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_VERSION_MIN}")
         return partition
 
     def _replica_near_by(self, partition: Partition, asked: FetchPartition) -> int | None:
@@ -380,20 +381,20 @@ def _aborted(partition: Partition, asked: FetchPartition, content: Content | Non
 
 def _check_range(partition: Partition, asked: FetchPartition) -> None:
     if not partition.log.log_start_offset <= asked.fetch_offset <= partition.log.log_end_offset:
-        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {asked.fetch_offset} is not in the log")
 
 
 def _diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
     """Return the log divergence, if there is one; the request has the leader epoch of the client's last record.
 
     Raises:
-        Refusal: OFFSET_OUT_OF_RANGE, the epoch is unknown.
+        ApiError: OFFSET_OUT_OF_RANGE, the epoch is unknown.
     """
     if asked.last_fetched_epoch == NO_EPOCH:
         return None
     end = partition.end_of_epoch(asked.last_fetched_epoch)
     if end == UNKNOWN_END:
-        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not known")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not known")
     if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
     return None

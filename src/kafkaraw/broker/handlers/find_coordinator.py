@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import DENIED_WITH, MESSAGES, Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.light_classes import replace
@@ -108,17 +108,17 @@ def handle(
 def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type not in _LEADERS:
         what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
-        return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not have {what}")
+        return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not support {what}")
     if not key:
-        return _none(key, ErrorCode.INVALID_REQUEST, "the empty string names nothing that could be coordinated")
+        return _none(key, ErrorCode.INVALID_REQUEST, "the key of a coordinator is not empty")
     try:
         node_id = _LEADERS[key_type](state, key)
-    except Refusal as refusal:
-        return _none(key, refusal.code, refusal.message)
+    except ApiError as error:
+        return _none(key, error.code, error.message)
     broker = None if node_id is None else state.catalog.brokers.get(node_id)
     endpoint = None if broker is None else broker.endpoints.get(context.listener)
     if broker is None or endpoint is None:
-        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached on this listener")
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has no address on this listener")
     return Coordinator(
         key=key,
         node_id=broker.node_id,

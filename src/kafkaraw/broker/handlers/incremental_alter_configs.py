@@ -7,6 +7,7 @@ Source: KIP-339, KIP-412 (loggers); kafka.server.ConfigAdminManager.
 from __future__ import annotations
 
 from kafkaraw.broker import loggers
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config_changes import Change, altered
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.config_resources import (
@@ -20,7 +21,6 @@ from kafkaraw.broker.handlers.config_resources import (
 )
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType
@@ -101,12 +101,12 @@ def _check_logger(config: AlterableConfig) -> None:
         name = AlterOperation(config.config_operation).name if known else str(config.config_operation)
         raise invalid(f"{name} operation is not allowed for the BROKER_LOGGER resource")
     if config.name not in loggers.levels():
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!")
     if config.config_operation == AlterOperation.DELETE:
         if config.name == loggers.ROOT:
             raise invalid("Removing the log level of the root logger is not allowed")
     elif config.value not in loggers.LEVELS:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {config.name} to {config.value} as it is not a supported log level. "
             f"Valid log levels are {', '.join(loggers.LEVELS)}",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import NOBODY, Identity, Outcome
+from kafkaraw.broker.transactions.coordinator import NO_PRODUCER, Outcome, ProducerIdAndEpoch
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -59,15 +59,15 @@ def handle(
     state: BrokerState, context: RequestContext, request: InitProducerIdRequest
 ) -> Reply[InitProducerIdResponse]:
     """Return a producer id and epoch."""
-    had = Identity(request.producer_id, request.producer_epoch)
-    if (had.producer_id == NOBODY.producer_id) != (had.epoch == NOBODY.epoch):
+    had = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    if (had.producer_id == NO_PRODUCER.producer_id) != (had.epoch == NO_PRODUCER.epoch):
         return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
     if request.transactional_id is None:
         return _response(context, _new_identity(state))
     name, timeout_ms, expected = (
         request.transactional_id,
         request.transaction_timeout_ms,
-        had if had != NOBODY else None,
+        had if had != NO_PRODUCER else None,
     )
     if not name:
         return _response(context, Outcome(ErrorCode.INVALID_REQUEST))
@@ -77,8 +77,8 @@ def handle(
         return _response(context, Outcome(ErrorCode.UNSUPPORTED_VERSION))
     try:
         coordinator = state.transactions.coordinator(name)
-    except Refusal as refusal:
-        return _response(context, Outcome(refusal.code))
+    except ApiError as error:
+        return _response(context, Outcome(error.code))
     return answered(
         lambda done: coordinator.init_producer_id(
             name, timeout_ms, expected, lambda outcome: done(_response(context, outcome))
@@ -88,7 +88,7 @@ def handle(
 
 def _new_identity(state: BrokerState) -> Outcome:
     try:
-        return Outcome(ErrorCode.NONE, Identity(state.producer_ids.take(), 0))
+        return Outcome(ErrorCode.NONE, ProducerIdAndEpoch(state.producer_ids.take(), 0))
     except (OSError, ConfigError) as error:
         _logger.error("cannot reserve producer ids: %s", error)
         return Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)

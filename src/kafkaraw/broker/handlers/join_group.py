@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkaraw.broker.groups.classic_group import refused_join
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import caller_of, coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import caller_of, coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.listeners import Endpoint
 from kafkaraw.broker.partitions.elections import NO_LEADER
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.light_classes import dataclass, field
@@ -33,13 +33,13 @@ def led_partition(
         follower_may_do: accept a follower, too.
 
     Raises:
-        Refusal: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the client's epoch is older,
-            UNKNOWN_LEADER_EPOCH if it is newer.
+        ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the client's epoch is
+            older, UNKNOWN_LEADER_EPOCH if it is newer.
     """
     partition = state.partition(topic_partition)
     if partition is None:
         if state.catalog.state_of(topic_partition) is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         raise _not_leader(state)
     _check_leader_epoch(partition, epoch)
     if not partition.is_leader and not follower_may_do:
@@ -47,8 +47,8 @@ def led_partition(
     return partition
 
 
-def _not_leader(state: BrokerState) -> Refusal:
-    return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Leader not local on broker {state.node_id}")
+def _not_leader(state: BrokerState) -> ApiError:
+    return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Leader not local on broker {state.node_id}")
 
 
 def _check_leader_epoch(partition: Partition, epoch: int) -> None:
@@ -56,11 +56,11 @@ def _check_leader_epoch(partition: Partition, epoch: int) -> None:
         return
     behind = epoch < partition.leader_epoch
     code = ErrorCode.FENCED_LEADER_EPOCH if behind else ErrorCode.UNKNOWN_LEADER_EPOCH
-    raise Refusal(code, f"the leader epoch is {partition.leader_epoch}, the request says {epoch}")
+    raise ApiError(code, f"the leader epoch is {partition.leader_epoch}, the request says {epoch}")
 
 
 @dataclass(slots=True)
-class Elsewhere:
+class CurrentLeaders:
     """Collects, for one response, the leaders of partitions that this node does not lead.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
@@ -49,7 +49,7 @@ def handle(state: BrokerState, context: RequestContext, request: LeaveGroupReque
     many = context.api_version >= MANY_MEMBERS_SINCE
     leaving = request.members if many else [MemberIdentity(member_id=request.member_id)]
 
-    def told(codes: list[ErrorCode]) -> LeaveGroupResponse:
+    def response(codes: list[ErrorCode]) -> LeaveGroupResponse:
         if not many:
             return LeaveGroupResponse(error_code=codes[0])
         return LeaveGroupResponse(
@@ -60,4 +60,4 @@ def handle(state: BrokerState, context: RequestContext, request: LeaveGroupReque
             ],
         )
 
-    return answered(lambda done: coordinator.leave(request.group_id, leaving, lambda codes: done(told(codes))))
+    return answered(lambda done: coordinator.leave(request.group_id, leaving, lambda codes: done(response(codes))))

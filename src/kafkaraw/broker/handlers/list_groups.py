@@ -38,7 +38,7 @@ def authorize(
         Permission(AclOperation.DESCRIBE, ResourceType.CLUSTER),
         Permission(AclOperation.DESCRIBE, ResourceType.GROUP, "or"),
     ),
-    note="those without the right are left out",
+    note="entries without the permission are left out",
 )
 def handle(state: BrokerState, context: RequestContext, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
     """List the groups."""

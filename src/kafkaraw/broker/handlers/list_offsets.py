@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import TOPICS
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, led_partition
-from kafkaraw.broker.handlers.parts import TOPICS
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.partition_log import TimestampAndOffset
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.errors import ProtocolError
@@ -121,11 +121,11 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     try:
         if twice:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the request has a partition twice")
         key = TopicPartition(topic.name, part.partition_index)
         partition = led_partition(state, key, part.current_leader_epoch)
         if part.timestamp < 0 and context.api_version < VERSION_MIN.get(part.timestamp, context.api_version + 1):
-            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} has no meaning here")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {part.timestamp} has no meaning here")
         if context.api_version < ONE_OFFSET_VERSION_MIN:
             return ListOffsetsPartitionResponse(
                 partition_index=part.partition_index,
@@ -133,8 +133,8 @@ def _answer(
                 old_style_offsets=offsets_before(partition, part.timestamp)[: part.max_num_offsets],
             )
         found = look_up(partition, part.timestamp, committed_only=request.isolation_level == READ_COMMITTED)
-    except Refusal as refusal:
-        code = refusal.code
+    except ApiError as error:
+        code = error.code
         if code == ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < NOT_AVAILABLE_SINCE:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
@@ -182,8 +182,8 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
         the record's timestamp (-1 for the start or end of the log) and its offset; `NOT_FOUND` if there is none.
 
     Raises:
-        Refusal: CORRUPT_MESSAGE, the batch cannot be decoded; OFFSET_NOT_AVAILABLE, a new leader does not know the high
-            watermark of the previous leader yet. As in Kafka, this check also applies to read_committed
+        ApiError: CORRUPT_MESSAGE, the batch cannot be decoded; OFFSET_NOT_AVAILABLE, a new leader does not yet know the
+            high watermark of the previous leader. As in Kafka, this check also applies to read_committed
             (Partition.fetchOffsetForTimestamp, 4.3.1).
     """
     end = partition.last_stable_offset if committed_only else partition.high_watermark
@@ -200,9 +200,9 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
         else:
             found = partition.log.first_at_or_after(timestamp)
     except ProtocolError as error:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
     except OSError as error:
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}") from error
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}") from error
     if found is None or found.offset >= end:
         _check_high_watermark(partition)
         return NOT_FOUND
@@ -211,4 +211,4 @@ def look_up(partition: Partition, timestamp: int, *, committed_only: bool) -> Ti
 
 def _check_high_watermark(partition: Partition) -> None:
     if partition.high_watermark_is_behind:
-        raise Refusal(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark is behind the start of the leader's epoch")
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark is behind the start of the leader's epoch")

@@ -45,7 +45,7 @@ def authorize(
     ListTransactionsRequest,
     authorize=authorize,
     permissions=(Permission(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
-    note="those without the right are left out",
+    note="entries without the permission are left out",
 )
 def handle(
     state: BrokerState, context: RequestContext, request: ListTransactionsRequest

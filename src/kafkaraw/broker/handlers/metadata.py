@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
@@ -47,9 +47,9 @@ def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRe
     everything = asked is None or (call.context.api_version == 0 and not asked)
     denied: list[MetadataResponseTopic] = []
     if asked is not None and not everything:
-        refusals = [(topic, _metadata_refusal(call, request, topic)) for topic in asked]
-        allowed = [topic for topic, refusal in refusals if refusal is None]
-        denied = [refusal for _, refusal in refusals if refusal is not None]
+        checked = [(topic, _denied(call, request, topic)) for topic in asked]
+        allowed = [topic for topic, result in checked if result is None]
+        denied = [result for _, result in checked if result is not None]
         asked = allowed
         request = replace(request, topics=allowed)
 
@@ -72,7 +72,7 @@ def authorize(call: Call[MetadataRequest, MetadataResponse], request: MetadataRe
     return call.go_on(request, merge)
 
 
-def _metadata_refusal(
+def _denied(
     call: Call[MetadataRequest, MetadataResponse], request: MetadataRequest, asked: MetadataRequestTopic
 ) -> MetadataResponseTopic | None:
     catalog, by_id = call.state.catalog, asked.topic_id != ZERO_UUID or asked.name is None
@@ -101,7 +101,7 @@ def _no_metadata(name: str | None, topic_id: Uuid) -> MetadataResponseTopic:
         Permission(AclOperation.CREATE, ResourceType.CLUSTER, "auto-creation"),
         Permission(AclOperation.CREATE, ResourceType.TOPIC, "or, auto-creation"),
     ),
-    note="of all topics, those without the right are left out",
+    note="in a request for all topics, those without the permission are left out",
     divided={0: Divided(("topics",), ("topics",), unique=lambda topic: (topic.name, topic.topic_id))},
 )
 def handle(state: BrokerState, context: RequestContext, request: MetadataRequest) -> Reply[MetadataResponse]:
@@ -147,8 +147,8 @@ def _answer(
         return _describe(state, context, topic)
     try:
         check_name(asked.name)
-    except Refusal as refusal:
-        return _error(refusal.code, asked)
+    except ApiError as error:
+        return _error(error.code, asked)
     if request.allow_auto_topic_creation and state.config.auto_create_topics_enable:
         state.auto_creation.want(asked.name)
     return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.groups.coordinator import Claim
+from kafkaraw.broker.groups.coordinator import CommitIdentity
 from kafkaraw.broker.groups.runtime import Done
-from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
+from kafkaraw.broker.handlers.offset_checks import OffsetChecks
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, after
 from kafkaraw.broker.state import BrokerState
@@ -67,7 +67,7 @@ def _not_committed(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCo
 def handle(state: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> Reply[OffsetCommitResponse]:
     """Store each offset, or return its error code."""
     by_id = context.api_version >= TOPIC_ID_VERSION_MIN
-    asked: AskedPositions[OffsetCommitResponsePartition] = AskedPositions(
+    asked: OffsetChecks[OffsetCommitResponsePartition] = OffsetChecks(
         state,
         lambda number: OffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.NONE),
         retention_ms=request.retention_time_ms,
@@ -77,7 +77,7 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetCommitReq
         topic = state.catalog.topic_by_id(wanted.topic_id) if by_id else state.catalog.topic(wanted.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topic_id = ZERO_UUID if topic is None else topic.topic_id
-        answers = yield from asked.judge_in_steps(topic, wanted.partitions, unknown=unknown, topic_id=topic_id)
+        answers = yield from asked.check_in_steps(topic, wanted.partitions, unknown=unknown, topic_id=topic_id)
         return OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=answers)
 
     def judging() -> Steps[OffsetCommitResponse]:
@@ -92,7 +92,7 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetCommitReq
         if isinstance(coordinator, ErrorCode):
             done(coordinator)
             return
-        claim = Claim(
+        claim = CommitIdentity(
             request.group_id,
             request.generation_id_or_member_epoch,
             request.member_id,

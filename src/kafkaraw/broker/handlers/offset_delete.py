@@ -10,9 +10,9 @@ from itertools import groupby
 from typing import Final
 
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import TOPICS
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
-from kafkaraw.broker.handlers.parts import TOPICS
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
@@ -89,7 +89,7 @@ def _delete(state: BrokerState, request: OffsetDeleteRequest, done: Callable[[Of
     if not request.group_id:
         code = ErrorCode.INVALID_GROUP_ID
     if not code and not isinstance(coordinator, ErrorCode):
-        code = coordinator.delete_positions(request.group_id, known, finish)
+        code = coordinator.delete_offsets(request.group_id, known, finish)
     if code:
         done(OffsetDeleteResponse(error_code=code, topics=[]))
 

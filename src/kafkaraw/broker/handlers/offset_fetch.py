@@ -12,9 +12,9 @@ from typing import Final
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import NAME, TOPIC_ID_OR_NAME, Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
-from kafkaraw.broker.handlers.parts import NAME, TOPIC_ID_OR_NAME, Divided
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
@@ -138,7 +138,7 @@ def _not_fetched_before_8(topic: OffsetFetchRequestTopic, code: ErrorCode) -> Of
         Permission(AclOperation.DESCRIBE, ResourceType.GROUP),
         Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
     ),
-    note="of all topics, those without the right are left out",
+    note="in a request for all topics, those without the permission are left out",
     divided={
         8: Divided(
             ("groups", "topics", "partition_indexes"),
@@ -164,7 +164,7 @@ def handle(state: BrokerState, context: RequestContext, request: OffsetFetchRequ
     if request.topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     return OffsetFetchResponse(
-        topics=_old_topics(coordinator.positions(request.group_id, wanted, stable=request.require_stable))
+        topics=_old_topics(coordinator.committed_offsets(request.group_id, wanted, stable=request.require_stable))
     )
 
 
@@ -176,7 +176,7 @@ def _old_topics(found: Mapping[TopicPartition, CommittedOffset | ErrorCode | Non
 
 
 def _old_partition(key: TopicPartition, found: CommittedOffset | ErrorCode | None) -> OffsetFetchResponsePartition:
-    position, code = _told(found)
+    position, code = _offset_and_code(found)
     return OffsetFetchResponsePartition(
         partition_index=key.partition,
         committed_offset=position.offset,
@@ -186,7 +186,7 @@ def _old_partition(key: TopicPartition, found: CommittedOffset | ErrorCode | Non
     )
 
 
-def _told(found: CommittedOffset | ErrorCode | None) -> tuple[CommittedOffset, ErrorCode]:
+def _offset_and_code(found: CommittedOffset | ErrorCode | None) -> tuple[CommittedOffset, ErrorCode]:
     if isinstance(found, ErrorCode):
         return NOT_COMMITTED, found
     return found or NOT_COMMITTED, ErrorCode.NONE
@@ -212,7 +212,7 @@ def _group(
 def _all_topics(
     state: BrokerState, coordinator: GroupCoordinator, group_id: str, stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    found = coordinator.positions(group_id, None, stable=stable)
+    found = coordinator.committed_offsets(group_id, None, stable=stable)
     return [
         OffsetFetchResponseTopics(
             name=name, topic_id=_id_of(state, name), partitions=[_partition(key.partition, found[key]) for key in keys]
@@ -236,7 +236,7 @@ def _topic(
         partitions = [_partition(index, unknown) for index in asked.partition_indexes]
     else:
         keys = [TopicPartition(name, index) for index in asked.partition_indexes]
-        found = coordinator.positions(group_id, keys, stable=stable)
+        found = coordinator.committed_offsets(group_id, keys, stable=stable)
         partitions = [_partition(key.partition, _of_topic(found[key], asked.topic_id)) for key in keys]
     return OffsetFetchResponseTopics(name=name, topic_id=asked.topic_id, partitions=partitions)
 
@@ -254,7 +254,7 @@ def _id_of(state: BrokerState, name: str) -> Uuid:
 
 
 def _partition(index: int, found: CommittedOffset | ErrorCode | None) -> OffsetFetchResponsePartitions:
-    position, code = _told(found)
+    position, code = _offset_and_code(found)
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=position.offset,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
-from kafkaraw.broker.handlers.parts import Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
@@ -75,8 +75,8 @@ def handle(
 def _end(state: BrokerState, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = led_partition(state, TopicPartition(topic, asked.partition), asked.current_leader_epoch)
-    except Refusal as refusal:
-        return EpochEndOffset(partition=asked.partition, error_code=refusal.code)
+    except ApiError as error:
+        return EpochEndOffset(partition=asked.partition, error_code=error.code)
     end = partition.end_of_epoch(asked.leader_epoch)
     return EpochEndOffset(
         partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=end.epoch, end_offset=end.end_offset

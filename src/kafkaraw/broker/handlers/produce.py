@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError, CloseConnectionError, RecordError
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.leadership import Elsewhere, led_partition
+from kafkaraw.broker.handlers.leadership import CurrentLeaders, led_partition
 from kafkaraw.broker.handlers.produce_in_transaction import Codes, join_transaction
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.partitions.partition import ALL_IN_SYNC, Partition
-from kafkaraw.broker.refusal import CloseConnectionError, RecordError, Refusal
 from kafkaraw.broker.replies import NO_REPLY, Deferred, NoReply, Reply, after, after_response, answered
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Topic
@@ -92,9 +92,7 @@ def authorize(call: Call[ProduceRequest, ProduceResponse], request: ProduceReque
 
 def _close_without_acks(request: ProduceRequest) -> None:
     if request.acks == 0:
-        raise CloseConnectionError(
-            "produce with acks=0 is not authorized; closing is all that such a producer understands"
-        )
+        raise CloseConnectionError("produce with acks=0 is not authorized; such a producer gets no response")
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
@@ -106,7 +104,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
             for partition in topic.partition_data
             if isinstance(partition.records, memoryview)
         )
-    except Refusal:
+    except ApiError:
         return False  # the handler returns the error
 
 
@@ -128,20 +126,20 @@ def _not_produced(topic: TopicProduceData, code: ErrorCode) -> TopicProduceRespo
         Permission(AclOperation.WRITE, ResourceType.TOPIC),
         Permission(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional records"),
     ),
-    note="with acks=0 a refusal closes the connection",
+    note="with acks=0 an error closes the connection",
 )
 def handle(state: BrokerState, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse]:
     """Append batches and return their offsets; add partitions of transactional batches to the transaction first."""
-    refusal = _refusal_of_all(request)
-    if refusal is not None:
-        return _refused(request, refusal)
+    error = _error_of_all(request)
+    if error is not None:
+        return _refused(request, error)
     if request.acks == 0 or request.transactional_id is None:
         return _append(state, context, request, {})
     joined: Codes | Deferred[Codes] = answered(partial(join_transaction, state, context, request))
     return after(joined, lambda codes: _append(state, context, request, codes))
 
 
-def _refusal_of_all(request: ProduceRequest) -> Refusal | None:
+def _error_of_all(request: ProduceRequest) -> ApiError | None:
     """Return why the complete request is refused: as in Kafka, all first batches are checked before the topics."""
     transactional = False
     try:
@@ -149,20 +147,22 @@ def _refusal_of_all(request: ProduceRequest) -> Refusal | None:
             for data in topic.partition_data:
                 if isinstance(data.records, memoryview) and first_is_transactional(data.records):
                     transactional = True
-    except Refusal as refusal:
-        return refusal
+    except ApiError as error:
+        return error
     if transactional and request.transactional_id is None:
-        return Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without a transactional id")
+        return ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+        )
     return None
 
 
-def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | NoReply:
+def _refused(request: ProduceRequest, error: ApiError) -> ProduceResponse | NoReply:
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_turned_away(data.index, refusal) for data in topic.partition_data],
+                partition_responses=[_failed(data.index, error) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
@@ -173,19 +173,19 @@ def _refused(request: ProduceRequest, refusal: Refusal) -> ProduceResponse | NoR
     return response
 
 
-def _turned_away(
-    index: int, refusal: Refusal, log_start_offset: int = NO_OFFSET, record_errors: Sequence[RecordError] = ()
+def _failed(
+    index: int, error: ApiError, log_start_offset: int = NO_OFFSET, record_errors: Sequence[RecordError] = ()
 ) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index,
-        error_code=refusal.code,
+        error_code=error.code,
         base_offset=NO_OFFSET,
         log_start_offset=log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message)
             for error in record_errors
         ],
-        error_message=refusal.message,
+        error_message=error.message,
     )
 
 
@@ -218,8 +218,8 @@ class _Waiting:
         """Return whether the result is known; sets the error code of the response if it is an error."""
         try:
             led = led_partition(self.state, self.partition.topic_partition)
-        except Refusal as refusal:
-            self.answer.error_code = refusal.code
+        except ApiError as error:
+            self.answer.error_code = error.code
             return True
         if led is not self.partition or led.leader_epoch != self.leader_epoch:
             self.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -284,7 +284,7 @@ class _Produce:
             except BatchTooLargeError as error:
                 if size_max_bytes < DECOMPRESSED_SIZE_MAX_BYTES:
                     return False
-                answers.append(_turned_away(data.index, Refusal(ErrorCode.INVALID_RECORD, error.message)))
+                answers.append(_failed(data.index, ApiError(ErrorCode.INVALID_RECORD, error.message)))
             self._left.popleft()
             yield None
         return True
@@ -309,10 +309,10 @@ class _Produce:
         try:
             if topic is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                raise Refusal(code, f"this broker has no topic {str(asked.topic_id) if self._by_id else asked.name}")
+                raise ApiError(code, f"this broker has no topic {str(asked.topic_id) if self._by_id else asked.name}")
             return (yield from self._append(topic, data, size_max_bytes))
-        except Refusal as refusal:
-            return _turned_away(data.index, refusal)
+        except ApiError as error:
+            return _failed(data.index, error)
 
     def _append(self, topic: Topic, data: PartitionProduceData, size_max_bytes: int) -> Steps[PartitionProduceResponse]:
         key = TopicPartition(topic.name, data.index)
@@ -320,26 +320,26 @@ class _Produce:
             raise TypeError("records of a decoded request are a memoryview")
         partition = self._state.partition(key)
         if partition is None and self._state.catalog.state_of(key) is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {data.index} of it")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {data.index} of it")
         batch = only_batch(data.records, self._context.api_version)
         if self._acks not in ACKS:
-            raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is one of -1, 0 and 1, not {self._acks}")
         if topic.is_internal and self._context.client_id != ADMIN_CLIENT_ID:
-            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
         if partition is None or not partition.is_leader:
-            partition = led_partition(self._state, key)  # its refusal has the reason
+            partition = led_partition(self._state, key)  # its error has the reason
         if self._codes.get(key):
-            raise Refusal(self._codes[key], "the partition is not part of the transaction")
+            raise ApiError(self._codes[key], "the partition is not part of the transaction")
         try:
             checked = yield from partition.check(batch, acks=self._acks, size_max_bytes=size_max_bytes)
             if led_partition(self._state, key) is not partition:  # any longer: others may have had their turns
-                raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key} was made anew")
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{key} was created again")
             appended = partition.append(checked, acks=self._acks, in_transaction=key in self._codes)
-        except Refusal as refusal:
-            known = refusal.code in _EXPECTED
-            told = refusal.record_errors[: self._record_errors_left]
-            self._record_errors_left -= len(told)
-            return _turned_away(data.index, refusal, NO_OFFSET if known else partition.log.log_start_offset, told)
+        except ApiError as error:
+            known = error.code in _EXPECTED
+            shown = error.record_errors[: self._record_errors_left]
+            self._record_errors_left -= len(shown)
+            return _failed(data.index, error, NO_OFFSET if known else partition.log.log_start_offset, shown)
         answer = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
@@ -368,13 +368,13 @@ class _Produce:
         ]
         if not lost:
             return response
-        elsewhere = Elsewhere(self._state, self._context.listener)
+        current_leaders = CurrentLeaders(self._state, self._context.listener)
         for name, answer in lost:
-            leader_id, leader_epoch = elsewhere.leader_of(TopicPartition(name, answer.index))
+            leader_id, leader_epoch = current_leaders.leader_of(TopicPartition(name, answer.index))
             answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         response.node_endpoints = [
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in elsewhere.endpoints()
+            for broker, endpoint in current_leaders.endpoints()
         ]
         return response
 

@@ -13,7 +13,7 @@ from typing import Final
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.produce import ProduceRequest
@@ -55,13 +55,13 @@ def join_transaction(
     if not new or not (implicit or state.config.transaction_partition_verification_enable):
         go_on(dict.fromkeys(new, ErrorCode.NONE))
         return
-    identities = {Identity(header.producer_id, header.producer_epoch) for _, header in new.values()}
+    identities = {ProducerIdAndEpoch(header.producer_id, header.producer_epoch) for _, header in new.values()}
     if len(identities) > 1:
         go_on(dict.fromkeys(new, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         return
     knows_abortable = context.api_version >= ABORTABLE_VERSION_MIN
 
-    def told(codes: Codes) -> None:
+    def on_codes(codes: Codes) -> None:
         for partition, header in new.values():
             partition.attempted(header, bumps_epochs=implicit)  # again, because a marker may have cleared it
         go_on(
@@ -72,7 +72,7 @@ def join_transaction(
         )
 
     transactional_id = request.transactional_id or ""
-    state.transactions.join(transactional_id, identities.pop(), frozenset(new), add=implicit, done=told)
+    state.transactions.join(transactional_id, identities.pop(), frozenset(new), add=implicit, done=on_codes)
 
 
 def code_for_clients(code: ErrorCode, *, knows_abortable: bool) -> ErrorCode:

@@ -9,18 +9,23 @@
         state: BrokerState, context: RequestContext, request: CreatePartitionsRequest
     ) -> Reply[CreatePartitionsResponse]: ...
 
-The type checker compares the handler with the classes of the request and of its response. `handlers.table` imports
-every file of the package, which registers all handlers. This module must not name an API.
+The type checker compares the handler with the classes of the request and of its response. `load_handlers` imports
+every file of the package, and so registers all handlers. No other list of APIs exists, and this module must not name an
+API.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
+from kafkaraw.broker import handlers
 from kafkaraw.broker.handlers.authorization import Call, client_of
+from kafkaraw.broker.handlers.chunked_requests import Divided, Handler, in_chunks
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.parts import Divided, Handler
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.light_classes import dataclass
@@ -71,7 +76,7 @@ class Registration:
 
 
 REGISTERED: Final[dict[int, Registration]] = {}
-"""By API key. `handlers.table` fills it; ApiVersions offers these APIs and no others."""
+"""By API key. `load_handlers` fills it; ApiVersions offers these APIs and no others."""
 
 
 def handles(
@@ -127,3 +132,18 @@ def authorized(api: str, handler: Handler[Q, R], authorize: Authorize[Q, R]) -> 
         return authorize(call, request)
 
     return handle
+
+
+@cache
+def load_handlers() -> dict[int, AnyHandler]:
+    """Import every file of the package, and return the handlers by API key.
+
+    A handler is wrapped by its authorization, and called with chunks of a large request. It takes the request class of
+    its API.
+    """
+    for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}."):
+        importlib.import_module(module.name)
+    return {
+        key: in_chunks(served.api.name, served.handle, served.divided) if served.divided else served.handle
+        for key, served in sorted(REGISTERED.items())
+    }

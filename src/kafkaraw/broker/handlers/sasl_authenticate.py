@@ -1,4 +1,7 @@
-"""SaslAuthenticate out of place: on a listener without SASL, or after authentication; else `security.login` answers."""
+"""SaslAuthenticate on a listener without SASL, or after authentication: an illegal SASL state.
+
+During authentication, `security.sasl_authenticator` handles the request instead.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 @handles(
     SaslAuthenticateRequest,
     authorize=None,
-    note="open: part of the login",
+    note="open: part of authentication",
 )
 def handle(
     state: BrokerState, context: RequestContext, request: SaslAuthenticateRequest

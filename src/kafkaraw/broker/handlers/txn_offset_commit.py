@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.broker.groups.coordinator import Claim, Positions
+from kafkaraw.broker.groups.coordinator import CommitIdentity, Offsets
 from kafkaraw.broker.groups.runtime import Done
-from kafkaraw.broker.handlers.asked_positions import AskedPositions
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.group_claims import coordinator_or_code
+from kafkaraw.broker.handlers.group_requests import coordinator_or_code
+from kafkaraw.broker.handlers.offset_checks import OffsetChecks
 from kafkaraw.broker.handlers.produce_in_transaction import code_for_clients
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.replies import Reply, after
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.broker.turns import Steps, run_in_turns
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -75,14 +75,14 @@ def handle(
     state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Reply[TxnOffsetCommitResponse]:
     """Store each pending offset, or return its error code."""
-    asked: AskedPositions[TxnOffsetCommitResponsePartition] = AskedPositions(
+    asked: OffsetChecks[TxnOffsetCommitResponsePartition] = OffsetChecks(
         state, lambda number: TxnOffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.NONE)
     )
 
     def judging() -> Steps[TxnOffsetCommitResponse]:
         topics = []
         for wanted in request.topics:
-            answers = yield from asked.judge_in_steps(state.catalog.topic(wanted.name), wanted.partitions)
+            answers = yield from asked.check_in_steps(state.catalog.topic(wanted.name), wanted.partitions)
             topics.append(TxnOffsetCommitResponseTopic(name=wanted.name, partitions=answers))
         return TxnOffsetCommitResponse(topics=topics)
 
@@ -93,7 +93,7 @@ def handle(
 
 
 def _ask(
-    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, positions: Positions, done: Done
+    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, done: Done
 ) -> None:
     """Add the group to the transaction, then commit to the group."""
     coordinator = coordinator_or_code(state, request.group_id)
@@ -110,11 +110,11 @@ def _ask(
         if code:
             done(code_for_clients(code, knows_abortable=context.api_version >= ABORTABLE_VERSION_MIN))
         else:
-            _commit(state, context, request, positions, done)
+            _commit(state, context, request, offsets, done)
 
     state.transactions.join(
         request.transactional_id,
-        Identity(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         frozenset({partition}),
         add=implicit,
         done=lambda codes: joined(codes[partition]),
@@ -122,13 +122,13 @@ def _ask(
 
 
 def _commit(
-    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, positions: Positions, done: Done
+    state: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, done: Done
 ) -> None:
     coordinator = coordinator_or_code(state, request.group_id)  # it may have moved meanwhile
     if isinstance(coordinator, ErrorCode):
         done(coordinator)
         return
-    claim = Claim(
+    claim = CommitIdentity(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id, context.api_version
     )
-    coordinator.commit_in_transaction(claim, (request.producer_id, request.producer_epoch), positions, done)
+    coordinator.commit_in_transaction(claim, (request.producer_id, request.producer_epoch), offsets, done)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import Call
+from kafkaraw.broker.handlers.chunked_requests import NAME, Divided
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import led_partition
-from kafkaraw.broker.handlers.parts import NAME, Divided
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.write_txn_markers import (
@@ -63,7 +63,7 @@ def authorize(
     authorize=authorize,
     permissions=(
         Permission(AclOperation.ALTER, ResourceType.CLUSTER),
-        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "or, what brokers have"),
+        Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "or, as brokers have"),
     ),
     divided={
         0: Divided(
@@ -115,8 +115,8 @@ class _Writing:
         result = WritableTxnMarkerPartitionResult(partition_index=key.partition, error_code=ErrorCode.NONE)
         try:
             led_partition(self._state, key)
-        except Refusal as refusal:
-            result.error_code = refusal.code
+        except ApiError as error:
+            result.error_code = error.code
             return result
         self._left += 1
 
@@ -127,7 +127,7 @@ class _Writing:
         self._state.transactions.append_marker(
             key,
             ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
-            Identity(marker.producer_id, marker.producer_epoch),
+            ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch),
             marker.coordinator_epoch,
             written,
             transaction_version=marker.transaction_version,

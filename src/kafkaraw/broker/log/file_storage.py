@@ -144,7 +144,7 @@ class DiskFile:
         os.fsync(self._descriptor())
 
     def let_go(self) -> None:
-        """Close the file until it is used again; what is being sent of it still is."""
+        """Close the file until it is used again; responses in progress keep their own descriptor."""
         self._file = None
         self._fd = -1
         self._open_files.closed(self)

@@ -1,8 +1,8 @@
 """Memory for files in memory: chunks that never move, and are reused once no view refers to them.
 
 Touching fresh memory takes several times longer than copying a batch into it. Large chunks therefore consist of huge
-pages (`protocol.memory`), and chunks of deleted files are kept for new files. This module does not know files. Start at
-`ChunkPool.take`.
+pages (`protocol.buffers`), and chunks of deleted files are kept for new files. This module does not know files. Start
+at `ChunkPool.take`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import mmap
 from typing import Final
 
-from kafkaraw.protocol.memory import Memory, fresh_memory, is_free
+from kafkaraw.protocol.buffers import Memory, fresh_memory, is_free
 
 CHUNK_BYTES_MIN: Final = 64 * 1024
 CHUNK_BYTES_MAX: Final = 16 * 1024 * 1024
 GROWTH: Final = 4
-"""Few chunks make large answers: what a fetch gives of one partition ends with its chunk."""
+"""Few chunks allow large responses: the bytes that a fetch returns of one partition end with a chunk."""
 SPARE_BYTES_MAX: Final = 512 * 1024 * 1024
-"""More than that goes back to the system."""
+"""Memory above this limit is freed."""
 
 
 class Chunk:

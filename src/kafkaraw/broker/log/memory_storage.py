@@ -104,7 +104,7 @@ class MemoryFile:
 
 
 class MemoryStorage:
-    """Folders of files in memory. Small text files count as synced at once."""
+    """Folders of files in memory. Small text files count as synced immediately."""
 
     def __init__(self) -> None:
         self._pool = ChunkPool()

@@ -35,14 +35,14 @@ _logger = logging.getLogger("kafkaraw.broker")
 
 @dataclass(frozen=True, slots=True)
 class TimestampAndOffset:
-    """The place of a record that was looked up by time."""
+    """The offset of a record that was looked up by timestamp."""
 
     timestamp_ms: int
     offset: int
 
 
 def content_size(content: Content | None) -> int:
-    """Bytes in what a read gave."""
+    """Return the number of bytes of the content that a read returned."""
     if content is None:
         return 0
     return content.size if isinstance(content, FileSlice) else len(content)
@@ -180,7 +180,7 @@ class PartitionLog:
             self._write_epochs(self.epochs)
 
     def _write_epochs(self, epochs: LeaderEpochs) -> None:
-        """Write epochs to their file; when all was written in the first one, the batches say as much.
+        """Write the epochs to their file; with one epoch only, the batches have the same information.
 
         Raises:
             OSError: the storage is full or broken.
@@ -252,7 +252,7 @@ class PartitionLog:
                 if end_offset <= self.log_end_offset:
                     return decode_snapshot(bytes(file.read(0, file.size_bytes)))
             except ValueError as error:
-                _logger.warning("%s/%s is damaged, and not used: %s", self.folder, name, error)
+                _logger.warning("%s/%s is damaged and ignored: %s", self.folder, name, error)
             finally:
                 file.close()
             self._storage.remove_file(self.folder, name)

@@ -40,7 +40,7 @@ class ProducerSnapshot(NamedTuple):
 
 
 def file_name(end_offset: int) -> str:
-    """Kafka's name for what is known of the batches before an offset."""
+    """Return Kafka's file name of the snapshot of the producers before an offset."""
     return f"{end_offset:020d}{SUFFIX}"
 
 
@@ -68,7 +68,7 @@ def decode_snapshot(data: bytes) -> list[ProducerSnapshot]:
     from crc32c import crc32c  # as in `encode_snapshot`
 
     if len(data) < _HEAD.size + _COUNT.size:
-        raise ValueError(f"{len(data)} bytes are no snapshot of producers")
+        raise ValueError(f"{len(data)} bytes are not a producer snapshot")
     version, crc = _HEAD.unpack_from(data)
     content = data[_HEAD.size :]
     if version != _VERSION:

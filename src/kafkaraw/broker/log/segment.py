@@ -100,7 +100,7 @@ class Segment:
         return self.index.start_of(self._row_at(offset))
 
     def _row_at(self, offset: int) -> int:
-        """The row of the batch that holds `offset`; the number of rows when it comes later."""
+        """Return the row of the batch with `offset`; the number of rows if the offset is behind the last batch."""
         return len(self.index) if offset >= self.next_offset else self.index.row_of_offset(offset)
 
     def cut(self, offset: int) -> None:
@@ -160,7 +160,7 @@ class Segment:
             yield found
 
     def _batch_at(self, window: _Window, position: int, *, check_crcs: bool) -> BatchHeader | str:
-        """The header of the batch at a position, or what is wrong with it."""
+        """Return the header of the batch at a position, or its error."""
         left = self._file.size_bytes - position
         try:
             header = _header(window.read(position, min(left, HEADER_SIZE)), self.next_offset)
@@ -197,7 +197,7 @@ def _header(start: memoryview, next_offset: int) -> BatchHeader:
 
 
 class _Window:
-    """Reads a file in large pieces, as small ones are asked for in order."""
+    """Reads a file in large pieces; the caller reads small ones in order."""
 
     def __init__(self, file: LogFile) -> None:
         self._file = file

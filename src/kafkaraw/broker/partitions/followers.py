@@ -1,18 +1,85 @@
-"""A leader's view of its followers: the log end offset of each, and since when it lags. Pure; times are passed in.
+"""A leader and its followers: the fetch of a follower, its answer, and the progress of each. Pure; times are passed in.
 
-The high watermark and the changes of the ISR follow from it.
+The high watermark and the changes of the ISR follow from the log end offset of each follower and since when it lags.
+The rules are those of a Fetch request between brokers since KIP-595: a follower sends the leader epoch of its last
+batch, and the leader reports log divergence if its own log differs before the fetch offset.
 Source: kafka.cluster.{Replica, ReplicaState, Partition.maybeIncrementLeaderHW, Partition.getOutOfSyncReplicas}.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from typing import Final, Protocol
 
+from kafkaraw.broker.log.leader_epochs import EpochEnd
 from kafkaraw.light_classes import dataclass
+from kafkaraw.records import TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
 NEVER: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetch:
+    """The fetch of a follower, from its log end offset.
+
+    Attributes:
+        node: id of the follower.
+        leader_epoch: the leader epoch in which it follows.
+        offset: its log end offset.
+        last_epoch: the leader epoch of its last batch; -1 if its log is empty.
+        high_watermark: the high watermark that it knows.
+        log_start_offset: its log start offset.
+    """
+
+    node: int
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    high_watermark: int
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Batches to append to the follower's log; empty if only the high watermark or log start offset is new."""
+
+    data: bytes
+    high_watermark: int
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DivergingEpoch:
+    """Log divergence: the end of the follower's last epoch in the leader's log."""
+
+    end: EpochEnd
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOutOfRange:
+    """The leader's log starts after the fetch offset; the follower must restart its log there."""
+
+    log_start_offset: int
+
+
+ReplicaFetchResult = Batches | DivergingEpoch | OffsetOutOfRange
+
+
+class IsrKeeper(Protocol):
+    """Notified of changes of the ISR; replies with a new partition state."""
+
+    def is_live(self, node_id: int) -> bool:
+        """Return whether a node is running, so that it could be in sync."""
+        ...
+
+    def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
+        """Called with in-sync followers that lag too far behind."""
+        ...
+
+    def expand_isr(self, topic_partition: TopicPartition, node_id: int) -> None:
+        """Called with a follower that has caught up."""
+        ...
 
 
 @dataclass(slots=True)

@@ -11,21 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, Protocol
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
-from kafkaraw.broker.partitions.followers import Followers
+from kafkaraw.broker.partitions.followers import (
+    Batches,
+    DivergingEpoch,
+    Followers,
+    IsrKeeper,
+    OffsetOutOfRange,
+    ReplicaFetch,
+    ReplicaFetchResult,
+)
 from kafkaraw.broker.partitions.open_transactions import OpenTransactions
-from kafkaraw.broker.partitions.partition_observers import IsrKeeper, Watcher
 from kafkaraw.broker.partitions.producers import ProducerTable
-from kafkaraw.broker.partitions.replica_fetch import Batches, Parts, ReplicaAnswer, ReplicaFetch, StartsLater
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.turns import Steps
-from kafkaraw.broker.validation.stored_form import validated
+from kafkaraw.broker.validation.log_validator import validated
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -48,6 +54,18 @@ HIGH_WATERMARK: Final = -1
 FOLLOWER_FETCH_BYTES: Final = 1_048_576  # replica.fetch.max.bytes
 
 _logger = logging.getLogger("kafkaraw.broker")
+
+
+class Watcher(Protocol):
+    """Waits for changes of a partition."""
+
+    def readable(self, size_bytes: int) -> None:
+        """Called when the high watermark has advanced by this number of bytes."""
+        ...
+
+    def ended(self) -> None:
+        """Called when this node is no longer the leader, or leads in a new epoch, or the partition is deleted."""
+        ...
 
 
 class Checked(NamedTuple):
@@ -222,7 +240,7 @@ class Partition:
 
         Raises:
             BatchTooLargeError: its decompressed size exceeds `size_max_bytes`.
-            Refusal: with the error code for the producer.
+            ApiError: with the error code for the producer.
         """
         if acks == ALL_IN_SYNC:
             self._check_in_sync()
@@ -246,7 +264,7 @@ class Partition:
                 transaction.
 
         Raises:
-            Refusal: with the error code for the producer.
+            ApiError: with the error code for the producer.
         """
         if acks == ALL_IN_SYNC:
             self._check_in_sync()
@@ -257,10 +275,10 @@ class Partition:
                 return Appended(old.base_offset, old.next_offset, old.max_timestamp_ms)
             if self.transactions.first_offset_of(header.producer_id) is not None and not header.is_transactional:
                 message = f"Expected transactional write from producer {header.producer_id}"
-                raise Refusal(ErrorCode.INVALID_TXN_STATE, message)
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
             is_awaited = in_transaction and self.producers.is_attempted(header)  # and no marker has been appended since
             if header.is_transactional and not (is_awaited or self.knows_transaction(header)):
-                raise Refusal(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, "The records are not part of an ongoing transaction.")
         return self._write(batch, self._clock.time_ms())
 
     def knows_transaction(self, header: BatchHeader) -> bool:
@@ -272,20 +290,20 @@ class Partition:
         """Note a batch that waits until this partition is added to its transaction; see `ProducerTable.attempted`."""
         self.producers.attempted(header, self._clock.time_ms(), bumps_epochs=bumps_epochs)
 
-    def append_own(self, batch: bytes) -> Appended:
+    def append_as_leader(self, batch: bytes) -> Appended:
         """Append a batch that this node has created, such as a marker, if enough replicas are in sync.
 
         Raises:
-            Refusal: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or KAFKA_STORAGE_ERROR.
+            ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or KAFKA_STORAGE_ERROR.
         """
         if not self.is_leader:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{folder_name(self.topic_partition)} is led elsewhere")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{folder_name(self.topic_partition)} has another leader")
         self._check_in_sync()
         return self._write(memoryview(bytearray(batch)), self._clock.time_ms())
 
     def _check_in_sync(self) -> None:
         if not self.has_enough_in_sync:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {list(self.state.isr)} is insufficient to satisfy the min.isr "
                 f"requirement of {self._isr_min} for partition {folder_name(self.topic_partition)}",
@@ -319,7 +337,7 @@ class Partition:
         except OSError as error:
             name = folder_name(self.topic_partition)
             _logger.error("%s cannot be written: %s", name, error)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be written: {error.strerror}") from error
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be written: {error.strerror}") from error
         finally:  # a failed batch may still be in the log, if it could not be removed
             if self._followers is not None:
                 self._wake_followers()
@@ -380,21 +398,21 @@ class Partition:
             the new log start offset.
 
         Raises:
-            Refusal: POLICY_VIOLATION, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
+            ApiError: POLICY_VIOLATION, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
         """
         name = folder_name(self.topic_partition)
         if not self.config.deletes_old:
             message = f"Records of partition {name} can not be deleted due to the configured policy"
-            raise Refusal(ErrorCode.POLICY_VIOLATION, message)
+            raise ApiError(ErrorCode.POLICY_VIOLATION, message)
         first = self._high_watermark if offset == HIGH_WATERMARK else offset
         if not 0 <= first <= self._high_watermark:
             message = f"The offset {first} for partition {name} is not valid: it ends at {self._high_watermark}"
-            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         try:
             self._move_start(first)
         except OSError as error:
             _logger.error("%s: records cannot be deleted: %s", name, error)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be changed: {error.strerror}") from error
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be changed: {error.strerror}") from error
         self._wake_followers()
         return first
 
@@ -407,7 +425,7 @@ class Partition:
 
     # -- the followers of this leader ------------------------------------------------------------------------------
 
-    def answer_follower(self, fetch: ReplicaFetch, wake: Callable[[], None]) -> ReplicaAnswer | None:
+    def answer_follower(self, fetch: ReplicaFetch, wake: Callable[[], None]) -> ReplicaFetchResult | None:
         """Answer the fetch of a follower; None if there is nothing new, or this node is not leader in that epoch.
 
         Args:
@@ -420,11 +438,11 @@ class Partition:
         if not followers.knows(fetch.node):
             return None
         if fetch.offset < self.log.log_start_offset:
-            return StartsLater(self.log.log_start_offset)
+            return OffsetOutOfRange(self.log.log_start_offset)
         if fetch.last_epoch >= 0:
             end = self.end_of_epoch(fetch.last_epoch)
             if end == UNKNOWN_END or end.epoch < fetch.last_epoch or end.end_offset < fetch.offset:
-                return Parts(end)
+                return DivergingEpoch(end)
         followers.asked(fetch.node, fetch.offset, self.log.log_end_offset, _now_s())
         self._note_start(followers, fetch)
         self._admit(fetch)
@@ -485,7 +503,7 @@ class Partition:
             self.log.log_start_offset,
         )
 
-    def take(self, answer: ReplicaAnswer) -> None:
+    def take(self, answer: ReplicaFetchResult) -> None:
         """Apply the leader's answer.
 
         Raises:
@@ -493,7 +511,7 @@ class Partition:
         """
         if isinstance(answer, Batches):
             self._copy(answer)
-        elif isinstance(answer, Parts):
+        elif isinstance(answer, DivergingEpoch):
             self._truncate(self._end_in_common(answer.end))
         else:
             self.log.restart_at(answer.log_start_offset)
@@ -603,7 +621,7 @@ class Partition:
             watcher.ended()
 
     def close(self, *, sync: bool) -> None:
-        """Close the files, with `sync` after flushing them to disk. No watcher may be waiting any more."""
+        """Close the files, with `sync` after flushing them to disk. No watcher may be waiting."""
         self._watchers.clear()
         self._stop_leading()
         if sync:

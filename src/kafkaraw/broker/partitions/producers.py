@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader
@@ -95,11 +95,11 @@ class ProducerTable:
             None if the batch is new and may be appended; the earlier batch if this one is a duplicate.
 
         Raises:
-            Refusal: INVALID_PRODUCER_EPOCH, or OUT_OF_ORDER_SEQUENCE_NUMBER.
+            ApiError: INVALID_PRODUCER_EPOCH, or OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.epoch:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} has epoch {entry.epoch}, the batch says {header.producer_epoch}",
             )
@@ -114,7 +114,7 @@ class ProducerTable:
             if entry is None and attempt.bumps_epochs and header.base_sequence != 0:
                 raise self._out_of_order(header, "a transaction starts at sequence 0")
             if header.base_sequence > attempt.lowest_sequence:
-                raise self._out_of_order(header, f"{attempt.lowest_sequence} was tried before, and turned away")
+                raise self._out_of_order(header, f"{attempt.lowest_sequence} was rejected before")
         if entry is None:
             return  # first batch of an unknown producer: any sequence is valid, older batches may be deleted (KIP-360)
         if header.producer_epoch > entry.epoch:
@@ -169,7 +169,7 @@ class ProducerTable:
                 (KIP-1228); a marker with the same epoch can only be a duplicate.
 
         Raises:
-            Refusal: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
+            ApiError: INVALID_PRODUCER_EPOCH, because the producer has a later epoch by now, or
                 TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self._entries.get(producer_id)
@@ -178,12 +178,12 @@ class ProducerTable:
             if transaction_version >= EPOCHS_GROW_FROM and epoch == entry.epoch:
                 late = self._transaction_of(producer_id) is not None
             if late:
-                raise Refusal(
+                raise ApiError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
                     f"producer {producer_id} has epoch {entry.epoch}, the marker says {epoch}",
                 )
         if entry is not None and coordinator_epoch < entry.coordinator_epoch:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"producer {producer_id}: a coordinator with epoch {entry.coordinator_epoch} has ended a transaction; "
                 f"the marker is from epoch {coordinator_epoch}",
@@ -193,8 +193,8 @@ class ProducerTable:
         """Return all producers, by id."""
         return sorted(self._entries.items())
 
-    def _out_of_order(self, header: BatchHeader, why: str) -> Refusal:
-        return Refusal(
+    def _out_of_order(self, header: BatchHeader, why: str) -> ApiError:
+        return ApiError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence}; {why}",
         )
@@ -244,7 +244,7 @@ class ProducerTable:
             )
 
     def restore(self, snapshot: ProducerSnapshot, now_ms: int) -> None:
-        """Restore a producer from a snapshot if none of its batches is in the log any more."""
+        """Restore a producer from a snapshot if the log has none of its batches."""
         expired = now_ms - snapshot.timestamp_ms >= self.expiration_ms and snapshot.transaction_first_offset < 0
         if snapshot.producer_id in self._entries or expired:
             return

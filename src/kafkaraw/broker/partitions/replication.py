@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaraw.broker.partitions.elections import NO_LEADER
+from kafkaraw.broker.partitions.followers import ReplicaFetch, ReplicaFetchResult
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.partitions.replica_fetch import ReplicaAnswer, ReplicaFetch
 from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -170,7 +170,7 @@ class ReplicaFetcher:
             self._move(Step.ASKING)
             asyncio.get_running_loop().call_soon(self._asked, turn, fetch)
 
-    def _answered(self, turn: int, answer: ReplicaAnswer) -> None:
+    def _answered(self, turn: int, answer: ReplicaFetchResult) -> None:
         """Apply the leader's answer and fetch again."""
         if turn != self._turn:
             return
@@ -180,7 +180,7 @@ class ReplicaFetcher:
         try:
             self._partition.take(answer)
         except OSError as error:
-            _logger.error("%s cannot be written any more: %s", self._partition.log.folder, error)
+            _logger.error("%s cannot be written: %s", self._partition.log.folder, error)
             self._move(Step.FAILED)
             return
         self._ask()

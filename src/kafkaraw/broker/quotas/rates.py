@@ -9,7 +9,7 @@ from kafkaraw.light_classes import NamedTuple, dataclass
 
 
 class Windows(NamedTuple):
-    """Over which time a rate is measured: so many windows, the last of which is still open."""
+    """The time over which a rate is measured: a number of windows, of which the last one is still open."""
 
     number: int
     size_ms: int

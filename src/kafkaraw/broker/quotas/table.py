@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Names by type, in their one order; of a type that comes twice the last counts, as in Kafka."""
+    """Return names by type, in a fixed order; of a duplicate type the last one counts, as in Kafka."""
     return tuple(sorted(dict(parts).items()))
 
 
@@ -123,8 +123,8 @@ class QuotaTable:
                 if entity in outcomes or len({op.key for op in entry.ops}) < len(entry.ops):
                     raise _refuse(f"Ignoring duplicate entity {entity_text(entity)}")
                 _check(entity, entry.ops)
-            except Refusal as refusal:
-                outcomes[entity] = Outcome(entity, refusal.code, refusal.message)
+            except ApiError as error:
+                outcomes[entity] = Outcome(entity, error.code, error.message)
                 continue
             _apply(changed, entity, sorted(entry.ops, key=lambda op: _java_hash(op.key) % _BUCKETS))
             outcomes[entity] = Outcome(entity, ErrorCode.NONE, None)
@@ -147,7 +147,7 @@ class QuotaTable:
         """The quotas of the entities that a filter lets through.
 
         Raises:
-            Refusal: the filter contradicts itself, or asks for a type that is not known.
+            ApiError: the filter contradicts itself, or asks for a type that is not known.
         """
         exact, types = _filter(components)
 
@@ -210,8 +210,8 @@ def _precedence(user: str, client_id: str) -> Iterator[tuple[Entity, str | None,
         yield ((CLIENT_ID, client),), None, client_id
 
 
-def _refuse(message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> Refusal:
-    return Refusal(code, message)
+def _refuse(message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> ApiError:
+    return ApiError(code, message)
 
 
 def _check(entity: Entity, ops: Iterable[OpData]) -> None:

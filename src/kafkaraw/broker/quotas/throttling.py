@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final, TypeVar
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.quotas.rates import TokenBucket, WindowedRate, Windows
 from kafkaraw.broker.quotas.table import Bound, QuotaKey, QuotaTable
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -155,7 +155,7 @@ class MutationQuota:
         """Count partitions that are about to be created or deleted.
 
         Raises:
-            Refusal: the client has exceeded its quota.
+            ApiError: the client has exceeded its quota.
         """
         if self._bucket is None:
             return
@@ -163,7 +163,7 @@ class MutationQuota:
         owed_ms = self._bucket.delay_ms(self._bound, now_ms)
         if self._strict and owed_ms:
             self.throttle_ms = owed_ms
-            raise Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, _EXCEEDED)
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, _EXCEEDED)
         self._bucket.record(partitions, self._bound, now_ms)
         if not self._strict:
             self.throttle_ms = self._bucket.delay_ms(self._bound, now_ms)

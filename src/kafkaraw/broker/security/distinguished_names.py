@@ -74,7 +74,7 @@ def _only(data: memoryview, tag: int) -> memoryview:
 
 
 def _values(data: memoryview) -> Iterator[_Value]:
-    """The values that stand one after the other."""
+    """Return consecutive values."""
     at = 0
     while at < len(data):
         tag, size, begins = data[at], data[at + 1], at + 2

@@ -1,4 +1,4 @@
-"""The broker's key, certificate and trusted authorities: what a listener's `ssl.*` properties say about them.
+"""The broker's key, certificate and trusted authorities, from a listener's `ssl.*` properties.
 
 PEM in files or as text, PKCS12 in files; what a file is, its content says (`net.stores`). Java's own form (JKS) is
 refused with the command that converts it.
@@ -19,17 +19,22 @@ if TYPE_CHECKING:
 
 FORMS: Final = ("PEM", "PKCS12", "JKS")
 STORE_SETTINGS: Final = (
-    Setting("ssl.client.auth", "none", "ask clients for certificates", choices=("none", "requested", "required")),
-    Setting("ssl.keystore.type", "PEM", "form of the broker's key and certificate", choices=FORMS),
+    Setting(
+        "ssl.client.auth",
+        "none",
+        "whether clients must present certificates",
+        choices=("none", "requested", "required"),
+    ),
+    Setting("ssl.keystore.type", "PEM", "format of the broker's key and certificate", choices=FORMS),
     Setting("ssl.keystore.location", "", "file with the broker's private key and certificate chain"),
     Setting("ssl.keystore.password", "", "password of a PKCS12 file"),
     Setting("ssl.keystore.certificate.chain", "", "the broker's certificate chain, as PEM text"),
     Setting("ssl.keystore.key", "", "the broker's private key, as PEM text"),
     Setting("ssl.key.password", "", "password of the private key"),
-    Setting("ssl.truststore.type", "PEM", "form of the trusted certificates", choices=FORMS),
-    Setting("ssl.truststore.location", "", "file with the authorities whose clients to trust"),
+    Setting("ssl.truststore.type", "PEM", "format of the trusted certificates", choices=FORMS),
+    Setting("ssl.truststore.location", "", "file with the certificates of trusted authorities"),
     Setting("ssl.truststore.password", "", "password of a PKCS12 file"),
-    Setting("ssl.truststore.certificates", "", "the same, as PEM text"),
+    Setting("ssl.truststore.certificates", "", "certificates of trusted authorities, as PEM text"),
 )
 _NAMES: Final = tuple(setting.name for setting in STORE_SETTINGS)
 _JKS: Final = (

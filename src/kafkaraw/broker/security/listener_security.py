@@ -16,9 +16,9 @@ from kafkaraw.broker.security.mechanisms import (
     LOGIN_SETTINGS,
     MECHANISM_SETTINGS,
     MECHANISMS,
-    Logins,
+    SaslSettings,
     check_users,
-    parse_logins,
+    parse_sasl,
 )
 from kafkaraw.broker.security.principals import DEFAULT, NAME, PrincipalMapping
 from kafkaraw.broker.settings import Setting, Value, by_name, number, text, unknown
@@ -33,7 +33,7 @@ LISTENER_PREFIX: Final = "listener.name."
 SECURITY_SETTINGS: Final = (
     *LOGIN_SETTINGS,
     *STORE_SETTINGS,
-    Setting(NAME, DEFAULT, "how a certificate's subject becomes a user's name"),
+    Setting(NAME, DEFAULT, "rules that map a certificate's subject to a principal's name"),
 )
 _OF_LISTENERS: Final = by_name(SECURITY_SETTINGS)
 _OF_MECHANISMS: Final = by_name(MECHANISM_SETTINGS)
@@ -51,7 +51,7 @@ class ListenerSecurity:
     """
 
     protocol: str
-    logins: Logins
+    sasl: SaslSettings
     tls: ssl.SSLContext | None = field(repr=False)
     principals: PrincipalMapping = field(repr=False)
 
@@ -73,10 +73,10 @@ class BrokerSecurity:
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """The enabled SASL mechanisms of all listeners."""
-        enabled = {name for listener in self.listeners.values() for name in listener.logins.mechanisms}
+        enabled = {name for listener in self.listeners.values() for name in listener.sasl.mechanisms}
         return tuple(name for name in MECHANISMS if name in enabled)
 
-    def wants_login(self, listener: str) -> bool:
+    def requires_sasl(self, listener: str) -> bool:
         """Return whether clients of a listener have to authenticate."""
         return self.listeners[listener].protocol.startswith("SASL")
 
@@ -119,9 +119,7 @@ def parse_security(
         ConfigError: something is missing, contradictory or unusable.
     """
     if users and not any(protocol.startswith("SASL") for protocol in protocols.values()):
-        raise ConfigError(
-            "users are given, but no listener asks for a login: set listeners to SASL_PLAINTEXT or SASL_SSL"
-        )
+        raise ConfigError("users are given, but no listener requires SASL: set listeners to SASL_PLAINTEXT or SASL_SSL")
     check_users(users)
     own = _own_values(given, protocols)
     keystores = Keystores()
@@ -170,7 +168,7 @@ def _listener(
     login = protocol.startswith("SASL")
     return ListenerSecurity(
         protocol,
-        parse_logins(name, merged, own.by_mechanism, users) if login else Logins(),
+        parse_sasl(name, merged, own.by_mechanism, users) if login else SaslSettings(),
         keystores.context(merged) if "SSL" in protocol else None,
         PrincipalMapping(text(merged, NAME)),
     )

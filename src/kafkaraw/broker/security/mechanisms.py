@@ -24,17 +24,19 @@ JAAS: Final = "sasl.jaas.config"
 HANDLER: Final = "sasl.server.callback.handler.class"
 REAUTH: Final = "connections.max.reauth.ms"
 LOGIN_SETTINGS: Final = (
-    Setting("sasl.enabled.mechanisms", "", "how clients may log in", choices=MECHANISMS, is_list=True),
-    Setting(REAUTH, 0, "how long a login lasts before it has to be renewed; 0 is for ever"),
-    Setting("sasl.server.max.receive.size", 524_288, "largest request before the login, in bytes", low=1),
+    Setting("sasl.enabled.mechanisms", "", "SASL mechanisms that clients may use", choices=MECHANISMS, is_list=True),
+    Setting(REAUTH, 0, "lifetime of a session before reauthentication, in milliseconds; 0 is for ever"),
+    Setting("sasl.server.max.receive.size", 524_288, "largest request before authentication, in bytes", low=1),
     Setting(
-        "sasl.oauthbearer.unsecured.enable", False, "take OAuth tokens that nobody signed; not Kafka's, for tests only"
+        "sasl.oauthbearer.unsecured.enable",
+        False,
+        "accept unsigned OAuth tokens; not a property of Kafka, for tests only",
     ),
 )
 MECHANISM_SETTINGS: Final = (
     Setting(JAAS, "", "the mechanism's login module, with its options"),
-    Setting(HANDLER, "", "the only one known takes OAuth tokens that nobody signed", choices=(UNSECURED_HANDLER,)),
-    Setting(REAUTH, 0, "how long a login by this mechanism lasts"),
+    Setting(HANDLER, "", "the only known class accepts unsigned OAuth tokens", choices=(UNSECURED_HANDLER,)),
+    Setting(REAUTH, 0, "lifetime of a session by this mechanism, in milliseconds"),
 )
 _USER: Final = "user_"
 _OWN_LOGIN: Final = ("username", "password")
@@ -48,7 +50,7 @@ _RULES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Logins:
+class SaslSettings:
     """The checked settings of one listener.
 
     Attributes:
@@ -64,13 +66,13 @@ class Logins:
     reauth_ms: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse_logins(
+def parse_sasl(
     listener: str,
     values: Mapping[str, Value],
     by_mechanism: Mapping[str, Mapping[str, Value]],
     users: Mapping[str, str],
-) -> Logins:
-    """Check how clients of a listener may log in.
+) -> SaslSettings:
+    """Check the SASL settings of a listener.
 
     Args:
         listener: its name.
@@ -86,12 +88,13 @@ def parse_logins(
         mechanisms = PASSWORD_MECHANISMS
     if not mechanisms:
         raise ConfigError(
-            "a listener asks for a login, but nobody could: set sasl.enabled.mechanisms, and give users (--user)"
+            "a listener requires SASL, but no mechanism is enabled: set sasl.enabled.mechanisms, and give users "
+            "(--user)"
         )
     options = _options(listener, mechanisms, by_mechanism)
     passwords = {**users, **_plain_users(listener, options.get("PLAIN", {}))}
     _check_passwords(listener, mechanisms, options, passwords, users)
-    return Logins(
+    return SaslSettings(
         mechanisms,
         passwords,
         _unsecured(listener, values, by_mechanism, options) if "OAUTHBEARER" in mechanisms else None,
@@ -138,8 +141,8 @@ def _check_passwords(
         without.insert(0, "PLAIN")
     if without:
         raise ConfigError(
-            f"{', '.join(without)} without users would refuse everybody: give users (--user), or a login module in "
-            f"{_name(listener, without[0], JAAS)}"
+            f"{', '.join(without)} has no users, so every authentication would fail: give users (--user), or a login "
+            f"module in {_name(listener, without[0], JAAS)}"
         )
 
 
@@ -164,7 +167,7 @@ def _unsecured(
     if not flag(values, "sasl.oauthbearer.unsecured.enable") and not own.get(HANDLER):
         raise ConfigError(
             "OAUTHBEARER: this broker cannot check signatures of tokens; leave it out, or, in a test, set "
-            "sasl.oauthbearer.unsecured.enable=true to take tokens that nobody signed"
+            "sasl.oauthbearer.unsecured.enable=true to accept unsigned tokens"
         )
     given = options.get("OAUTHBEARER", {})
     logins = (name for name in given if name.startswith(_OWN_TOKEN))

@@ -75,12 +75,12 @@ def _rule(found: re.Match[str]) -> _Rule:
     try:
         pattern = re.compile(found["pattern"])
     except re.error as error:
-        raise ConfigError(f"{NAME}: {found['pattern']!r} is no regular expression: {error}") from None
+        raise ConfigError(f"{NAME}: {found['pattern']!r} is not a valid regular expression: {error}") from None
     return _Rule(pattern, tuple(_parts(found["replacement"], pattern)), found["case"])
 
 
 def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | int]:
-    """Texts and numbers of groups, by the rules of Java's `replaceAll`; a group that is not there stands for itself."""
+    """Texts and numbers of groups, by the rules of Java's `replaceAll`; an unknown group is kept as text."""
     parts: list[str | int] = []
     for found in _REPLACED.finditer(replacement):
         if found["literal"] is not None or found["char"] is not None:

@@ -35,7 +35,7 @@ _NOT_STORED: Final = "the credentials could not be stored"
 
 
 class Outcome(NamedTuple):
-    """What became of one user's change; a message stands beside every error."""
+    """The result of one user's change; every error has a message."""
 
     user: str
     code: ErrorCode
@@ -101,16 +101,16 @@ class ScramCredentials:
         accepted: dict[tuple[str, str], ScramCredential | None] = {}
         for change in changes:
             if change.name not in outcomes:
-                refusal = self._refusal(change) or (_DUPLICATE if names[change.name] > 1 else None)
-                outcomes[change.name] = Outcome(change.name, *(refusal or (ErrorCode.NONE, None)))
-                if refusal is None:
+                problem = self._problem(change) or (_DUPLICATE if names[change.name] > 1 else None)
+                outcomes[change.name] = Outcome(change.name, *(problem or (ErrorCode.NONE, None)))
+                if problem is None:
                     accepted[MECHANISM_OF_TYPE[change.mechanism], change.name] = _new_credential(change)
         if accepted and not self._apply(accepted):
             for _, user in accepted:
                 outcomes[user] = Outcome(user, ErrorCode.KAFKA_STORAGE_ERROR, _NOT_STORED)
         return list(outcomes.values())
 
-    def _refusal(self, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> tuple[ErrorCode, str] | None:
+    def _problem(self, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> tuple[ErrorCode, str] | None:
         if not change.name:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
         mechanism = MECHANISM_OF_TYPE.get(change.mechanism)

@@ -1,6 +1,6 @@
 """The rules of CreateTopics and auto-creation: whether a topic can be created, and with which partitions.
 
-Pure: returns a `Plan` or raises a `Refusal`; `state.BrokerState.create_topic` creates the topic.
+Pure: returns a `Plan` or raises a `ApiError`; `state.BrokerState.create_topic` creates the topic.
 Source: org.apache.kafka.controller.ReplicationControlManager, org.apache.kafka.common.internals.Topic.
 """
 
@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BrokerConfig
-from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.topics.catalog import Catalog
-from kafkaraw.broker.topics.placement import place_replicas
+from kafkaraw.broker.topics.replica_placement import place_replicas
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -30,7 +30,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TopicSpec:
     """A topic as requested by a client.
 
     Attributes:
@@ -56,28 +56,28 @@ class Plan:
     configs: Mapping[str, str]
 
 
-def plan_topic(wish: Wish, catalog: Catalog, config: BrokerConfig) -> Plan:
+def plan_topic(spec: TopicSpec, catalog: Catalog, config: BrokerConfig) -> Plan:
     """Apply all rules.
 
     Raises:
-        Refusal: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        ApiError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
             INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, POLICY_VIOLATION or INVALID_CONFIG.
     """
-    if wish.name == METADATA_TOPIC:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-    check_name(wish.name)
-    if catalog.is_taken(wish.name):
-        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
-    _check_collision(wish.name, catalog)
-    assignments = _assigned_by_client(wish, catalog) if wish.assignments else _assigned_by_broker(wish, catalog, config)
-    return Plan(wish.name, assignments, _checked_configs(wish.configs))
+    if spec.name == METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    check_name(spec.name)
+    if catalog.is_taken(spec.name):
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{spec.name}' already exists.")
+    _check_collision(spec.name, catalog)
+    assignments = _assigned_by_client(spec, catalog) if spec.assignments else _assigned_by_broker(spec, catalog, config)
+    return Plan(spec.name, assignments, _checked_configs(spec.configs))
 
 
 def check_name(name: str) -> None:
     """Check that a topic may have this name.
 
     Raises:
-        Refusal: INVALID_TOPIC_EXCEPTION.
+        ApiError: INVALID_TOPIC_EXCEPTION.
     """
     shown = name[:NAME_LENGTH_MAX]
     problem = ""
@@ -90,7 +90,7 @@ def check_name(name: str) -> None:
     elif not _LEGAL_NAME.fullmatch(name):
         problem = f"'{shown}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     if problem:
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
 def _check_collision(name: str, catalog: Catalog) -> None:
@@ -98,30 +98,30 @@ def _check_collision(name: str, catalog: Catalog) -> None:
     found = catalog.colliding(name)
     if found is not None:
         message = f"Topic '{name}' collides with existing topic: {found}"
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> tuple[tuple[int, ...], ...]:
-    partitions = config.num_partitions if wish.partitions == DEFAULT else wish.partitions
-    replicas = config.default_replication_factor if wish.replication_factor == DEFAULT else wish.replication_factor
+def _assigned_by_broker(spec: TopicSpec, catalog: Catalog, config: BrokerConfig) -> tuple[tuple[int, ...], ...]:
+    partitions = config.num_partitions if spec.partitions == DEFAULT else spec.partitions
+    replicas = config.default_replication_factor if spec.replication_factor == DEFAULT else spec.replication_factor
     if partitions <= 0:
         message = f"Number of partitions was set to an invalid non-positive value: {partitions}"
-        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, message)
     _check_partitions_max(partitions)
     if replicas <= 0:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     racks = catalog.racks
     if replicas > len(racks):
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
             f"cannot be reached because only {len(racks)} broker(s) are registered.",
         )
     if not catalog.brokers:
-        raise Refusal(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replicas} time(s): All brokers are currently fenced or in controlled "
             "shutdown.",
@@ -134,19 +134,19 @@ def _assigned_by_broker(wish: Wish, catalog: Catalog, config: BrokerConfig) -> t
 def _check_partitions_max(partitions: int) -> None:
     if partitions > PARTITIONS_MAX:
         message = f"Excessively large number of partitions per request: {partitions}, at most {PARTITIONS_MAX}"
-        raise Refusal(ErrorCode.POLICY_VIOLATION, message)
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _assigned_by_client(wish: Wish, catalog: Catalog) -> tuple[tuple[int, ...], ...]:
-    if wish.replication_factor != DEFAULT:
+def _assigned_by_client(spec: TopicSpec, catalog: Catalog) -> tuple[tuple[int, ...], ...]:
+    if spec.replication_factor != DEFAULT:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
-    if wish.partitions != DEFAULT:
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+    if spec.partitions != DEFAULT:
         message = "A manual partition assignment was specified, but numPartitions was not set to -1."
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
-    _check_partitions_max(len(wish.assignments))
-    chosen = dict(wish.assignments)
-    if len(chosen) != len(wish.assignments):
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+    _check_partitions_max(len(spec.assignments))
+    chosen = dict(spec.assignments)
+    if len(chosen) != len(spec.assignments):
         raise _bad_assignment("Found multiple manual partition assignments for one partition")
     if sorted(chosen) != list(range(len(chosen))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
@@ -172,18 +172,18 @@ def _assigned_by_client(wish: Wish, catalog: Catalog) -> tuple[tuple[int, ...], 
     return tuple(tuple(chosen[index]) for index in range(len(chosen)))
 
 
-def _bad_assignment(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, value in configs.items():
         if value is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
         given[name] = value
     try:
         topic_config.check(given)
     except ConfigError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return given

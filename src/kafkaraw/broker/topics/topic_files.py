@@ -119,7 +119,7 @@ def _line(topic: Topic, states: Sequence[PartitionState]) -> str:
 
 
 def read_deleting(text: str) -> list[Uuid]:
-    """Read from `kafkaraw-topics.json` which topics are gone, whose files may still be there.
+    """Read from `kafkaraw-topics.json` the deleted topics whose files may still exist.
 
     Raises:
         ConfigError: it is damaged.

@@ -36,14 +36,14 @@ _logger = logging.getLogger("kafkaraw.broker")
 _S = TransactionState
 
 
-class Identity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id with its epoch; -1 and -1 for none."""
 
     producer_id: int
     epoch: int
 
 
-NOBODY: Final = Identity(NO_PRODUCER_ID, NO_EPOCH)
+NO_PRODUCER: Final = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 _DECIDED_BY: Final = {_S.COMPLETE_COMMIT: _S.PREPARE_COMMIT, _S.COMPLETE_ABORT: _S.PREPARE_ABORT}
 
 
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     """The result of a request: an error code and, on success, the producer's new identity."""
 
     code: ErrorCode
-    identity: Identity = NOBODY
+    identity: ProducerIdAndEpoch = NO_PRODUCER
 
 
 Answer = Callable[[Outcome], None]
@@ -142,7 +142,7 @@ class TransactionCoordinator:
     # ---- requests
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: Identity | None, answer: Answer
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, answer: Answer
     ) -> None:
         """Give a producer an identity that fences all earlier producers with the same transactional id.
 
@@ -172,8 +172,8 @@ class TransactionCoordinator:
                 entry, started, lambda outcome: answer(Outcome(outcome.code or ErrorCode.CONCURRENT_TRANSACTIONS))
             )
         else:
-            identity = Identity(started.producer_id, started.producer_epoch)
-            self._write(entry, started, lambda code: answer(Outcome(code, identity if not code else NOBODY)))
+            identity = ProducerIdAndEpoch(started.producer_id, started.producer_epoch)
+            self._write(entry, started, lambda code: answer(Outcome(code, identity if not code else NO_PRODUCER)))
 
     def _entry_for(self, transactional_id: str, timeout_ms: int) -> _Entry:
         entry = self._entries.get(transactional_id)
@@ -184,7 +184,9 @@ class TransactionCoordinator:
             entry = self._entries[transactional_id] = _Entry(made)
         return entry
 
-    def _started_anew(self, entry: _Entry, timeout_ms: int, expected: Identity | None) -> Transaction | ErrorCode:
+    def _started_anew(
+        self, entry: _Entry, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> Transaction | ErrorCode:
         """Return the state to write for a producer that starts or restarts, or an error code."""
         current, now_ms = entry.current, self._now_ms()
         if entry.pending is not None or current.state in ENDING:
@@ -205,7 +207,12 @@ class TransactionCoordinator:
         return ErrorCode.PRODUCER_FENCED
 
     def add_partitions(
-        self, transactional_id: str, identity: Identity, partitions: frozenset[TopicPartition], version: int, done: Done
+        self,
+        transactional_id: str,
+        identity: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        version: int,
+        done: Done,
     ) -> None:
         """Add partitions to a transaction.
 
@@ -226,7 +233,7 @@ class TransactionCoordinator:
             self._write(entry, entry.current.with_partitions(partitions, self._now_ms(), version), done)
 
     def verify_partitions(
-        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+        self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Check whether partitions belong to an open transaction, for a broker that will append to them.
 
@@ -239,13 +246,13 @@ class TransactionCoordinator:
         known = entry.current.partitions if entry.current.state is _S.ONGOING else frozenset()
         return {each: ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
 
-    def _may_add(self, entry: _Entry | None, transactional_id: str, identity: Identity) -> ErrorCode:
+    def _may_add(self, entry: _Entry | None, transactional_id: str, identity: ProducerIdAndEpoch) -> ErrorCode:
         code = self._code_for(entry, transactional_id, identity)
         if not code and entry is not None and entry.pending is not None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return code
 
-    def _code_for(self, entry: _Entry | None, transactional_id: str, identity: Identity) -> ErrorCode:
+    def _code_for(self, entry: _Entry | None, transactional_id: str, identity: ProducerIdAndEpoch) -> ErrorCode:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         if entry is None or entry.current.producer_id != identity.producer_id:
@@ -254,7 +261,9 @@ class TransactionCoordinator:
             return ErrorCode.PRODUCER_FENCED
         return ErrorCode.CONCURRENT_TRANSACTIONS if entry.current.state in ENDING else ErrorCode.NONE
 
-    def end(self, transactional_id: str, identity: Identity, *, commit: bool, version: int, answer: Answer) -> None:
+    def end(
+        self, transactional_id: str, identity: ProducerIdAndEpoch, *, commit: bool, version: int, answer: Answer
+    ) -> None:
         """Commit or abort a transaction.
 
         Args:
@@ -282,7 +291,7 @@ class TransactionCoordinator:
                 self._end(entry, ending, answer)
 
     def _ended(
-        self, entry: _Entry, identity: Identity, wanted: TransactionState, version: int
+        self, entry: _Entry, identity: ProducerIdAndEpoch, wanted: TransactionState, version: int
     ) -> Transaction | Outcome:
         """Return the state to write for the end of a transaction, or the result if there is nothing to write."""
         current = entry.current
@@ -315,7 +324,7 @@ class TransactionCoordinator:
         """Handle EndTxn without an open transaction: a retry, an error, or an empty abort (KIP-890)."""
         bumps = version >= EPOCH_BUMP_VERSION
         if _DECIDED_BY.get(current.state) is wanted and (repeated or not bumps):
-            return Outcome(ErrorCode.NONE, Identity(current.producer_id, current.producer_epoch))
+            return Outcome(ErrorCode.NONE, ProducerIdAndEpoch(current.producer_id, current.producer_epoch))
         if bumps and wanted is _S.PREPARE_ABORT and not repeated:
             return self._ending(current, wanted, version)
         return Outcome(ErrorCode.INVALID_TXN_STATE)
@@ -345,7 +354,7 @@ class TransactionCoordinator:
                 answer(Outcome(code))
                 return
             after = ending.completed(ending.updated_ms)
-            answer(Outcome(ErrorCode.NONE, Identity(after.producer_id, after.producer_epoch)))
+            answer(Outcome(ErrorCode.NONE, ProducerIdAndEpoch(after.producer_id, after.producer_epoch)))
             self._complete(entry)
 
         self._write(entry, ending, written)
@@ -411,7 +420,7 @@ class TransactionCoordinator:
         return [self._entries[transactional_id].current for transactional_id in sorted(self._entries)]
 
 
-def _is_known(expected: Identity, current: Transaction) -> bool:
+def _is_known(expected: ProducerIdAndEpoch, current: Transaction) -> bool:
     """Return whether an identity in a request belongs, or may belong, to the current producer."""
     return (
         current.producer_epoch == NO_EPOCH
@@ -420,7 +429,7 @@ def _is_known(expected: Identity, current: Transaction) -> bool:
     )
 
 
-def _is_repeated_end(identity: Identity, current: Transaction) -> bool:
+def _is_repeated_end(identity: ProducerIdAndEpoch, current: Transaction) -> bool:
     """Return whether an EndTxn is a retry of a completed one, whose response may have been lost (KIP-890)."""
     if current.state not in _DECIDED_BY:
         return False

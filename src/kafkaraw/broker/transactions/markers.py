@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.broker.transactions.coordinator import Identity
+from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import ControlType, TopicPartition
@@ -33,20 +33,20 @@ class MarkerSender:
         node: the coordinator's node.
         controller: the cluster's controller.
         epoch: the coordinator's epoch, which is the leader epoch of its partition of `__transaction_state`.
-        in_office: returns whether the coordinator is still active.
+        is_active: returns whether the coordinator is still active.
     """
 
     def __init__(
-        self, node: TransactionNode, controller: Controller, epoch: int, in_office: Callable[[], bool]
+        self, node: TransactionNode, controller: Controller, epoch: int, is_active: Callable[[], bool]
     ) -> None:
         self._node = node
         self._controller = controller
         self._epoch = epoch
-        self._in_office = in_office
+        self._is_active = is_active
 
     def later(self, act: Callable[[], None]) -> None:
         """Call a function after a delay, if this coordinator is still active then."""
-        asyncio.get_running_loop().call_later(RETRY_S, lambda: act() if self._in_office() else None)
+        asyncio.get_running_loop().call_later(RETRY_S, lambda: act() if self._is_active() else None)
 
     def write(self, ending: Transaction, done: Callable[[], None]) -> None:
         """Write a marker to each partition; see `coordinator.Markers`."""
@@ -71,7 +71,7 @@ class MarkerSender:
             written(topic_partition)
             return
 
-        def heard(code: ErrorCode) -> None:
+        def on_result(code: ErrorCode) -> None:
             if not code:
                 written(topic_partition)
             elif code not in _OVERTAKEN:
@@ -79,12 +79,12 @@ class MarkerSender:
 
         leader = self._controller.transactions_of(state.leader)
         if leader is None:
-            heard(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            on_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         kind = ControlType.COMMIT if committed else ControlType.ABORT
-        identity = Identity(ending.producer_id, ending.producer_epoch)
+        identity = ProducerIdAndEpoch(ending.producer_id, ending.producer_epoch)
 
         def reply(code: ErrorCode) -> None:
-            self._node.send(leader, lambda: heard(code))
+            self._node.send(leader, lambda: on_result(code))
 
         self._node.send(leader, lambda: leader.append_marker(topic_partition, kind, identity, self._epoch, reply))

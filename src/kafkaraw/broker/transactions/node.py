@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.coordinator_runtime.coordinator_log import when_replicated
+from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.hosting import Hosting
-from kafkaraw.broker.state_topics.replicated import when_replicated
-from kafkaraw.broker.state_topics.state_topic import StateTopic
-from kafkaraw.broker.transactions.coordinator import Identity, Limits, TransactionCoordinator
+from kafkaraw.broker.transactions.coordinator import Limits, ProducerIdAndEpoch, TransactionCoordinator
 from kafkaraw.broker.transactions.markers import MarkerSender
 from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
 from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
@@ -56,7 +56,7 @@ class TransactionNode:
         self._config = config
         self._clock = clock
         self._limits = Limits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
-        self.topic = StateTopic(
+        self.topic = InternalTopic(
             TOPIC,
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
@@ -82,14 +82,14 @@ class TransactionNode:
     def _make(self, partition: Partition) -> tuple[TransactionCoordinator, Callable[[], None]] | None:
         index, epoch = partition.topic_partition.partition, partition.leader_epoch
         log = PartitionStateLog(partition, self._clock.time_ms)
-        markers = MarkerSender(self, self._controller, epoch, lambda: self._hosting.in_office(index, epoch))
+        markers = MarkerSender(self, self._controller, epoch, lambda: self._hosting.is_active(index, epoch))
         coordinator = TransactionCoordinator(
             log, markers, self._controller.producer_ids.take, self._clock.time_ms, self._limits
         )
         try:
             found = log.read()
         except OSError as error:
-            _logger.error("%s-%d cannot be read, its transactional ids are not served: %s", TOPIC, index, error)
+            _logger.error("%s-%d cannot be read, its transactional ids are not available: %s", TOPIC, index, error)
             return None
 
         def start() -> None:
@@ -128,9 +128,9 @@ class TransactionNode:
         """Return the coordinator of a transactional id, if this node hosts it.
 
         Raises:
-            Refusal: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE when there is none yet.
+            ApiError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, or COORDINATOR_NOT_AVAILABLE while there is none.
         """
-        self._have_topic()
+        self._create_topic_if_missing()
         coordinator = self._hosting.coordinator(
             self.topic.partition_for(transactional_id, self._controller.catalog).partition
         )
@@ -141,14 +141,14 @@ class TransactionNode:
         """Return the id of the node that coordinates a transactional id; None if there is none at the moment.
 
         Raises:
-            Refusal: `__transaction_state` cannot be created.
+            ApiError: `__transaction_state` cannot be created.
         """
-        self._have_topic()
+        self._create_topic_if_missing()
         return self.topic.leader_for(transactional_id, self._controller.catalog)
 
-    def _have_topic(self) -> None:
+    def _create_topic_if_missing(self) -> None:
         """Create `__transaction_state` if it does not exist."""
-        self.topic.have(self._controller, self._config)
+        self.topic.create_if_missing(self._controller, self._config)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class TransactionNode:
     def join(
         self,
         transactional_id: str,
-        identity: Identity,
+        identity: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
         *,
         add: bool,
@@ -211,15 +211,15 @@ class TransactionNode:
     def _ask_coordinator(
         self,
         transactional_id: str,
-        identity: Identity,
+        identity: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
         add: bool,
         done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     ) -> None:
         try:
             leader = self.leader_for(transactional_id)
-        except Refusal as refusal:
-            done(dict.fromkeys(partitions, refusal.code))
+        except ApiError as error:
+            done(dict.fromkeys(partitions, error.code))
             return
         node = None if leader is None else self._controller.transactions_of(leader)
         if node is None:
@@ -234,7 +234,7 @@ class TransactionNode:
     def add_or_verify(
         self,
         transactional_id: str,
-        identity: Identity,
+        identity: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
         add: bool,
         done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
@@ -243,10 +243,10 @@ class TransactionNode:
         gone = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if self._closed:
-                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's node stops")
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's node stops")
             coordinator = self.coordinator(transactional_id)
-        except Refusal as refusal:
-            done(dict.fromkeys(partitions, refusal.code))
+        except ApiError as error:
+            done(dict.fromkeys(partitions, error.code))
             return
         if not add:
             done(coordinator.verify_partitions(transactional_id, identity, partitions))
@@ -273,7 +273,7 @@ class TransactionNode:
         self,
         topic_partition: TopicPartition,
         kind: ControlType,
-        identity: Identity,
+        identity: ProducerIdAndEpoch,
         coordinator_epoch: int,
         done: Code,
         *,
@@ -295,9 +295,9 @@ class TransactionNode:
             partition.producers.check_marker(
                 identity.producer_id, identity.epoch, coordinator_epoch, transaction_version=transaction_version
             )
-            appended = partition.append_own(marker)
-        except Refusal as refusal:
-            done(refusal.code)
+            appended = partition.append_as_leader(marker)
+        except ApiError as error:
+            done(error.code)
             return
         answer = self._owing(done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

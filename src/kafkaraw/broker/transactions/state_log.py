@@ -11,9 +11,9 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
 from kafkaraw.broker.partitions.partition import Partition
-from kafkaraw.broker.refusal import Refusal
-from kafkaraw.broker.state_topics.replicated import ReplicatedLog
 from kafkaraw.broker.transactions.coordinator import Done
 from kafkaraw.broker.transactions.states import Transaction, TransactionState
 from kafkaraw.light_classes import NamedTuple
@@ -43,7 +43,7 @@ class PartitionStateLog:
     """
 
     def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
-        self._log = ReplicatedLog(partition, now_ms)
+        self._log = CoordinatorLog(partition, now_ms)
 
     def append(self, transaction: Transaction, done: Done) -> None:
         """Write a state; see `coordinator.StateLog`."""
@@ -57,8 +57,8 @@ class PartitionStateLog:
         key = encode_message(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
         try:
             position = self._log.append([(_VERSION.pack(KEY_VERSION) + key, value)])
-        except Refusal as refusal:
-            done(_ANSWERS.get(refusal.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        except ApiError as error:
+            done(_ANSWERS.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         self._log.when_replicated(position, lambda code: done(_ANSWERS.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
 

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import HEADER_SIZE, unpack_header
@@ -29,7 +29,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class Frame(NamedTuple):
-    """Where a batch is; what is in it has not been looked at."""
+    """The position of a batch, whose content is not read."""
 
     start: int
     end: int
@@ -40,22 +40,22 @@ def frames(records: memoryview) -> Iterator[Frame]:
     """The whole batches, in order.
 
     Raises:
-        Refusal: CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for a length on which Kafka's own reckoning overflows.
+        ApiError: CORRUPT_MESSAGE, or UNKNOWN_SERVER_ERROR for a length on which Kafka's own reckoning overflows.
     """
     start = 0
     while len(records) - start >= _PREFIX.size:
         _, length = _PREFIX.unpack_from(records, start)
         if length < _LENGTH_MIN:
             message = f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})"
-            raise Refusal(ErrorCode.CORRUPT_MESSAGE, message)
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, message)
         if len(records) - start <= _MAGIC_AT:
             return
         magic = records[start + _MAGIC_AT]
         if magic > MAGIC:
             signed = magic - 256 if magic > BYTE_MAX else magic
-            raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {signed}")
         if length + _PREFIX.size > _INT32_MAX:
-            raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {length + _PREFIX.size} bytes")
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a batch of {length + _PREFIX.size} bytes")
         end = start + length + _PREFIX.size
         if end > len(records):
             return
@@ -71,7 +71,7 @@ def only_batch(records: memoryview | None, version: int) -> memoryview:
         version: of the request.
 
     Raises:
-        Refusal: INVALID_RECORD, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for
+        ApiError: INVALID_RECORD, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for
             requests of before Kafka 0.11.
     """
     if records is not None and version >= ZSTD_PRODUCE_VERSION_MIN and _is_one_batch(records):
@@ -82,14 +82,14 @@ def only_batch(records: memoryview | None, version: int) -> memoryview:
         raise _invalid(f"Produce requests with version {version} must have at least one record batch per partition")
     if first.magic < MAGIC and version < MAGIC_2_PRODUCE_VERSION_MIN:
         message = f"this broker keeps records of magic {MAGIC} only, not {first.magic}"
-        raise Refusal(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
+        raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
     allowed = f"Produce requests with version {version} are only allowed to contain"
     if first.magic != MAGIC:
         raise _invalid(f"{allowed} record batches with magic version {MAGIC}, not {first.magic}")
     batch = records[first.start : first.end]
     if version < ZSTD_PRODUCE_VERSION_MIN and len(batch) >= HEADER_SIZE and unpack_header(batch).codec_id == ZSTD_ID:
         message = f"Produce requests with version {version} are not allowed to use ZStandard compression"
-        raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
     if next(found, None) is not None:
         raise _invalid(f"{allowed} exactly one record batch per partition")
     return batch
@@ -106,7 +106,7 @@ def first_is_transactional(records: memoryview) -> bool:
     """Whether the first batch belongs to a transaction.
 
     Raises:
-        Refusal: its frame makes no sense.
+        ApiError: its frame makes no sense.
     """
     if _is_one_batch(records):
         return bool(records[_ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT)
@@ -116,5 +116,5 @@ def first_is_transactional(records: memoryview) -> bool:
     return unpack_header(records, first.start).is_transactional
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, message)
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, message)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaraw.broker.refusal import Refusal
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -41,24 +41,24 @@ def inner_records(batch: memoryview, header: BatchHeader, size_max_bytes: int) -
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-        Refusal: INVALID_RECORD for what is no record, UNKNOWN_SERVER_ERROR when they cannot be decompressed.
+        ApiError: INVALID_RECORD for what is no record, UNKNOWN_SERVER_ERROR when they cannot be decompressed.
     """
     payload = _decompressed(batch[HEADER_SIZE:], header, size_max_bytes)
     append_time = header.max_timestamp if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME else None
     reader = _Reader(payload)
     for _ in range(header.records_count):
         if reader.at >= len(payload):
-            raise Refusal(ErrorCode.INVALID_RECORD, _NO_RECORDS_LEFT)
+            raise ApiError(ErrorCode.INVALID_RECORD, _NO_RECORDS_LEFT)
         yield reader.record(header, append_time)
     if reader.at < len(payload):
-        raise Refusal(ErrorCode.INVALID_RECORD, "Incorrect declared batch size, records still remaining in file")
+        raise ApiError(ErrorCode.INVALID_RECORD, "Incorrect declared batch size, records still remaining in file")
 
 
 def _decompressed(payload: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
     try:
         return codec_by_id(header.codec_id).decompress(payload, size_max_bytes)
     except CorruptBatchError as error:
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
 
 
 class _Reader:
@@ -72,7 +72,7 @@ class _Reader:
         """The next record.
 
         Raises:
-            Refusal: INVALID_RECORD.
+            ApiError: INVALID_RECORD.
         """
         size = self._number()
         end = self.at + size
@@ -93,12 +93,12 @@ class _Reader:
     def _headers(self) -> list[tuple[bytes, bytes | None]]:
         count = self._number()
         if not 0 <= count <= len(self._payload) - self.at:
-            raise Refusal(ErrorCode.INVALID_RECORD, f"Found invalid number of record headers {count}")
+            raise ApiError(ErrorCode.INVALID_RECORD, f"Found invalid number of record headers {count}")
         headers = []
         for _ in range(count):
             name = self._field()
             if name is None:
-                raise Refusal(ErrorCode.INVALID_RECORD, "Invalid negative header key size")
+                raise ApiError(ErrorCode.INVALID_RECORD, "Invalid negative header key size")
             headers.append((name, self._field()))
         return headers
 
@@ -108,12 +108,12 @@ class _Reader:
             return None
         start, self.at = self.at, self.at + size
         if self.at > len(self._payload):
-            raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure")
+            raise ApiError(ErrorCode.INVALID_RECORD, "Found invalid record structure")
         return self._payload[start : self.at]
 
     def _byte(self) -> int:
         if self.at >= len(self._payload):
-            raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure")
+            raise ApiError(ErrorCode.INVALID_RECORD, "Found invalid record structure")
         self.at += 1
         return self._payload[self.at - 1]
 
@@ -121,9 +121,9 @@ class _Reader:
         try:
             raw, self.at = read_raw_varint(self._payload, self.at)
         except (CorruptBatchError, IndexError) as error:
-            raise Refusal(ErrorCode.INVALID_RECORD, "Found invalid record structure") from error
+            raise ApiError(ErrorCode.INVALID_RECORD, "Found invalid record structure") from error
         return raw >> 1 ^ -(raw & 1)
 
 
-def _invalid(what: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_RECORD, f"Invalid record size: {what}")
+def _invalid(what: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, f"Invalid record size: {what}")

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kafkaraw.broker.api_error import ApiError, RecordError
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.refusal import RecordError, Refusal
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.inner_records import InnerRecord, inner_records
@@ -62,7 +62,7 @@ def check_records(
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-        Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
+        ApiError: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed, or when their offsets are such that Kafka would have to write the batch anew and cannot.
     """
     highest = yield from _highest_when_sound(batch, header, config, now_ms, size_max_bytes)
@@ -72,7 +72,7 @@ def check_records(
     if header.codec_id and not are_in_order:
         count = header.records_count
         message = f"the offsets within the compressed batch are not 0 to {count - 1} in topic partition {where}"
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
     return highest
 
 
@@ -81,11 +81,11 @@ def checked_rows(
 ) -> Steps[Iterator[PlainRecord]]:
     """Judge the records of a batch that is to be stored in another form, and give them.
 
-    Their offsets do not matter, for they are counted anew. Arguments as for `check_records`.
+    Their offsets are ignored, because the broker assigns new ones. Arguments as for `check_records`.
 
     Raises:
         BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
-        Refusal: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
+        ApiError: INVALID_TIMESTAMP or INVALID_RECORD, with the records to blame; UNKNOWN_SERVER_ERROR when they cannot
             be decompressed.
     """
     highest = yield from _highest_when_sound(batch, header, config, now_ms, size_max_bytes)
@@ -100,7 +100,7 @@ def checked_rows(
 
 
 def _text(name: bytes) -> str:
-    """A header's name; Java, too, puts a replacement for what is not UTF-8."""
+    """Return a header's key; as in Java, a replacement character stands for invalid UTF-8."""
     return name.decode("utf-8", "replace")
 
 
@@ -157,7 +157,7 @@ def _judge(
 
 
 def _claims_a_brokers_time(header: BatchHeader, config: TopicConfig) -> bool:
-    """Whether a producer says LogAppendTime where Kafka does not let it pass."""
+    """Return whether a producer set LogAppendTime where Kafka refuses it."""
     if header.timestamp_type != TIMESTAMP_LOG_APPEND_TIME:
         return False
     return config.stamps_on_append or header.max_timestamp == NO_TIMESTAMP
@@ -172,7 +172,7 @@ def _bounds(config: TopicConfig, now_ms: int) -> tuple[int, int]:
 def _faults(
     header: BatchHeader, config: TopicConfig, where: str, now_ms: int
 ) -> Callable[[int, InnerRecord], tuple[ErrorCode, RecordError] | None]:
-    """What says of a record, and of its place in the batch, what is wrong with it."""
+    """Return a function that returns the error of a record with its index; None if the record is valid."""
     earliest, latest = _bounds(config, now_ms)
     stamped = header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME
 
@@ -211,7 +211,7 @@ def _raise_for(found: list[tuple[ErrorCode, RecordError]]) -> None:
     errors = tuple(error for _, error in found)
     if any(code == ErrorCode.INVALID_TIMESTAMP for code, _ in found):
         message = "One or more records have been rejected due to invalid timestamp"
-        raise Refusal(ErrorCode.INVALID_TIMESTAMP, message, errors)
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message, errors)
     shown = ", ".join(
         f"RecordError(batchIndex={error.batch_index}, message='{error.message}')" for error in errors[:ERRORS_SHOWN]
     )
@@ -219,4 +219,4 @@ def _raise_for(found: list[tuple[ErrorCode, RecordError]]) -> None:
         f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the "
         f"first three errors at most: [{shown}]"
     )
-    raise Refusal(ErrorCode.INVALID_RECORD, message, errors)
+    raise ApiError(ErrorCode.INVALID_RECORD, message, errors)

@@ -186,7 +186,7 @@ class Producer(Sender):
 
     def flush(self, timeout: float | None = None) -> None:
         call = self._core.flush_call(timeout)
-        client_loop_thread().run_until_told(call.begin)
+        client_loop_thread().run_until_called(call.begin)
         call.finish()  # on this thread: an interrupted call leaves failures to be reported by the next one
 
     def init_transactions(self, timeout: float | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, ConfigError
-from kafkaraw.net.daemon_thread import run_in_daemon_thread
+from kafkaraw.net.threads import run_in_daemon_thread
 
 NAME: Final = "GSSAPI"
 MISSING: Final = f"sasl_mechanism={NAME!r} needs the package gssapi: pip install 'kafkaraw[gssapi]'"

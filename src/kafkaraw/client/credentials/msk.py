@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkaraw.client.credentials.source import Token
 from kafkaraw.errors import AuthenticationError, ConfigError
-from kafkaraw.net.daemon_thread import run_in_daemon_thread
+from kafkaraw.net.threads import run_in_daemon_thread
 
 NAME: Final = "AWS_MSK_IAM"
 MISSING: Final = (

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeGuard
 
 from kafkaraw.client.credentials.source import Token
 from kafkaraw.errors import AuthenticationError, KafkaError
-from kafkaraw.net.daemon_thread import run_in_daemon_thread
+from kafkaraw.net.threads import run_in_daemon_thread
 
 Provider: TypeAlias = Callable[[], str | Awaitable[str]]
 

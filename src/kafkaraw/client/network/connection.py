@@ -40,7 +40,7 @@ from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, ClosedError, KafkaError, UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Network
-from kafkaraw.net.daemon_thread import run_in_daemon_thread
+from kafkaraw.net.threads import run_in_daemon_thread
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
 from kafkaraw.protocol.declare import Request, Response

@@ -41,7 +41,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.light_classes import replace
 from kafkaraw.net.clock import SystemClock
-from kafkaraw.net.loop_locks import new_loop_lock
+from kafkaraw.net.threads import new_loop_lock
 from kafkaraw.records import (
     KEY_SIZE_SAFE,
     PARTITIONERS,

@@ -52,7 +52,7 @@ from kafkaraw.errors import (
     UsageError,
     copy_to_raise,
 )
-from kafkaraw.net.loop_thread import tell_about_fault
+from kafkaraw.net.loop_thread import on_loop_fault
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition, whole_number
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class ProducerCore:
         loop, wakeups = asyncio.get_running_loop(), self.sender.wakeups
         if wakeups.loop is None:
             wakeups.loop = self._waiter.loop = loop
-            tell_about_fault(self.sender, loop, Sender.break_down)
+            on_loop_fault(self.sender, loop, Sender.break_down)
             self._on_begun(self)
         elif wakeups.loop is not loop:
             if self.sender.broken is not None:  # with the loop thread that it lived on

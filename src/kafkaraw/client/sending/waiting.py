@@ -26,8 +26,7 @@ from typing import Final
 from kafkaraw.client.deadline import check_timeout
 from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
 from kafkaraw.errors import DeliveryError, DeliveryTimeoutError, ForkedError, KafkaTimeoutError, UsageError
-from kafkaraw.net.interruptible import wait_interruptibly
-from kafkaraw.net.loop_locks import check_holds_no_loop_lock
+from kafkaraw.net.threads import check_holds_no_loop_lock, wait_interruptibly
 from kafkaraw.records import BatchPromise
 
 FORKED: Final = "this producer belongs to the parent process; make a new one after the fork"

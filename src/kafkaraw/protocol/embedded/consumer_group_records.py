@@ -80,8 +80,8 @@ class ConsumerGroupMemberMetadataValue:
 
     Attributes:
         instance_id: name of a static member, or null.
-        rack_id: where it stands; null when not said.
-        rebalance_timeout_ms: how long a member may take to give up what it has, in milliseconds; -1 when not told.
+        rack_id: the rack; null when unknown.
+        rebalance_timeout_ms: how long a member may take to revoke partitions, in milliseconds; -1 when unknown.
         classic_member_metadata: what a member of the classic protocol said; null for others.
     """
 

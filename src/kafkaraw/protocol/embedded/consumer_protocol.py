@@ -1,4 +1,4 @@
-"""What members of classic groups tell each other, inside JoinGroup and SyncGroup (KIP-429, KIP-792, KIP-881)."""
+"""Subscriptions and assignments of classic consumers, inside JoinGroup and SyncGroup (KIP-429, KIP-792, KIP-881)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TopicPartition:
 class ConsumerProtocolSubscription:
     """What a member wants to read; follows an int16 with its version, and newer versions are read as the newest known.
 
-    Versions: 1 tells owned partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881).
+    Versions: 1 has owned partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881).
 
     Attributes:
         user_data: the assignor's own bytes, or null.

@@ -46,7 +46,7 @@ class LeaderChangeMessage:
 
     Attributes:
         leader_id: broker that leads; -1 when there is none.
-        granting_voters: those who voted for the leader.
+        granting_voters: voters that granted their vote to the leader.
     """
 
     version: int16

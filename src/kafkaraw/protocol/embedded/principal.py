@@ -1,4 +1,4 @@
-"""Who sent a request that a broker passes on."""
+"""The principal of a request that a broker forwards to the controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class DefaultPrincipalData:
 
     Attributes:
         type: such as User.
-        token_authenticated: whether it logged in with a delegation token.
+        token_authenticated: whether a delegation token authenticated it.
     """
 
     type: string

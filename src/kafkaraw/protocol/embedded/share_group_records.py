@@ -54,7 +54,7 @@ class ShareGroupMemberMetadataValue:
     """A member.
 
     Attributes:
-        rack_id: where it stands; null when not said.
+        rack_id: the rack; null when unknown.
     """
 
     rack_id: string | None

@@ -78,8 +78,8 @@ class StreamsGroupMemberMetadataValue:
 
     Attributes:
         instance_id: name of a static member, or null.
-        rack_id: where it stands; null when not said.
-        rebalance_timeout_ms: how long a member may take to give up what it has, in milliseconds; -1 when not told.
+        rack_id: the rack; null when unknown.
+        rebalance_timeout_ms: how long a member may take to revoke partitions, in milliseconds; -1 when unknown.
         topology_epoch: grows with every new topology.
         user_endpoint: where it serves its state; null for nowhere.
     """

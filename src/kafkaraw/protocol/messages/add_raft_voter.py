@@ -20,7 +20,7 @@ class AddRaftVoterRequest(Request["AddRaftVoterResponse"]):
     """Add a voter; must reach the leader of the quorum (any broker passes it on).
 
     Attributes:
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
         timeout_ms: how long to wait, in milliseconds.
         voter_directory_id: id of the voter's metadata directory.
         ack_when_committed: answer only once the change is committed (KIP-1186).

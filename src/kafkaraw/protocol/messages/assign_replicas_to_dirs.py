@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (73): a broker tells which directories hold which partitions (KIP-858)."""
+"""AssignReplicasToDirs (73): a broker reports which directory holds each partition (KIP-858)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class AssignReplicasToDirsResponseDirectoryData:
 
 @request(api_key=73, versions="0", flexible="0+")
 class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
-    """Tell directories; sent by a broker to the controller.
+    """Report directories; sent by a broker to the controller.
 
     Attributes:
         broker_epoch: epoch that the broker got when it registered; -1 when unknown.

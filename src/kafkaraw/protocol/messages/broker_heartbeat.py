@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (63): a broker tells the controller that it lives (KIP-631)."""
+"""BrokerHeartbeat (63): a broker keeps its registration with the controller alive (KIP-631)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
         want_fence: wishes to be fenced.
         want_shut_down: wishes to stop.
         offline_log_dirs: ids of directories that have failed (KIP-858).
-        cordoned_log_dirs: ids of directories that take no new partitions (KIP-1066); null when not told.
+        cordoned_log_dirs: ids of directories that take no new partitions (KIP-1066); null when unknown.
     """
 
     broker_id: int32

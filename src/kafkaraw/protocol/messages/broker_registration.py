@@ -34,9 +34,9 @@ class BrokerRegistrationRequest(Request["BrokerRegistrationResponse"]):
     """Register; sent by a broker to the controller.
 
     Attributes:
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
         incarnation_id: made anew with every start.
-        rack: where it stands; null when not said.
+        rack: the rack; null when unknown.
         is_migrating_zk_broker: left from the move away from ZooKeeper.
         log_dirs: ids of its log directories (KIP-858).
         previous_broker_epoch: epoch before a clean shutdown; -1 for none (KIP-966).

@@ -32,7 +32,7 @@ class Member:
 
     Attributes:
         instance_id: name of a static member, or null.
-        rack_id: where it stands; null when not said.
+        rack_id: the rack; null when unknown.
         member_epoch: grows with every new assignment.
         assignment: what it owns.
         target_assignment: what it should own.
@@ -79,7 +79,7 @@ class DescribedGroup:
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
     """Ask about groups; must reach each group's coordinator.
 
-    Version 1 tells whether a member is a classic one (KIP-1099).
+    Version 1 has the type of a member (KIP-1099).
     """
 
     group_ids: list[string]

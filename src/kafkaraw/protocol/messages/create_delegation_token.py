@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): make a token that others can log in with (KIP-48)."""
+"""CreateDelegationToken (38): create a token with which clients authenticate (KIP-48)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class CreatableRenewers:
 class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     """Make a token; any broker answers, on a connection that was authenticated otherwise.
 
-    Version 3 can make one for somebody else (KIP-373).
+    Version 3 can create one for another principal (KIP-373).
 
     Attributes:
-        owner_principal_type: null for the one who asks.
-        owner_principal_name: null for the one who asks.
+        owner_principal_type: null for the principal of the request.
+        owner_principal_name: null for the principal of the request.
         max_lifetime_ms: longest life in milliseconds; -1 for the broker's limit.
     """
 

@@ -68,9 +68,9 @@ class CreatableTopicResult:
         topic_id: id of the topic, which survives no deletion; zero for none.
         error_message: the broker's words; null when it has none.
         topic_config_error_code: why the configuration is missing from the answer.
-        num_partitions: -1 when not told.
-        replication_factor: -1 when not told.
-        configs: settings in force; null when not told.
+        num_partitions: -1 when unknown.
+        replication_factor: -1 when unknown.
+        configs: settings in force; null when unknown.
     """
 
     name: string

@@ -35,7 +35,7 @@ class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     Attributes:
         resource_type_filter: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
         resource_name_filter: null for any.
-        pattern_type_filter: 1 any, 2 whatever matches the name, 3 literal, 4 prefixed.
+        pattern_type_filter: 1 any, 2 every pattern that matches the name, 3 literal, 4 prefixed.
         principal_filter: null for any.
         host_filter: null for any.
         operation: 1 any, 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10

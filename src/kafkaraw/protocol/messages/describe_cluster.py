@@ -11,7 +11,7 @@ class DescribeClusterBroker:
     """One node.
 
     Attributes:
-        rack: where it stands; null when not said.
+        rack: the rack; null when unknown.
         is_fenced: alive, but not allowed to serve yet.
     """
 
@@ -26,7 +26,7 @@ class DescribeClusterBroker:
 class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """Ask about the cluster; any broker answers, or any controller about controllers.
 
-    Version 1 can ask controllers (KIP-919), 2 tells fenced brokers (KIP-1073).
+    Version 1 can ask controllers (KIP-919), 2 has fenced brokers (KIP-1073).
 
     Attributes:
         endpoint_type: 1 brokers, 2 controllers.
@@ -45,7 +45,7 @@ class DescribeClusterResponse(Response):
         throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
         error_message: the broker's words; null when it has none.
         endpoint_type: 1 brokers, 2 controllers.
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
         controller_id: -1 when unknown.
         cluster_authorized_operations: bits of allowed operations; -2147483648 when not asked for.
     """

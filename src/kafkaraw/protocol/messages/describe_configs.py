@@ -22,7 +22,7 @@ class DescribeConfigsResource:
 
 @struct
 class DescribeConfigsSynonym:
-    """A value that stands behind the one in force."""
+    """A value that another one overrides."""
 
     name: string = field(versions="1+", default="")
     value: string | None = field(versions="1+", default="")
@@ -73,11 +73,11 @@ class DescribeConfigsResult:
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """Ask for settings; broker resources must be asked of that broker.
 
-    Versions: 1 tells where a value comes from (KIP-226), 3 types and documentation (KIP-569).
+    Versions: 1 has the source of a value (KIP-226), 3 types and documentation (KIP-569).
 
     Attributes:
-        include_synonyms: tell the values that this one overrides.
-        include_documentation: tell what the setting is for.
+        include_synonyms: include the values that this one overrides.
+        include_documentation: include the documentation of the setting.
     """
 
     resources: list[DescribeConfigsResource]

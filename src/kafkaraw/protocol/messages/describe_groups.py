@@ -52,7 +52,7 @@ class DescribedGroup:
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """Ask about groups; must reach each group's coordinator.
 
-    Versions: 3 tells allowed operations (KIP-430), 4 static members (KIP-345), 5 is flexible, 6 answers
+    Versions: 3 has authorized operations (KIP-430), 4 static members (KIP-345), 5 is flexible, 6 answers
     GROUP_ID_NOT_FOUND (KIP-1043).
     """
 

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): who is writing to a partition (KIP-664)."""
+"""DescribeProducers (61): the active producers of a partition (KIP-664)."""
 
 from __future__ import annotations
 

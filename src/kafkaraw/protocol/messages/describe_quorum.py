@@ -28,7 +28,7 @@ class ReplicaState:
     Attributes:
         replica_directory_id: id of the replica's log directory; zero when unknown.
         log_end_offset: offset after its last record; -1 unknown.
-        last_fetch_timestamp: when the leader last heard from it, in milliseconds since 1970; -1 unknown.
+        last_fetch_timestamp: when it last fetched, in milliseconds since 1970; -1 unknown.
         last_caught_up_timestamp: when it last had all records, in milliseconds since 1970; -1 unknown.
     """
 

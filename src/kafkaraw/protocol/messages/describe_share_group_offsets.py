@@ -76,7 +76,7 @@ class DescribeShareGroupOffsetsResponseGroup:
 class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     """Ask for offsets; must reach each group's coordinator.
 
-    Version 1 tells the lag (KIP-1226).
+    Version 1 has the lag (KIP-1226).
     """
 
     groups: list[DescribeShareGroupOffsetsRequestGroup]

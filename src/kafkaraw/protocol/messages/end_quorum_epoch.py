@@ -92,7 +92,7 @@ class EndQuorumEpochRequest(Request["EndQuorumEpochResponse"]):
     Version 1 has directory ids and endpoints (KIP-853).
 
     Attributes:
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
     """
 
     cluster_id: string | None = None

@@ -12,7 +12,7 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
 
     Attributes:
         request_data: the client's request with its header, without size.
-        request_principal: who sent it, as DefaultPrincipalData; null when there is none.
+        request_principal: principal of the sender, as DefaultPrincipalData; null when there is none.
         client_host_address: the address it came from, as raw bytes.
     """
 

@@ -93,7 +93,7 @@ class FetchSnapshotRequest(Request["FetchSnapshotResponse"]):
     """Ask for a piece of a snapshot; sent by followers to the leader of the quorum.
 
     Attributes:
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
         replica_id: broker id of the follower; -1 for none.
         max_bytes: largest answer in bytes.
     """

@@ -1,4 +1,4 @@
-"""Heartbeat (12): tell the coordinator of a classic group that a member lives."""
+"""Heartbeat (12): keep a member of a classic group alive."""
 
 from __future__ import annotations
 

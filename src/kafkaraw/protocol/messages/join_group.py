@@ -62,7 +62,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
 
 @response(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse(Response):
-    """Who leads, and for the leader: who is in.
+    """The leader of the group, and for the leader: all members.
 
     Attributes:
         throttle_time_ms: how long the broker wants this client to stay quiet (KIP-219), in milliseconds.
@@ -71,7 +71,7 @@ class JoinGroupResponse(Response):
         protocol_name: the assignor that all members know; null when there is none.
         leader: member id of the leader, which makes the assignment.
         skip_assignment: the leader need not assign; all others ignore it.
-        members: all members; empty for those who do not lead.
+        members: all members; empty for members other than the leader.
     """
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)

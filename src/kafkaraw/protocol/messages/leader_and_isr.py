@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4): the controller tells brokers which partitions they lead and follow; gone since Kafka 4.0."""
+"""LeaderAndIsr (4): the controller assigns leaders and followers to brokers; removed in Kafka 4.0."""
 
 from __future__ import annotations
 

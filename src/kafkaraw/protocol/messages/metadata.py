@@ -1,4 +1,4 @@
-"""Metadata (3): the brokers of a cluster, its topics, and who leads their partitions."""
+"""Metadata (3): the brokers of a cluster, its topics, and the leaders of their partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MetadataResponseBroker:
     """A broker, at the address of the listener that was asked.
 
     Attributes:
-        rack: where it stands; null when not said.
+        rack: the rack; null when unknown.
     """
 
     node_id: int32
@@ -77,7 +77,7 @@ class MetadataResponseTopic:
 class MetadataRequest(Request["MetadataResponse"]):
     """Ask for topics and brokers; any broker answers.
 
-    Versions: 1 tells racks and the controller, 4 may forbid the creation of topics (KIP-204), 5 offline replicas, 7
+    Versions: 1 has racks and the controller, 4 may forbid the creation of topics (KIP-204), 5 offline replicas, 7
     leader epochs, 8 allowed operations (KIP-430), 10 topic ids (KIP-516), 12 asking by topic id, 13 asks the client
     to start anew (KIP-1102).
 

@@ -55,7 +55,7 @@ class OffsetForLeaderTopicResult:
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """Ask for the end of epochs; must reach the leader of each partition.
 
-    Versions: 1 and 2 answer with the epoch found and check the current one (KIP-279, KIP-320), 3 tells who asks.
+    Versions: 1 and 2 answer with the epoch found and check the current one (KIP-279, KIP-320), 3 has the replica id.
 
     Attributes:
         replica_id: -1 for a consumer, -2 for a debugging consumer.

@@ -98,7 +98,7 @@ class NodeEndpoint:
     """Address of a broker.
 
     Attributes:
-        rack: where it stands; null when not said.
+        rack: the rack; null when unknown.
     """
 
     node_id: int32 = field(versions="10+", default=0)

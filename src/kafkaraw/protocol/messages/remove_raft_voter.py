@@ -11,7 +11,7 @@ class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"]):
     """Remove a voter; must reach the leader of the quorum (any broker passes it on).
 
     Attributes:
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
         voter_directory_id: id of the voter's metadata directory.
     """
 

@@ -10,7 +10,7 @@ from kafkaraw.protocol.types import int16, int64, string
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     """Send a token; any broker answers, after SaslHandshake version 1.
 
-    Version 1 tells how long the session lives (KIP-368).
+    Version 1 has the lifetime of the session (KIP-368).
 
     Attributes:
         auth_bytes: the token, in the format of the mechanism; a secret.

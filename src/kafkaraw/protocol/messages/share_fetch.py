@@ -120,7 +120,7 @@ class NodeEndpoint:
     """Address of a broker.
 
     Attributes:
-        rack: where it stands; null when not said.
+        rack: the rack; null when unknown.
     """
 
     node_id: int32

@@ -31,7 +31,7 @@ class Member:
     """One member.
 
     Attributes:
-        rack_id: where it stands; null when not said.
+        rack_id: the rack; null when unknown.
         member_epoch: grows with every new assignment.
     """
 

@@ -1,4 +1,4 @@
-"""StopReplica (5): the controller tells brokers to drop replicas; gone since Kafka 4.0."""
+"""StopReplica (5): the controller orders brokers to drop replicas; removed in Kafka 4.0."""
 
 from __future__ import annotations
 

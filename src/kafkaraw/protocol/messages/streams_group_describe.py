@@ -100,7 +100,7 @@ class Member:
     Attributes:
         member_epoch: grows with every new assignment.
         instance_id: name of a static member, or null.
-        rack_id: where it stands; null when not said.
+        rack_id: the rack; null when unknown.
         topology_epoch: epoch of the topology that it runs.
         assignment: what it runs.
         target_assignment: what it should run.

@@ -143,7 +143,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
         member_epoch: 0 to join, -1 to leave, -2 to leave and come back (static), else the current epoch.
         endpoint_information_epoch: epoch of the endpoints that the member knows.
         instance_id: name of a static member, or null.
-        rack_id: where it stands; null when not said.
+        rack_id: the rack; null when unknown.
         rebalance_timeout_ms: how long it may take to give tasks up, in milliseconds; -1 for no change.
         topology: what the application does; null for no change.
         active_tasks: tasks it runs; null for no change.
@@ -186,12 +186,12 @@ class StreamsGroupHeartbeatResponse(Response):
         member_epoch: grows with every new assignment.
         heartbeat_interval_ms: when to come again, in milliseconds.
         acceptable_recovery_lag: how far behind a task may be and still count as ready.
-        task_offset_interval_ms: how often to tell task offsets, in milliseconds.
+        task_offset_interval_ms: interval between reports of task offsets, in milliseconds.
         status: what is wrong; null when it has not changed.
         active_tasks: null when they have not changed.
         standby_tasks: null when they have not changed.
         warmup_tasks: null when they have not changed.
-        partitions_by_user_endpoint: who serves what; null when it has not changed.
+        partitions_by_user_endpoint: the partitions of each endpoint; null when unchanged.
     """
 
     throttle_time_ms: int32 = 0

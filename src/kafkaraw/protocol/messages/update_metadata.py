@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller tells brokers what the cluster looks like; gone since Kafka 4.0."""
+"""UpdateMetadata (6): the controller sends brokers the metadata of the cluster; removed in Kafka 4.0."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class UpdateMetadataBroker:
     Attributes:
         v0_host: its host in version 0.
         v0_port: its port in version 0.
-        rack: where it stands; null when not said.
+        rack: the rack; null when unknown.
     """
 
     id: int32

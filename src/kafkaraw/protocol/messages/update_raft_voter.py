@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (82): a voter tells new addresses or versions (KIP-853)."""
+"""UpdateRaftVoter (82): a voter reports new addresses or versions (KIP-853)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UpdateRaftVoterRequest(Request["UpdateRaftVoterResponse"]):
     """Update a voter; sent by the voter to the leader of the quorum.
 
     Attributes:
-        cluster_id: id of the cluster; null when not told.
+        cluster_id: id of the cluster; null when unknown.
         current_leader_epoch: the epoch that the sender believes in; -1 does not check.
         voter_directory_id: id of the voter's metadata directory.
     """

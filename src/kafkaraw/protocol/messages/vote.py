@@ -1,4 +1,4 @@
-"""Vote (52): a controller that stands for election asks the others for their vote (KIP-595)."""
+"""Vote (52): a candidate asks the other controllers for their vote (KIP-595)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class VoteRequestPartitionData:
     """The candidacy for one partition.
 
     Attributes:
-        replica_epoch: epoch in which the candidate stands.
+        replica_epoch: epoch of the election.
         replica_id: broker id of the candidate.
         replica_directory_id: id of the replica's log directory; zero when unknown.
         voter_directory_id: id of the voter's metadata directory; zero when unknown.

@@ -10,10 +10,9 @@ from typing import Final
 
 from kafkaraw.broker.configs.kafka_configs.declared import Declared
 from kafkaraw.broker.configs.kafka_configs.groups import GROUPS
-from kafkaraw.broker.configs.kafka_configs.logs import LOGS
+from kafkaraw.broker.configs.kafka_configs.logs import LOGS, REMOTE
 from kafkaraw.broker.configs.kafka_configs.network import NETWORK
 from kafkaraw.broker.configs.kafka_configs.nodes import NODES
-from kafkaraw.broker.configs.kafka_configs.remote import REMOTE
 from kafkaraw.broker.configs.kafka_configs.security import SECURITY
 
 BROKER_CONFIGS: Final[dict[str, Declared]] = {

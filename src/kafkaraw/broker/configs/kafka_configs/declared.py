@@ -1,4 +1,4 @@
-"""How one of Kafka's configurations is declared here, and how a value of its type is read."""
+"""The declaration of one of Kafka's configurations, and the check of its type."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Groups of consumers, their offsets, and transactions.
+"""Groups of consumers, their offsets, and transactions; and the configurations of one group.
 
-Configurations of Kafka 4.3's broker, with their defaults. Declarations only.
+Configurations of Kafka 4.3's broker, with their defaults. Declarations only. A configuration of a group that is not set
+follows the broker's configuration in `GROUP_PROPERTY`, where there is one.
+Source: also org.apache.kafka.coordinator.group.GroupConfig.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ GROUPS: Final = (
     Declared("group.consumer.min.session.timeout.ms", INT, "45000",
              "smallest session timeout of a consumer group's member, in milliseconds"),
     Declared("group.consumer.session.timeout.ms", INT, "45000",
-             "a consumer group's member silent for so long, in milliseconds, is gone"),
+             "session timeout of a consumer group's members, in milliseconds"),
     Declared("group.share.assignment.interval.ms", INT, "1000",
              "milliseconds between two assignments of a share group", CLUSTER_WIDE),
     Declared("group.share.assignors", LIST, "simple", "assignors of share groups"),
@@ -88,7 +90,7 @@ GROUPS: Final = (
     Declared("group.share.record.lock.duration.ms", INT, "30000",
              "how long a record is locked for a member, in milliseconds"),
     Declared("group.share.session.timeout.ms", INT, "45000",
-             "a share group's member silent for so long, in milliseconds, is gone"),
+             "session timeout of a share group's members, in milliseconds"),
     Declared("group.streams.assignment.interval.ms", INT, "1000",
              "milliseconds between two assignments of a streams group", CLUSTER_WIDE),
     Declared("group.streams.heartbeat.interval.ms", INT, "5000",
@@ -111,7 +113,7 @@ GROUPS: Final = (
              "smallest session timeout of a streams group's member, in milliseconds"),
     Declared("group.streams.num.standby.replicas", INT, "0", "standby replicas of a task"),
     Declared("group.streams.session.timeout.ms", INT, "45000",
-             "a streams group's member silent for so long, in milliseconds, is gone"),
+             "session timeout of a streams group's members, in milliseconds"),
     Declared("offset.metadata.max.bytes", INT, "4096", "longest metadata of a committed offset, in bytes"),
     Declared("offsets.commit.timeout.ms", INT, "5000", "milliseconds that writing committed offsets may take"),
     Declared("offsets.load.buffer.size", INT, "5242880", "bytes read at once when committed offsets are loaded"),
@@ -147,7 +149,7 @@ GROUPS: Final = (
     Declared("add.partitions.to.txn.retry.backoff.ms", INT, "20",
              "first wait, in milliseconds, while a transaction is still being completed"),
     Declared("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000",
-             "milliseconds between two looks for transactions that take too long"),
+             "milliseconds between two checks for transactions that timed out"),
     Declared("transaction.max.timeout.ms", INT, "900000",
              "longest timeout that a transaction may ask for, in milliseconds"),
     Declared("transaction.partition.verification.enable", BOOLEAN, "true",
@@ -165,3 +167,26 @@ GROUPS: Final = (
     Declared("transactional.id.expiration.ms", INT, "604800000",
              "an idle transactional id is forgotten after so many milliseconds"),
 )  # fmt: skip
+
+_GROUP: Final = (
+    Declared("consumer.assignment.interval.ms", INT, "1000", "milliseconds between two assignments"),
+    Declared("consumer.heartbeat.interval.ms", INT, "5000", "milliseconds between heartbeats of members"),
+    Declared("consumer.session.timeout.ms", INT, "45000", "session timeout of members, in milliseconds"),
+    Declared("share.assignment.interval.ms", INT, "1000", "milliseconds between two assignments"),
+    Declared("share.auto.offset.reset", STRING, "latest",
+             "where a share group starts: earliest, latest, or by_duration: and an ISO 8601 duration"),
+    Declared("share.delivery.count.limit", INT, "5", "how often a record is delivered before it is given up"),
+    Declared("share.heartbeat.interval.ms", INT, "5000", "milliseconds between heartbeats of members"),
+    Declared("share.isolation.level", STRING, "read_uncommitted",
+             "whether records of open transactions are read: read_uncommitted or read_committed"),
+    Declared("share.partition.max.record.locks", INT, "2000", "records in flight per partition"),
+    Declared("share.record.lock.duration.ms", INT, "30000", "how long a record is locked, in milliseconds"),
+    Declared("share.renew.acknowledge.enable", BOOLEAN, "true", "let members renew the lock of a record"),
+    Declared("share.session.timeout.ms", INT, "45000", "session timeout of members, in milliseconds"),
+    Declared("streams.assignment.interval.ms", INT, "1000", "milliseconds between two assignments"),
+    Declared("streams.heartbeat.interval.ms", INT, "5000", "milliseconds between heartbeats of members"),
+    Declared("streams.initial.rebalance.delay.ms", INT, "3000", "milliseconds that a new group waits for members"),
+    Declared("streams.num.standby.replicas", INT, "0", "standby replicas of a task"),
+    Declared("streams.session.timeout.ms", INT, "45000", "session timeout of members, in milliseconds"),
+)  # fmt: skip
+GROUP_CONFIGS: Final[dict[str, Declared]] = {declared.name: declared for declared in _GROUP}
