@@ -24,7 +24,7 @@ from kafkaraw.core.connection_events import (
     Submit,
     Succeed,
 )
-from kafkaraw.core.throttle import BINDING_SINCE
+from kafkaraw.core.negotiation import BINDING_SINCE
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.producer.events import Answered, Event, RequestLost, SendProduce
-from kafkaraw.core.producer.outcomes import Verdict, verdict_on
+from kafkaraw.core.producer.failures import Verdict, verdict_on
 from kafkaraw.protocol.error_codes import error_name
 from kafkaraw.records import BatchPromise, SealedBatch, TopicPartition
 from kafkaraw.testing.audit import History, Step

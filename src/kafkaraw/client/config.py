@@ -570,7 +570,7 @@ def _check_login(config: ClientConfig) -> None:
         return
     if config.sasl_oauth_token_provider is not None:
         raise ConfigError("sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one of them")
-    from kafkaraw.client.credentials.urls import url_fault  # only OAUTHBEARER has a URL
+    from kafkaraw.client.credentials.oidc import url_fault  # only OAUTHBEARER has a URL
 
     if fault := url_fault(url, config.sasl_oauthbearer_allowed_urls):
         raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {fault}")

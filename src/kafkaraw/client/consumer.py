@@ -26,8 +26,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
-from kafkaraw.client.groups.callbacks import CallUser
-from kafkaraw.client.listeners import Callback, Listeners
+from kafkaraw.client.groups.listeners import Callback, CallUser, Listeners
 from kafkaraw.client.metrics import consumer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine

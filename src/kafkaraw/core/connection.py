@@ -33,6 +33,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Iterator
+from enum import Enum
 from typing import Final
 
 from kafkaraw._version import __version__
@@ -58,14 +59,19 @@ from kafkaraw.core.connection_events import (
     SendOneway,
     Submit,
     Succeed,
+    at_stage,
+    copy_for,
+    with_stage,
 )
-from kafkaraw.core.connection_failures import at_stage, copy_for, with_stage
-from kafkaraw.core.connection_states import TRANSITIONS as TRANSITIONS
-from kafkaraw.core.connection_states import ConnectionState as ConnectionState
-from kafkaraw.core.negotiation import API_VERSIONS_KEY, ApiVersionTable, AskAgain, read_api_versions
+from kafkaraw.core.negotiation import (
+    API_VERSIONS_KEY,
+    ApiVersionTable,
+    AskAgain,
+    binding_throttle_ms,
+    read_api_versions,
+)
 from kafkaraw.core.sasl.conversation import SASL_HANDSHAKE_KEY, BareToken, SaslConversation
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import (
     AuthenticationError,
     ClosedError,
@@ -90,6 +96,31 @@ log = logging.getLogger(__name__)
 CORRELATION_ID_MAX: Final = 2**31 - 9
 """Kafka's clients keep the eight ids above for re-authentication."""
 
+
+class ConnectionState(Enum):
+    """Where a connection is in its life."""
+
+    NEW = "new"
+    NEGOTIATING = "negotiating"
+    AUTHENTICATING = "logging in"
+    READY = "ready"
+    THROTTLED = "throttled"
+    DRAINING = "waiting for answers before the login is renewed"
+    REAUTHENTICATING = "renewing the login"
+    CLOSED = "closed"
+
+
+_S = ConnectionState
+TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    _S.NEW: frozenset({_S.NEGOTIATING, _S.CLOSED}),
+    _S.NEGOTIATING: frozenset({_S.AUTHENTICATING, _S.READY, _S.CLOSED}),
+    _S.AUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
+    _S.READY: frozenset({_S.THROTTLED, _S.DRAINING, _S.CLOSED}),
+    _S.THROTTLED: frozenset({_S.READY, _S.CLOSED}),
+    _S.DRAINING: frozenset({_S.REAUTHENTICATING, _S.CLOSED}),
+    _S.REAUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
+    _S.CLOSED: frozenset(),
+}
 
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 _CLOSED: Final = ConnectionState.CLOSED

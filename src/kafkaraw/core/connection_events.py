@@ -1,7 +1,6 @@
-"""The events, the actions and the limits of a connection machine.
+"""The events, actions and errors of the connection machine: what goes in, what comes out, and the errors it passes on.
 
-Plain data; what they lead to is decided in `core/connection.py`. Those of which every request makes one are not frozen,
-which would double the time that making them takes.
+Plain values; `core/connection.py` decides. Start at `Event` and `Action`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,15 @@ from typing import TypeAlias
 
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import (
+    AuthenticationError,
+    ClosedError,
+    KafkaError,
+    NetworkError,
+    ProtocolError,
+    Stage,
+    UnsupportedVersionError,
+)
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Segment
 from kafkaraw.protocol.declare import Request, Response
@@ -198,3 +205,32 @@ class ConnectionLimits:
     first_correlation_id: int = 0
     login_timeout_ms: float = 10_000
     session_share: float = 0.85
+
+
+def at_stage(error: ProtocolError, where: str) -> ProtocolError:
+    """Return the same error with the place where it happened in front."""
+    if isinstance(error, UnsupportedVersionError):
+        return error
+    explained = ProtocolError(f"{where}: {error.message}", path=error.path, offset=error.offset)
+    explained.__cause__ = error
+    return explained
+
+
+def with_stage(error: NetworkError, stage: Stage) -> NetworkError:
+    """Return the same error at another stage."""
+    moved = NetworkError(str(error), stage=stage)
+    moved.__cause__ = error.__cause__
+    return moved
+
+
+def copy_for(error: KafkaError, fate: str) -> KafkaError:
+    """Return a separate error for one request: a shared one would collect the tracebacks of all requests."""
+    copy: KafkaError
+    if isinstance(error, NetworkError):
+        copy = NetworkError(f"{error}; {fate}", stage=error.stage)
+    elif isinstance(error, AuthenticationError):
+        copy = AuthenticationError(f"{error}; {fate}")
+    else:
+        copy = ClosedError(f"{error}; {fate}")
+    copy.__cause__ = error.__cause__
+    return copy

@@ -17,7 +17,7 @@ import kafkaraw
 from kafkaraw import Admin, AsyncConsumer, Consumer, NewTopic, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.bridge import Bridge
-from kafkaraw.client.groups.callbacks import CallUser
+from kafkaraw.client.groups.listeners import CallUser
 from kafkaraw.errors import ClosedError, UsageError
 from tests.client.groups.test_group import PARTITIONS, PROTOCOLS, TOPIC, both_protocols, fill, settle
 from tests.client.virtual_cluster import VirtualCluster, on_cluster

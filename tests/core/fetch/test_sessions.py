@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from kafkaraw.core.fetch.requests import NO_SESSION, FetchLimits, FetchTarget, SessionStep
-from kafkaraw.core.fetch.sessions import FetchSession
+from kafkaraw.core.fetch.schedule import FetchSession
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchResponse

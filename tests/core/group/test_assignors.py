@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaraw.core.group.assignors import ASSIGNORS, Topics
-from kafkaraw.core.group.assignors.sticky_data import decode_sticky, encode_generation, encode_sticky
+from kafkaraw.core.group.assignors.sticky import decode_sticky, encode_generation, encode_sticky
 from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
 from tests.core.group.java_assignors import JavaAssignors

@@ -4,10 +4,9 @@ import itertools
 
 import pytest
 
+from kafkaraw.core.producer.batches import ProducerBatch
 from kafkaraw.core.producer.events import PartitionOutcome, ProducerIdentity
-from kafkaraw.core.producer.outcomes import Verdict, verdict_on
-from kafkaraw.core.producer.partition import Shipment
-from kafkaraw.core.producer.remedies import Case, Remedy, remedy_for
+from kafkaraw.core.producer.failures import Case, Remedy, Verdict, remedy_for, verdict_on
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 from tests.core.producer.machine_driver import Driver, FakeBatch
@@ -18,10 +17,10 @@ IDENTITY = ProducerIdentity(77, 0)
 def remedy(
     code, *, first=True, maybe=False, part=False, hole=False, acked=-1, log_start=-1, transactional=False, records=10
 ):
-    shipment = Shipment(FakeBatch(records_count=records), TopicPartition("t", 0), 0, 1000, IDENTITY, 5)
-    shipment.maybe_written, shipment.is_part = maybe, part
+    batch = ProducerBatch(FakeBatch(records_count=records), TopicPartition("t", 0), 0, 1000, IDENTITY, 5)
+    batch.maybe_written, batch.is_split = maybe, part
     outcome = PartitionOutcome(code, log_start_offset=log_start)
-    return remedy_for(verdict_on(code), Case(shipment, outcome, first, hole, acked, transactional))
+    return remedy_for(verdict_on(code), Case(batch, outcome, first, hole, acked, transactional))
 
 
 def test_every_verdict_but_success_has_a_remedy():

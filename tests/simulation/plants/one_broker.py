@@ -14,7 +14,7 @@ from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.connection import Fail
-from kafkaraw.core.producer.partition import PartitionQueue, Renumbering
+from kafkaraw.core.producer.batches import PartitionQueue, Renumbering
 from kafkaraw.errors import KafkaError, NetworkError
 from kafkaraw.records import Batch, BatchPromise, SealedBatch
 

@@ -13,8 +13,8 @@ from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.sending import sender
 from kafkaraw.client.sending.accumulator import BufferPool
 from kafkaraw.core.producer import machine
+from kafkaraw.core.producer.batches import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.core.producer.events import Answered
-from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.core.producer.requests import unanswered
 from kafkaraw.records import BatchPromise, SealedBatch
 
@@ -54,7 +54,7 @@ def producer_sends_new_batches_before_what_came_back(monkeypatch: pytest.MonkeyP
 
 
 def producer_sends_parts_of_a_batch_the_wrong_way_round(monkeypatch: pytest.MonkeyPatch):
-    send_back = PartitionQueue.send_back_in_parts
+    send_back = PartitionQueue.send_back_split
 
     def the_last_first(self, shipment, batches):
         parts = send_back(self, shipment, batches)
@@ -63,7 +63,7 @@ def producer_sends_parts_of_a_batch_the_wrong_way_round(monkeypatch: pytest.Monk
             part.identity, part.sequence = None, -1
         return parts
 
-    monkeypatch.setattr(PartitionQueue, "send_back_in_parts", the_last_first)
+    monkeypatch.setattr(PartitionQueue, "send_back_split", the_last_first)
 
 
 def producer_takes_a_lost_answer_for_success(monkeypatch: pytest.MonkeyPatch):

@@ -18,12 +18,11 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.group_settings import member_settings
-from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.commit_queue import Done, Positions
 from kafkaraw.client.groups.commits import Commits
+from kafkaraw.client.groups.listeners import CallUser, Listeners
 from kafkaraw.client.groups.membership import Membership
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine

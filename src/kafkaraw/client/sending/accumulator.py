@@ -26,9 +26,8 @@ from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.batch_sizes import BatchSizes
-from kafkaraw.core.producer.events import BatchesSealed
+from kafkaraw.core.producer.events import BatchesSealed, Unacknowledged, describe
 from kafkaraw.core.producer.machine import ProducerMachine
-from kafkaraw.core.producer.report import Unacknowledged, describe
 from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.errors import (
     BufferFullError,

@@ -39,8 +39,8 @@ from kafkaraw.core.producer.events import (
     TransactionAborts,
     TransactionBegun,
     TransactionEnded,
+    Unacknowledged,
 )
-from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.errors import (
     ClosedError,

@@ -37,6 +37,7 @@ from kafkaraw.core.producer.events import (
     AddPartitions,
     Answered,
     AskProducerId,
+    BatchSplit,
     Event,
     Fail,
     MetadataRefreshed,
@@ -47,12 +48,13 @@ from kafkaraw.core.producer.events import (
     RefreshMetadata,
     Release,
     RequestLost,
-    Resplit,
     SendProduce,
     TopicsIdle,
+    Unacknowledged,
+    describe,
+    summarise,
 )
 from kafkaraw.core.producer.machine import ProducerLimits, ProducerMachine
-from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
 from kafkaraw.core.producer.requests import outcomes_of, produce_request, unanswered
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
@@ -344,7 +346,7 @@ class Sender:
         self._accumulator.note_written(batch)
         self._outcomes.append(partial(batch.promise.resolve, action.base_offset, action.log_append_time_ms))
 
-    def _note_split(self, action: Resplit) -> None:
+    def _note_split(self, action: BatchSplit) -> None:
         self._metrics.split()
         self._accumulator.note_too_large(action.batch)
 
@@ -451,7 +453,7 @@ _DOING: Final[dict[type[Action], Callable[[Sender, Any], None]]] = {
     SendProduce: Sender._send,  # noqa: SLF001 - the table of this class
     Acknowledge: Sender._acknowledge,  # noqa: SLF001
     Release: Sender._release,  # noqa: SLF001
-    Resplit: Sender._note_split,  # noqa: SLF001
+    BatchSplit: Sender._note_split,  # noqa: SLF001
     Fail: Sender._fail,  # noqa: SLF001
     AddPartitions: Sender._add_partitions,  # noqa: SLF001
     RefreshMetadata: Sender._refresh_metadata,  # noqa: SLF001

@@ -21,7 +21,7 @@ from typing import Final
 
 from kafkaraw.client.forking import leave_behind
 from kafkaraw.client.sending.producer_core import ProducerCore
-from kafkaraw.core.producer.report import describe
+from kafkaraw.core.producer.events import describe
 from kafkaraw.errors import KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.net.process_hooks import at_exit, in_forked_child

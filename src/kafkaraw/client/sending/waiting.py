@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkaraw.client.deadline import check_timeout
-from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
+from kafkaraw.core.producer.events import Unacknowledged, describe, summarise
 from kafkaraw.errors import DeliveryError, DeliveryTimeoutError, ForkedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.interruptible import wait_interruptibly
 from kafkaraw.net.loop_locks import check_holds_no_loop_lock

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
+from kafkaraw.core.producer.batches import ProducerBatch
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, PartitionOutcome, SendProduce
-from kafkaraw.core.producer.partition import Shipment
 from kafkaraw.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from kafkaraw.protocol.produce_frames import Produce, Written
 from kafkaraw.records import TopicPartition
@@ -28,7 +28,7 @@ class Requests:
 
     def __init__(self, in_flight_max: int) -> None:
         self._in_flight_max = in_flight_max
-        self._requests: dict[int, tuple[int, Sequence[Shipment]]] = {}
+        self._requests: dict[int, tuple[int, Sequence[ProducerBatch]]] = {}
         self._counts: dict[int, int] = {}
         self._next_id = 0
 
@@ -40,22 +40,22 @@ class Requests:
         """Whether one more request may be in flight to the node."""
         return self._counts.get(node_id, 0) < self._in_flight_max
 
-    def make(self, node_id: int, shipments: Sequence[Shipment]) -> SendProduce:
+    def make(self, node_id: int, batches: Sequence[ProducerBatch]) -> SendProduce:
         """Note that these batches are in flight to a node, and return the action that sends them."""
         request_id = self._next_id
         self._next_id += 1
-        self._requests[request_id] = (node_id, shipments)
+        self._requests[request_id] = (node_id, batches)
         self._counts[node_id] = self._counts.get(node_id, 0) + 1
         numbered = [
-            NumberedBatch(s.batch, s.identity or NO_IDENTITY, s.sequence, s.attempts + s.is_part) for s in shipments
+            NumberedBatch(s.sealed, s.identity or NO_IDENTITY, s.sequence, s.attempts + s.is_split) for s in batches
         ]
         return SendProduce(request_id, node_id, numbered)
 
-    def land(self, request_id: int) -> Sequence[Shipment]:
+    def land(self, request_id: int) -> Sequence[ProducerBatch]:
         """Note that a request was answered, or never will be; returns its batches."""
-        node_id, shipments = self._requests.pop(request_id)
+        node_id, batches = self._requests.pop(request_id)
         self._counts[node_id] -= 1
-        return shipments
+        return batches
 
 
 def produce_request(

@@ -1,4 +1,4 @@
-"""One partition's batches, from sealed to settled: their order, their sequence numbers, and when they may be sent.
+"""The batches of a producer, from sealed to settled: their order, their sequence numbers, and when they may be sent.
 
 Theory of operation. Batches are sent in the order in which they were sealed, up to five in flight (Kafka's brokers
 remember five). When a batch has to be retried, the partition is drained: no batch is sent until all batches in flight
@@ -28,18 +28,30 @@ the partition starts again as after a hole: at sequence 0 of an epoch above the 
 (`ProducerMachine._on_topics_idle`). That is safe because none of its batches is queued or in flight: no batch with old
 numbers will be sent again.
 
-This module must not depend on nodes, requests or time limits; `machine.py` does.
+The outcome of each batch is reported once, and its memory is released once, when no code reads it any more: a batch
+that fails while it is in flight keeps its memory until its request has ended (`IncompleteBatches`).
+
+Start at `PartitionQueue`. This module must not depend on nodes or requests; `machine.py` does.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, IntEnum
 
-from kafkaraw.core.producer.events import NO_IDENTITY, ProducerIdentity
-from kafkaraw.core.producer.report import Unacknowledged
-from kafkaraw.errors import KafkaError
+from kafkaraw.core.producer.events import (
+    NO_IDENTITY,
+    Acknowledge,
+    Action,
+    Fail,
+    PartitionOutcome,
+    ProducerIdentity,
+    Release,
+    Unacknowledged,
+    summarise,
+)
+from kafkaraw.errors import DeliveryTimeoutError, KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.records import SealedBatch, TopicPartition
 
@@ -86,16 +98,16 @@ TRANSITIONS = {
 
 
 @dataclass(slots=True, eq=False)
-class Shipment:
-    """One batch on its way.
+class ProducerBatch:
+    """A sealed batch with its sequence numbers, its attempts and its outcome. Source: Kafka's ProducerBatch.
 
     `first_index` counts the records that this producer sent to the partition before. `settled` is set when the outcome
     was reported; after a delivery timeout the batch may still be in flight then, so its memory is still read.
-    `sent_back` is set when it has to be settled before any newer batch is sent; `is_part` when it is a part of a split
-    batch.
+    `sent_back` is set when it has to be settled before any newer batch is sent; `is_split` when it
+    comes from a batch split.
     """
 
-    batch: SealedBatch
+    sealed: SealedBatch
     topic_partition: TopicPartition
     first_index: int
     expires_ms: int
@@ -104,17 +116,17 @@ class Shipment:
     attempts: int = 0
     in_flight: bool = False
     sent_back: bool = False
-    is_part: bool = False
+    is_split: bool = False
     maybe_written: bool = False
     settled: bool = False
     last_error: KafkaError | None = None
 
     def report(self) -> Unacknowledged:
         """This batch as an entry of the report of what is not acknowledged."""
-        last_index = self.first_index + self.batch.records_count - 1
+        last_index = self.first_index + self.sealed.records_count - 1
         maybe_written = self.maybe_written or self.in_flight
         return Unacknowledged(
-            *self.topic_partition, self.batch.records_count, self.first_index, last_index, maybe_written
+            *self.topic_partition, self.sealed.records_count, self.first_index, last_index, maybe_written
         )
 
 
@@ -124,9 +136,9 @@ class PartitionQueue:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.state = PartitionState.READY
-        self.waiting: deque[Shipment] = deque()
-        self.in_flight: list[Shipment] = []
-        self.returned: list[Shipment] = []
+        self.waiting: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.returned: list[ProducerBatch] = []
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.records_count = 0
@@ -139,14 +151,14 @@ class PartitionQueue:
         self._renumbering = Renumbering.KEEP
         self._pauses = False
 
-    def append(self, batch: SealedBatch, expires_ms: int) -> Shipment:
+    def append(self, sealed: SealedBatch, expires_ms: int) -> ProducerBatch:
         """Queue a new batch behind all others."""
-        shipment = Shipment(batch, self.topic_partition, self.records_count, expires_ms)
-        self.records_count += batch.records_count
-        self.waiting.append(shipment)
-        return shipment
+        batch = ProducerBatch(sealed, self.topic_partition, self.records_count, expires_ms)
+        self.records_count += sealed.records_count
+        self.waiting.append(batch)
+        return batch
 
-    def head(self) -> Shipment | None:
+    def head(self) -> ProducerBatch | None:
         """Return the batch to send next; skips batches that have failed meanwhile."""
         while self.waiting and self.waiting[0].settled:
             self.forget(self.waiting.popleft())
@@ -165,7 +177,7 @@ class PartitionQueue:
             return False
         return self._proven and node_id == self._node_id and len(self.in_flight) < IN_FLIGHT_MAX
 
-    def take(self, identity: ProducerIdentity, node_id: int) -> Shipment:
+    def take(self, identity: ProducerIdentity, node_id: int) -> ProducerBatch:
         """Take the head out to be sent to a node, numbered; a batch that was sent before keeps its numbers.
 
         Args:
@@ -173,18 +185,18 @@ class PartitionQueue:
             node_id: the leader.
         """
         self._node_id = node_id
-        shipment = self.waiting.popleft()
+        batch = self.waiting.popleft()
         if self.identity is None:
             self.identity, self.next_sequence = identity, 0
-        if shipment.identity is None:
-            shipment.identity = self.identity
+        if batch.identity is None:
+            batch.identity = self.identity
             if self.identity != NO_IDENTITY:
-                shipment.sequence = self.next_sequence
-                self.next_sequence = (self.next_sequence + shipment.batch.records_count) & SEQUENCE_MASK
-        shipment.attempts += 1
-        shipment.in_flight = True
-        self.in_flight.append(shipment)
-        return shipment
+                batch.sequence = self.next_sequence
+                self.next_sequence = (self.next_sequence + batch.sealed.records_count) & SEQUENCE_MASK
+        batch.attempts += 1
+        batch.in_flight = True
+        self.in_flight.append(batch)
+        return batch
 
     def adopt(self, identity: ProducerIdentity) -> None:
         """Number what comes from here on by another identity, from sequence 0; nothing may be in flight."""
@@ -192,14 +204,14 @@ class PartitionQueue:
         self.identity, self.next_sequence = identity, 0
         self._proven = self.has_hole = False
 
-    def forget(self, shipment: Shipment) -> None:
+    def forget(self, batch: ProducerBatch) -> None:
         """Note that a batch has failed and is not in flight any more: its numbers may be a hole now."""
-        self.has_hole |= shipment.sequence >= 0 and not shipment.maybe_written
+        self.has_hole |= batch.sequence >= 0 and not batch.maybe_written
 
-    def land(self, shipment: Shipment) -> None:
+    def land(self, batch: ProducerBatch) -> None:
         """Note that a batch is no longer in flight."""
-        shipment.in_flight = False
-        self.in_flight.remove(shipment)
+        batch.in_flight = False
+        self.in_flight.remove(batch)
 
     def note_written(self, last_offset: int) -> None:
         """A batch was acknowledged, up to this offset (or -1): the leader knows this producer now."""
@@ -208,48 +220,48 @@ class PartitionQueue:
             self.last_acked_offset = last_offset
         self._proven = True
 
-    def is_first(self, shipment: Shipment) -> bool:
+    def is_first(self, batch: ProducerBatch) -> bool:
         """Whether no earlier batch is still unsettled with the broker, in flight or sent back."""
-        earlier = shipment.first_index
+        earlier = batch.first_index
         return all(other.first_index >= earlier for other in (*self.in_flight, *self.returned))
 
     def send_back(
-        self, shipment: Shipment, renumbering: Renumbering = Renumbering.KEEP, *, at_once: bool = False
+        self, batch: ProducerBatch, renumbering: Renumbering = Renumbering.KEEP, *, at_once: bool = False
     ) -> None:
         """Keep a batch that has landed to be sent again, and start draining.
 
         Args:
-            shipment: the batch.
+            batch: the batch.
             renumbering: how it and everything behind it is numbered once drained.
             at_once: the next try need not wait for anything to get better.
         """
-        shipment.sent_back = True
+        batch.sent_back = True
         self._renumbering = max(self._renumbering, renumbering)
         self._pauses |= not at_once
-        self.returned.append(shipment)
+        self.returned.append(batch)
         self._change(Change.SENT_BACK)
 
-    def send_back_in_parts(self, shipment: Shipment, batches: Sequence[SealedBatch]) -> list[Shipment]:
-        """Keep what a batch was split into, in its place and with its numbers, as if it had not been tried yet."""
-        parts: list[Shipment] = []
-        for batch in batches:
-            before = sum(part.batch.records_count for part in parts)
-            part = Shipment(batch, self.topic_partition, shipment.first_index + before, shipment.expires_ms)
-            if shipment.identity not in (None, NO_IDENTITY):
-                part.sequence = (shipment.sequence + before) & SEQUENCE_MASK
-            part.identity = shipment.identity
-            part.is_part, part.maybe_written = True, shipment.maybe_written
-            part.sent_back = shipment.identity == NO_IDENTITY or part.maybe_written
-            parts.append(part)
-        self.returned += parts
+    def send_back_split(self, batch: ProducerBatch, split: Sequence[SealedBatch]) -> list[ProducerBatch]:
+        """Queue the batches of a batch split in its place, with its sequence numbers, as if they were not sent yet."""
+        smaller: list[ProducerBatch] = []
+        for sealed in split:
+            before = sum(each.sealed.records_count for each in smaller)
+            each = ProducerBatch(sealed, self.topic_partition, batch.first_index + before, batch.expires_ms)
+            if batch.identity not in (None, NO_IDENTITY):
+                each.sequence = (batch.sequence + before) & SEQUENCE_MASK
+            each.identity = batch.identity
+            each.is_split, each.maybe_written = True, batch.maybe_written
+            each.sent_back = batch.identity == NO_IDENTITY or each.maybe_written
+            smaller.append(each)
+        self.returned += smaller
         self._change(Change.SENT_BACK)
-        return parts
+        return smaller
 
     def try_settle_drain(self, now_ms: int, backoff_ms: Callable[[int], int]) -> bool:
         """If it was draining and nothing is in flight any more, line up what came back, and back off if need be."""
         if self.state is not PartitionState.DRAINING or self.in_flight:
             return False
-        self.returned.sort(key=lambda shipment: shipment.first_index)
+        self.returned.sort(key=lambda batch: batch.first_index)
         self.waiting.extendleft(reversed(self.returned))
         self.returned.clear()
         self.head()
@@ -272,8 +284,8 @@ class PartitionQueue:
         renumbering, self._renumbering = self._renumbering, Renumbering.KEEP
         self.next_sequence = 0
         self.has_hole = False
-        for shipment in self.waiting:
-            shipment.identity, shipment.sequence = None, -1
+        for batch in self.waiting:
+            batch.identity, batch.sequence = None, -1
         if renumbering is Renumbering.SAME_EPOCH:
             return
         if self.identity is None or self.identity.epoch >= EPOCH_MAX:
@@ -283,3 +295,90 @@ class PartitionQueue:
 
     def _change(self, change: Change) -> None:
         self.state = TRANSITIONS[self.state, change]
+
+
+class IncompleteBatches:
+    """The batches that are queued or in flight, oldest first.
+
+    Args:
+        delivery_timeout_ms: the maximum age of a batch; for the error message.
+        tell: called with the actions that report an outcome or release memory.
+    """
+
+    def __init__(self, delivery_timeout_ms: int, tell: Callable[[Action], None]) -> None:
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._tell = tell
+        self._by_age: deque[ProducerBatch] = deque()
+
+    def add(self, batch: ProducerBatch) -> None:
+        """Add a new batch."""
+        self._by_age.append(batch)
+
+    def replace(self, batch: ProducerBatch, smaller: Sequence[ProducerBatch]) -> None:
+        """Replace a batch with the batches of its split, which share its memory; each has an outcome of its own."""
+        batch.settled = True
+        at = self._by_age.index(batch)
+        for each in reversed(smaller):
+            self._by_age.insert(at, each)
+
+    # ---- outcomes
+
+    def acknowledge(self, batch: ProducerBatch, outcome: PartitionOutcome) -> None:
+        """Report that a batch is written; its request has ended."""
+        if not batch.settled:
+            batch.settled = True
+            self._tell(Acknowledge(batch.sealed, outcome.base_offset, outcome.log_append_time_ms))
+        self._tell(Release(batch.sealed))
+
+    def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """Fail a batch, unless it has an outcome. In flight, it keeps its memory until the request has ended."""
+        if not batch.settled:
+            batch.settled = True
+            self._tell(Fail(batch.sealed, error, batch.report()))
+        if not batch.in_flight:
+            self._tell(Release(batch.sealed))
+
+    def expire(self, now_ms: int, last_error: KafkaError | None) -> None:
+        """Fail the batches whose delivery timeout has passed; `last_error` is the probable cause."""
+        self._forget_settled()
+        while self._by_age and self._by_age[0].expires_ms <= now_ms:
+            batch = self._by_age.popleft()
+            if not batch.settled:
+                self.fail(batch, self._too_late(batch, last_error))
+
+    def _too_late(self, batch: ProducerBatch, last_error: KafkaError | None) -> KafkaError:
+        causes = dict.fromkeys(str(error) for error in (batch.last_error, last_error) if error is not None)
+        why = f"; last seen: {'; '.join(causes)}" if causes else ""
+        entry = batch.report()
+        text = f"{entry}: not acknowledged within delivery_timeout_ms={self._delivery_timeout_ms}{why}"
+        return DeliveryTimeoutError(text, unacknowledged=(entry,))
+
+    # ---- questions
+
+    @property
+    def expires_ms(self) -> int | None:
+        """Return when the delivery timeout of the oldest batch passes; None without batches."""
+        by_age = self._by_age
+        while by_age and by_age[0].settled:
+            by_age.popleft()
+        return by_age[0].expires_ms if by_age else None
+
+    def unsettled(self) -> Iterator[ProducerBatch]:
+        """Return the batches without an outcome, oldest first."""
+        return (batch for batch in self._by_age if not batch.settled)
+
+    def queued(self) -> Iterator[ProducerBatch]:
+        """Return the batches without an outcome that are not in flight."""
+        return (batch for batch in self.unsettled() if not batch.in_flight)
+
+    def unsettled_batches(self) -> list[SealedBatch]:
+        """Return the batches without an outcome, as `SealedBatch`."""
+        return [batch.sealed for batch in self.unsettled()]
+
+    def report(self) -> list[Unacknowledged]:
+        """Return the records that are neither acknowledged nor failed, one entry per partition."""
+        return summarise([batch.report() for batch in self.unsettled()])
+
+    def _forget_settled(self) -> None:
+        while self._by_age and self._by_age[0].settled:
+            self._by_age.popleft()
