@@ -11,8 +11,8 @@ import kafkaraw.client.sending.sender
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.sending.sender import Outbox, Sender
 from kafkaraw.core.cluster import ClusterView
+from kafkaraw.core.producer.batches import produce_request
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, SendProduce
-from kafkaraw.core.producer.requests import produce_request
 from kafkaraw.errors import (
     BrokerError,
     BufferFullError,

@@ -13,9 +13,8 @@ from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.sending import sender
 from kafkaraw.client.sending.accumulator import BufferPool
 from kafkaraw.core.producer import machine
-from kafkaraw.core.producer.batches import IN_FLIGHT_MAX, PartitionQueue
+from kafkaraw.core.producer.batches import IN_FLIGHT_MAX, PartitionQueue, unanswered
 from kafkaraw.core.producer.events import Answered
-from kafkaraw.core.producer.requests import unanswered
 from kafkaraw.records import BatchPromise, SealedBatch
 
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27

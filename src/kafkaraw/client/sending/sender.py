@@ -30,6 +30,7 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.sending.accumulator import RecordAccumulator
 from kafkaraw.client.sending.transactions import PRODUCE_VERSION_EXPLICIT, TransactionManager
 from kafkaraw.client.sending.waiting import Flush, PendingFlushes
+from kafkaraw.core.producer.batches import outcomes_of, produce_request, unanswered
 from kafkaraw.core.producer.events import (
     Abandoned,
     Acknowledge,
@@ -55,7 +56,6 @@ from kafkaraw.core.producer.events import (
     summarise,
 )
 from kafkaraw.core.producer.machine import ProducerLimits, ProducerMachine
-from kafkaraw.core.producer.requests import outcomes_of, produce_request, unanswered
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     AuthorizationError,

@@ -23,6 +23,7 @@ from kafkaraw.core.producer.batches import (
     PartitionState,
     ProducerBatch,
     Renumbering,
+    Requests,
 )
 from kafkaraw.core.producer.events import (
     NO_IDENTITY,
@@ -50,7 +51,6 @@ from kafkaraw.core.producer.events import (
     Unacknowledged,
 )
 from kafkaraw.core.producer.failures import HINTS, MAYBE_WRITTEN, Case, Remedy, Verdict, remedy_for, verdict_on
-from kafkaraw.core.producer.requests import Requests
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
