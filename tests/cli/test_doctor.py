@@ -136,7 +136,7 @@ def test_with_tls_at_a_port_that_has_none_the_setting_is_named():
     with EmbeddedBroker() as broker:
         result = doctor(broker.bootstrap_servers, "-X", "security.protocol=SSL")
     assert result.exit_code == 12
-    assert "without TLS and without a login: set security_protocol=PLAINTEXT" in result.output
+    assert "without TLS and without authentication: set security_protocol=PLAINTEXT" in result.output
 
 
 def test_without_a_login_where_one_is_wanted_the_mechanisms_are_named():

@@ -647,4 +647,4 @@ def test_a_bug_fails_the_records_instead_of_leaving_anybody_waiting(owner, name,
         await producer.close(1)
 
     on_cluster(test)
-    assert "unforeseen" in caplog.text
+    assert "unexpected error" in caplog.text

@@ -110,7 +110,7 @@ def test_a_refused_login_ends_it_with_the_brokers_words() -> None:
     play.answer(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))
     error = end_of(play.answer(refused()))
     assert isinstance(error, AuthenticationError)
-    assert "login failed: Invalid username or password (SASL_AUTHENTICATION_FAILED" in str(error)
+    assert "authentication failed: Invalid username or password (SASL_AUTHENTICATION_FAILED" in str(error)
 
 
 def test_silence_in_the_login_ends_it_at_the_deadline_of_the_connection() -> None:
@@ -118,7 +118,7 @@ def test_silence_in_the_login_ends_it_at_the_deadline_of_the_connection() -> Non
     error = end_of(play.pass_ms(10_000))
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.SASL
-    assert "did not complete the login (SASL) within 10 s" in str(error)
+    assert "did not complete the authentication (SASL) within 10 s" in str(error)
 
 
 def test_a_token_that_does_not_come_ends_it_at_the_deadline_of_the_connection() -> None:
@@ -128,7 +128,7 @@ def test_a_token_that_does_not_come_ends_it_at_the_deadline_of_the_connection() 
     error = end_of(play.pass_ms(10_000))
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.SASL
-    assert "the token or ticket for the login at broker.test:9092 was not there within 10 s" in str(error)
+    assert "the credentials (token or ticket) for broker.test:9092 were not available within 10 s" in str(error)
 
 
 def test_without_a_token_the_broker_is_not_asked_for_a_login() -> None:
@@ -143,7 +143,7 @@ def test_a_link_lost_in_the_login_says_so(lost: NetworkError | None) -> None:
     error = end_of(LoginPlay().negotiated().receive(LinkLost(lost)))
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.SASL
-    assert "in the middle of the login" in str(error)
+    assert "during the authentication" in str(error)
 
 
 def test_garbage_in_the_login_ends_it() -> None:
@@ -226,7 +226,7 @@ def test_a_refused_renewal_ends_the_connection_once_and_every_waiting_request_wi
     actions = play.answer(refused("Cannot change principals during re-authentication"))
     error = end_of(actions)
     assert isinstance(error, AuthenticationError)
-    assert "renewing the login failed: Cannot change principals" in str(error)
+    assert "re-authentication failed: Cannot change principals" in str(error)
     assert {key: type(each) for key, each in failures(actions).items()} == dict.fromkeys("ab", AuthenticationError)
     assert play.receive(LoginGiven(plain())) == play.receive(LinkLost(None)) == []
 
@@ -263,7 +263,7 @@ def test_a_renewals_token_that_does_not_come_ends_it_at_the_login_timeout() -> N
     assert play.submit("waiting") == [NeedLogin(play.now_ms + 3000)]
     error = end_of(play.pass_ms(3000))
     assert isinstance(error, NetworkError)
-    assert "was not there within 3 s" in str(error)
+    assert "were not available within 3 s" in str(error)
 
 
 def test_silence_in_a_renewal_ends_it_at_the_login_timeout() -> None:
@@ -286,7 +286,7 @@ def test_a_request_that_waits_for_a_renewal_keeps_its_deadline() -> None:
     error = failures(play.pass_ms(100))["impatient"]
     assert isinstance(error, KafkaTimeoutError)
     assert "could not be sent" in str(error)
-    assert "renewing the login" in str(error)
+    assert "re-authenticating" in str(error)
     play.let_in()
     assert play.state is S.READY
     assert play.asked[-1] == AUTHENTICATE
@@ -398,7 +398,7 @@ def test_a_broker_that_hangs_up_on_a_bare_token_has_refused_it() -> None:
     assert isinstance(end, End)
     assert isinstance(end.error, AuthenticationError)
     assert PEER in str(end.error)
-    assert "older than Kafka 1.0" in str(end.error)
+    assert "brokers before Kafka 1.0" in str(end.error)
 
 
 def test_silence_after_a_bare_token_ends_it() -> None:

@@ -219,11 +219,11 @@ READING = (
     Mistake("a deserializer that raises while iterating", lambda on: filled(
                 on, on.first, auto_offset_reset="earliest", value_deserializer=json.loads),
             DeserializationError, "loads refuses the value of the record at filled-0 offset 0", "JSONDecodeError",
-            "seek() behind it to go on"),
+            "seek() behind it to continue"),
     Mistake("a deserializer that raises in a batch", lambda on: filled(
                 on, lambda c: first_of_poll(on, c), auto_offset_reset="earliest", value_deserializer=json.loads),
             DeserializationError, "loads refuses the value of the record at filled-0 offset 0", "JSONDecodeError",
-            "seek() behind it to go on"),
+            "seek() behind it to continue"),
     closed("poll", lambda c: c.poll(1)),
     closed("assign", lambda c: c.assign([T0])),
     closed("subscribe", lambda c: c.subscribe(["t"])),

@@ -38,7 +38,7 @@ class Bridge:
         if self._forked:
             raise ForkedError(f"this {self._owner} belongs to the parent process; make a new one after the fork")
         if self.is_lost:
-            raise ClosedError(f"the loop thread that this {self._owner} lived on has ended by a fault; make a new one")
+            raise ClosedError(f"the loop thread of this {self._owner} has ended because of an error; make a new one")
 
     @property
     def is_lost(self) -> bool:

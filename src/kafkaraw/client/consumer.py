@@ -700,7 +700,7 @@ class AsyncConsumer:
 
     def _in_group(self, call: str) -> Group:
         if self._group is None:
-            raise UsageError(f"{call}: this consumer has no group; give it a group_id")
+            raise UsageError(f"{call}: this consumer has no group; set group_id")
         return self._group
 
     def _sought(self, partitions: Iterable[TopicPartition]) -> None:

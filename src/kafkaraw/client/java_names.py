@@ -53,8 +53,8 @@ ssl.keymanager.algorithm ssl.secure.random.implementation ssl.trustmanager.algor
 _IGNORED: Final = frozenset(_IGNORED_TEXT.split())
 
 _NO_CODE: Final = "settings name no code here"
-_ASSERTION: Final = "signed assertions are not part of this version; use a client secret, or sasl_oauth_token_provider"
-_SHARE: Final = "share groups are not part of this version"
+_ASSERTION: Final = "signed assertions are not supported; use a client secret, or sasl_oauth_token_provider"
+_SHARE: Final = "share groups are not supported"
 _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
     "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",

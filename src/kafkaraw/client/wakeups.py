@@ -109,4 +109,4 @@ class Wakeups:
 
 
 def _error() -> WakeupError:
-    return WakeupError("wakeup() was called: the call ends early, and nothing that it has not returned is lost")
+    return WakeupError("wakeup() was called: the call ends early, and no record is lost")

@@ -102,11 +102,11 @@ class ConnectionState(Enum):
 
     NEW = "new"
     NEGOTIATING = "negotiating"
-    AUTHENTICATING = "logging in"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
     THROTTLED = "throttled"
-    DRAINING = "waiting for answers before the login is renewed"
-    REAUTHENTICATING = "renewing the login"
+    DRAINING = "waiting for responses before it re-authenticates"
+    REAUTHENTICATING = "re-authenticating"
     CLOSED = "closed"
 
 
@@ -239,7 +239,8 @@ class ConnectionMachine:
             seconds = (now_ms - self._alive_ms) / 1000
             self._end(
                 NetworkError(
-                    f"{self.peer} owes an answer to {self._in_flight[0].name} and has been silent for {seconds:.3g} s",
+                    f"{self.peer} has not responded to {self._in_flight[0].name} and has sent nothing for "
+                    f"{seconds:.3g} s",
                     stage=Stage.REQUEST,
                 )
             )
@@ -247,7 +248,7 @@ class ConnectionMachine:
             oldest = self._leaving[0]
             within = f"within {oldest.timeout_ms / 1000:g} s"
             self._end(
-                NetworkError(f"{self.peer} did not take the bytes of {oldest.name} {within}", stage=Stage.REQUEST)
+                NetworkError(f"{self.peer} did not accept the bytes of {oldest.name} {within}", stage=Stage.REQUEST)
             )
         self._flush(now_ms)
 
@@ -324,15 +325,15 @@ class ConnectionMachine:
             within = f"within {(now_ms - self._began_ms) / 1000:.3g} s"
             missing = self.state is ConnectionState.DRAINING or not self._login.begun
             what = (
-                f"the token or ticket for the login at {self.peer} was not there {within}"
+                f"the credentials (token or ticket) for {self.peer} were not available {within}"
                 if missing
-                else f"{self.peer} did not complete the login (SASL) {within}; look into the broker's log"
+                else f"{self.peer} did not complete the authentication (SASL) {within}; see the broker's log"
             )
             return NetworkError(what, stage=Stage.SASL)
         seconds = (now_ms - self._alive_ms) / 1000
         return NetworkError(
             f"{self.peer} accepted the connection but did not answer ApiVersions within {seconds:.3g} s; "
-            "it may not be a Kafka broker, may want TLS, or may be overloaded",
+            "it may not be a Kafka broker, may require TLS, or may be overloaded",
             stage=Stage.API_VERSIONS,
         )
 
@@ -449,7 +450,7 @@ class ConnectionMachine:
         offered = self.api_versions.offered.get(api.key, VersionRange(0, -1))
         if not offered.includes(version):
             raise UnsupportedVersionError(
-                f"{self.peer} offers {api.name} in versions {offered}, version {version} was asked for"
+                f"{self.peer} offers {api.name} in versions {offered}, version {version} was requested"
             )
         return version
 
@@ -532,7 +533,7 @@ class ConnectionMachine:
     def _misfit(self, frame: memoryview) -> str:
         """Return why a frame cannot be the answer to the oldest request; an empty string when it can."""
         if not self._in_flight:
-            return f"sent {len(frame)} bytes that nobody asked for"
+            return f"sent {len(frame)} bytes without a pending request"
         if len(frame) < 4:
             return f"answered with {len(frame)} bytes, too few for a response"
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
@@ -618,14 +619,15 @@ class ConnectionMachine:
             return
         if error is None and self.state is ConnectionState.NEGOTIATING:
             error = NetworkError(
-                f"{self.peer} closed the connection instead of answering ApiVersions; it may want TLS or "
-                "a login (see security_protocol), or be no Kafka broker",
+                f"{self.peer} closed the connection instead of answering ApiVersions; it may require "
+                "TLS or authentication (see security_protocol), or may not be a Kafka broker",
                 stage=Stage.API_VERSIONS,
             )
         # Kafka closes the connection of a client that should have authenticated, and has not.
         refused = self._in_flight and not self._answered_once
         hint = (
-            "; it answered no request on it: does it want a login (see security_protocol), or a client certificate?"
+            "; it responded to no request: does it require authentication (see security_protocol), or a client "
+            "certificate?"
             if refused
             else ""
         )
@@ -634,12 +636,12 @@ class ConnectionMachine:
     def _lost_in_login(self, error: KafkaError | None, login: SaslConversation) -> KafkaError:
         if error is None and login.awaits_bare_token:
             return AuthenticationError(
-                f"{self.peer} [SASL]: login failed: the connection was closed after our token, which is how brokers "
-                "older than Kafka 1.0 refuse one; check the mechanism, user and password"
+                f"{self.peer} [SASL]: authentication failed: the broker closed the connection after the token, as "
+                "brokers before Kafka 1.0 do to refuse it; check the mechanism, user and password"
             )
         reason = error or f"{self.peer} closed the connection"
         return NetworkError(
-            f"{reason}; this was in the middle of the login (SASL), look into the broker's log", stage=Stage.SASL
+            f"{reason}; this was during the authentication (SASL), see the broker's log", stage=Stage.SASL
         )
 
     def _end_by_peer(self, error: KafkaError) -> None:
@@ -649,7 +651,7 @@ class ConnectionMachine:
                 self._end(error)
                 return
             stage = Stage.SASL if self.state in _LOGGING_IN else Stage.REQUEST
-            lost = NetworkError(f"the connection to {self.peer} was given up: {error}", stage=stage)
+            lost = NetworkError(f"the connection to {self.peer} was closed: {error}", stage=stage)
             lost.__cause__ = error
             self._end(lost)
         elif isinstance(error, ProtocolError) and self.peer not in str(error):

@@ -265,7 +265,7 @@ def test_a_broker_that_goes_silent_is_given_up_after_the_request_timeout() -> No
         assert not connection.closed
         await asyncio.sleep(3.5)
         assert connection.closed
-        assert "has been silent for 7 s" in str(connection.error)
+        assert "has sent nothing for 7 s" in str(connection.error)
 
     simulate(play, request_timeout=7)
 
@@ -376,7 +376,7 @@ def test_a_peer_that_stops_reading_ends_the_connection_after_the_timeout_of_a_on
         assert outcomes == []
         await asyncio.sleep(0.2)
         assert isinstance(outcomes[0], NetworkError)
-        assert "did not take the bytes of Produce" in str(outcomes[0])
+        assert "did not accept the bytes of Produce" in str(outcomes[0])
         assert connection.closed
 
     simulate(play)

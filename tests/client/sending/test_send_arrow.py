@@ -335,9 +335,9 @@ def test_what_is_written_is_what_is_read(data):
     ("columns", "error", "message"),
     [
         ({"value": [b"", bytes(900)]}, RecordTooLargeError, "row 1 takes 982 bytes uncompressed, and 800 are the most"),
-        ({"value": [b"", b""], "partition": [0, 3]}, UsageError, "row 1 says 3; 't' has partitions 0 to 2"),
-        ({"value": [b"", b""], "timestamp": [0, -5]}, UsageError, "column 'timestamp': row 1 says -5"),
-        ({"value": [b"", b""], "timestamp": [0, -1]}, UsageError, "column 'timestamp': row 1 says -1"),
+        ({"value": [b"", b""], "partition": [0, 3]}, UsageError, "row 1 has 3; 't' has partitions 0 to 2"),
+        ({"value": [b"", b""], "timestamp": [0, -5]}, UsageError, "column 'timestamp': row 1 has -5"),
+        ({"value": [b"", b""], "timestamp": [0, -1]}, UsageError, "column 'timestamp': row 1 has -1"),
     ],
 )
 def test_when_one_row_cannot_be_sent_none_is(columns, error, message):

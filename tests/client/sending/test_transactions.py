@@ -354,7 +354,7 @@ def test_a_transaction_that_is_being_ended_takes_no_record_of_a_callback(level: 
             await producer.begin_transaction()
             (await producer.send(TOPIC, b"first")).add_done_callback(send_another)
             prepared = await getattr(producer, end)()
-            assert "takes no more records" in str(refused)
+            assert "accepts no more records" in str(refused)
             if prepared is not None:
                 async with cluster.admin() as admin:
                     await admin.end_transaction(prepared, commit=True)
@@ -377,7 +377,7 @@ def test_a_commit_that_times_out_leaves_a_transaction_that_takes_no_records_and_
                 await producer.send(TOPIC, b"record")
                 with pytest.raises(KafkaTimeoutError):
                     await producer.commit_transaction(timeout=1)
-                with pytest.raises(UsageError, match="takes no more records"):
+                with pytest.raises(UsageError, match="accepts no more records"):
                     await producer.send(TOPIC, b"late")
                 held.release()
                 await (producer.commit_transaction() if commits else producer.abort_transaction())

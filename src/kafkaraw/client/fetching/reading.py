@@ -631,7 +631,7 @@ class FetchRequests:
         self._counters.failed()
         is_news = self._fetcher.fetch_failed(plan, error, self._now_ms()) and not isinstance(error, ClosedError)
         level = logging.WARNING if is_news else logging.DEBUG  # an outage is logged once, not with every attempt
-        log.log(level, "fetch from broker %d failed, trying again: %s", plan.node_id, error)
+        log.log(level, "fetch from broker %d failed, retrying: %s", plan.node_id, error)
         self._end(underway, {target.topic_partition.topic for target in plan.targets})
 
     def _end(self, underway: _Underway, refresh: set[str], *, came: bool = False) -> None:

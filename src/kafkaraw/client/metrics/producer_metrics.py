@@ -17,7 +17,7 @@ GROUP: Final = "producer"
 
 MEANINGS: Final = {
     "record_send_total": "Records sent to a broker for the first time.",
-    "record_retry_total": "Records sent again, also in parts of a batch that was too large.",
+    "record_retry_total": "Records sent again, batch splits included.",
     "record_error_total": "Records given up.",
     "request_total": "Produce requests.",
     "batch_total": "Batches sent for the first time (not in Java).",

@@ -246,7 +246,7 @@ def _advertised_remedy(visit: Visit, broker: MetadataResponseBroker, servers: Se
     if visit.failed not in (Stage.RESOLVE, Stage.CONNECT):
         return visit.remedy
     text = (
-        f"the cluster tells its clients to find broker {broker.node_id} at {visit.address}, which does not work from "
+        f"the cluster advertises {visit.address} for broker {broker.node_id}, which cannot be reached from "
         f"this machine: set advertised.listeners of that broker to an address that its clients can reach"
     )
     if broker.host in _LOCAL_HOSTS and not any(server.host in _LOCAL_HOSTS for server in servers):
@@ -294,10 +294,13 @@ async def _kafka(address: Address, timeout: float, *, tls: bool) -> str:
         connection.abort()
     if answer is not None and answer.mechanisms:
         ways = ", ".join(answer.mechanisms)
-        return (
-            f"this listener wants a login without TLS: set security_protocol=SASL_PLAINTEXT and sasl_mechanism ({ways})"
-        )
-    return "this listener speaks Kafka without TLS and without a login: set security_protocol=PLAINTEXT" if tls else ""
+        advice = f"set security_protocol=SASL_PLAINTEXT and sasl_mechanism ({ways})"
+        return f"this listener requires authentication, without TLS: {advice}"
+    return (
+        "this listener speaks Kafka without TLS and without authentication: set security_protocol=PLAINTEXT"
+        if tls
+        else ""
+    )
 
 
 async def _tls(address: Address, timeout: float) -> str:
@@ -309,7 +312,7 @@ async def _tls(address: Address, timeout: float) -> str:
     except KafkaError:
         return ""
     link.abort()
-    return "this port speaks TLS: set security_protocol=SSL, or SASL_SSL where it wants a login, and ssl_cafile"
+    return "this port speaks TLS: set security_protocol=SSL, or SASL_SSL if it requires authentication, and ssl_cafile"
 
 
 async def _web_server(address: Address, timeout: float) -> str:

@@ -471,7 +471,7 @@ class Transactions:
             async with asyncio.timeout(deadline.remaining):
                 await self._call.acquire()
         except TimeoutError:
-            raise KafkaTimeoutError(f"{what}: an earlier call for the transaction is still under way") from None
+            raise KafkaTimeoutError(f"{what}: an earlier call for the transaction has not returned yet") from None
         try:
             yield
         finally:

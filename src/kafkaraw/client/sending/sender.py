@@ -401,7 +401,7 @@ class Sender:
     async def close(self) -> None:
         """Stop: no step, no request and no waiter is left."""
         self.wakeups.cancel_timer()
-        self._accumulator.pool.fail(ClosedError("the producer was closed while send() waited for room"))
+        self._accumulator.pool.fail(ClosedError("the producer was closed while send() waited for buffer memory"))
         try:
             await self._outbox.close()
         finally:
@@ -438,7 +438,7 @@ class Sender:
         try:
             if self.transactions is not None:
                 self.transactions.note_break(ClosedError(message))
-            log.error("the producer failed in an unforeseen way", exc_info=error)
+            log.error("the producer failed because of an unexpected error", exc_info=error)
         except BaseException as of_log:  # noqa: BLE001 - the handler that has failed before, or another one
             if not isinstance(of_log, Exception):
                 self.wakeups.raise_soon(of_log)

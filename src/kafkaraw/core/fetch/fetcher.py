@@ -222,7 +222,7 @@ class Fetcher:
             self._schedule.sessions[plan.node_id].answered(response)
         if response.error_code:
             if response.error_code in SESSION_ERRORS and not plan.is_full:
-                log.info("fetch session with broker %d is over (error %d)", plan.node_id, response.error_code)
+                log.info("fetch session with broker %d has ended (error %d)", plan.node_id, response.error_code)
                 return set()  # everything is said anew at once
             self._all_failed(plan, error_for(response.error_code, f"fetch from broker {plan.node_id}"), now_ms)
             return set()
@@ -321,7 +321,7 @@ class Fetcher:
                 found.failing_since_ms = now_ms
                 if unknown or not self.was_reached:
                     return found.error
-                log.warning("%s cannot be read, trying again: %s", name_of(topic_partition), found.error)
+                log.warning("%s cannot be fetched, retrying: %s", name_of(topic_partition), found.error)
         return None
 
     def retry_at_ms(self, now_ms: int) -> int | None:
@@ -395,7 +395,9 @@ class Fetcher:
     def _out_of_range(self, partition: PartitionState, has: str = "") -> None:
         offset, name = partition.offset, name_of(partition.topic_partition)
         if self._subscriptions.request_reset(partition):
-            log.warning("offset %d of %s is not there%s: going on as auto_offset_reset says", offset, name, has)
+            log.warning(
+                "offset %d of %s is out of range%s: resetting the position by auto_offset_reset", offset, name, has
+            )
             return
         text = f"offset {offset} of {name} is not there{has}; seek(), or set auto_offset_reset"
         self._raise_soon(partition, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, text))
@@ -412,7 +414,7 @@ class Fetcher:
             return
         error = truncated(target, end_offset)
         if self._subscriptions.has_reset_policy:
-            log.warning("%s; going on there", error)
+            log.warning("%s; continuing there", error)
             partition.seek(end_offset, epoch)
         else:
             self._subscriptions.lose_position(partition)
@@ -475,7 +477,7 @@ def complete(
     try:
         wires = batches_of(records)
     except CorruptBatchError as error:
-        raise CorruptBatchError(f"{where(target)}: {error}; seek() behind it to go on") from error
+        raise CorruptBatchError(f"{where(target)}: {error}; seek() behind it to continue") from error
     if not wires:
         return _size_of_first(target, records)
     next_offset = wires[-1][0].next_offset

@@ -58,7 +58,7 @@ from kafkaraw.records import SealedBatch, TopicPartition, split_batch
 
 log = logging.getLogger(__name__)
 
-NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response says nothing about them")
+NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response has no entry for this partition")
 _READY: Final = PartitionState.READY  # members of an enum are slow to look up
 _DRAINING: Final = PartitionState.DRAINING
 RENUMBERING: Final = {Remedy.NEXT_EPOCH: Renumbering.NEXT_EPOCH, Remedy.SAME_EPOCH: Renumbering.SAME_EPOCH}
@@ -369,7 +369,9 @@ class ProducerMachine:
 
     def _send_back_split(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         parts = queue.send_back_split(batch, self._split(batch.sealed))
-        log.info("sent again in %d parts (a lower batch_size would avoid that): %s", len(parts), error)
+        log.info(
+            "batch split into %d batches, which are sent again (a lower batch_size avoids that): %s", len(parts), error
+        )
         for part in parts:
             part.last_error = error
         self._incomplete.replace(batch, parts)

@@ -28,7 +28,7 @@ class Phase(Enum):
     NEW = "has not been initialised: call init_transactions() first"
     READY = "has no open transaction: call begin_transaction() first"
     OPEN = "has an open transaction: commit or abort it first"
-    SETTLING = "is ending its transaction, which takes no more records: if that failed, call it again, or abort"
+    SETTLING = "is ending its transaction, which accepts no more records: if that failed, call it again, or abort"
     MUST_ABORT = "has a transaction that failed: call abort_transaction()"
     COMMITTING = "is committing and does not know yet whether that succeeded: call commit_transaction() again"
     PREPARED = "has handed its transaction over: call init_transactions() to go on"
