@@ -12,7 +12,7 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     BytesLeft,
-    CloseAsked,
+    CloseRequested,
     ConnectionLimits,
     End,
     Fail,
@@ -378,7 +378,7 @@ def test_after_the_end_every_request_fails_and_nothing_else_happens() -> None:
     assert isinstance(failures(play.submit())["key"], NetworkError)
     assert play.receive(LinkLost(None)) == []
     assert play.receive(FrameReceived(memoryview(b"late"))) == []
-    assert play.receive(CloseAsked()) == []
+    assert play.receive(CloseRequested()) == []
     assert play.pass_ms(1e9) == []
     assert play.machine.deadline_ms() is None
 
@@ -386,7 +386,7 @@ def test_after_the_end_every_request_fails_and_nothing_else_happens() -> None:
 def test_closing_fails_what_is_unanswered_as_closed() -> None:
     play = Play().ready()
     play.submit()
-    actions = play.receive(CloseAsked())
+    actions = play.receive(CloseRequested())
     assert isinstance(failures(actions)["key"], ClosedError)
     assert isinstance(end_of(actions), ClosedError)
 

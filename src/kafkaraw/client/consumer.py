@@ -694,7 +694,7 @@ class AsyncConsumer:
         """Wait for the call of a task that was cancelled; refuse if it is any other task."""
         while self._reader is not None and self._reader is not me:
             if not self._reader.cancelling():
-                raise _refusal(call, me, self._reader)
+                raise _concurrent_use_error(call, me, self._reader)
             self._reader_left.clear()
             await self._reader_left.wait()
 
@@ -726,7 +726,9 @@ class AsyncConsumer:
         self._sought(chosen)
 
 
-def _refusal(call: str, me: asyncio.Task[object] | None, reader: asyncio.Task[object]) -> ConcurrentUseError:
+def _concurrent_use_error(
+    call: str, me: asyncio.Task[object] | None, reader: asyncio.Task[object]
+) -> ConcurrentUseError:
     mine = "?" if me is None else me.get_name()
     return ConcurrentUseError(
         f"{call} in task {mine!r}: task {reader.get_name()!r} waits for records of this consumer. One task reads at "

@@ -304,7 +304,7 @@ def _identity(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _store(properties: Mapping[str, str], prefix: str) -> str:
-    """The content of a store, as PEM text; what it is tells its first byte, because Java's default type is JKS."""
+    """The content of a store, as PEM text; its first byte shows the format, because Java's default type is JKS."""
     location = properties.get(f"{prefix}.location", "").strip()
     if not location:
         return ""

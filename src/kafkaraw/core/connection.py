@@ -42,7 +42,7 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     BytesLeft,
-    CloseAsked,
+    CloseRequested,
     Compute,
     Computed,
     ConnectionLimits,
@@ -52,9 +52,9 @@ from kafkaraw.core.connection_events import (
     FrameReceived,
     LinkLost,
     LinkMade,
-    LoginGiven,
-    LoginMissing,
-    NeedLogin,
+    MechanismFailed,
+    MechanismReady,
+    NeedMechanism,
     Send,
     SendOneway,
     Submit,
@@ -66,7 +66,7 @@ from kafkaraw.core.connection_events import (
 from kafkaraw.core.negotiation import (
     API_VERSIONS_KEY,
     ApiVersionTable,
-    AskAgain,
+    RetryApiVersions,
     binding_throttle_ms,
     read_api_versions,
 )
@@ -125,8 +125,8 @@ TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 _CLOSED: Final = ConnectionState.CLOSED
 _AUTHENTICATING: Final = ConnectionState.AUTHENTICATING
-_LOGGING_IN: Final = frozenset({ConnectionState.AUTHENTICATING, ConnectionState.REAUTHENTICATING})
-_PREPARING: Final = _LOGGING_IN | {ConnectionState.NEGOTIATING}
+_AUTHENTICATING_STATES: Final = frozenset({ConnectionState.AUTHENTICATING, ConnectionState.REAUTHENTICATING})
+_PREPARING: Final = _AUTHENTICATING_STATES | {ConnectionState.NEGOTIATING}
 """The states in which the machine sends its own requests, all of which share one deadline."""
 _NEVER: Final = float("inf")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -179,7 +179,7 @@ class ConnectionMachine:
         self._correlation_id = limits.first_correlation_id
         self._began_ms = 0.0  # what must be done by
         self._until_ms = 0.0
-        self._muted_until_ms = 0.0  # by the broker
+        self._throttled_until_ms = 0.0  # by the broker
         self._login: SaslConversation | None = None
         self._renewal: ClientMechanism | None = None
         self._renew_at_ms = _NEVER
@@ -202,15 +202,15 @@ class ConnectionMachine:
                 self._bytes_left()
             case LinkMade():
                 self._link_made(event, now_ms)
-            case LoginGiven(mechanism):
-                self._login_given(mechanism, now_ms)
-            case LoginMissing(error):
+            case MechanismReady(mechanism):
+                self._mechanism_ready(mechanism, now_ms)
+            case MechanismFailed(error):
                 self._end(error)
             case Computed():
                 self._computed(now_ms)
             case LinkLost(error):
                 self._link_lost(error)
-            case CloseAsked():
+            case CloseRequested():
                 self._end(ClosedError(f"the connection to {self.peer} was closed by this client"))
 
     def actions(self) -> list[Action]:
@@ -231,11 +231,11 @@ class ConnectionMachine:
         """Process the deadlines that have passed."""
         if self._is_preparing and now_ms >= self._until_ms:
             self._end(self._silence_error(now_ms))
-        elif self.state is ConnectionState.THROTTLED and now_ms >= self._muted_until_ms:
+        elif self.state is ConnectionState.THROTTLED and now_ms >= self._throttled_until_ms:
             self._move_to(ConnectionState.READY)
         self._renew_when_drained(now_ms)
         self._expire(now_ms)
-        if self._in_flight and self.state not in _PREPARING and now_ms >= self._give_up_ms():
+        if self._in_flight and self.state not in _PREPARING and now_ms >= self._silence_limit_ms():
             seconds = (now_ms - self._alive_ms) / 1000
             self._end(
                 NetworkError(
@@ -299,18 +299,18 @@ class ConnectionMachine:
         except KafkaError as error:
             self._end(error)
             return
-        if isinstance(answer, AskAgain):
+        if isinstance(answer, RetryApiVersions):
             log.debug("%s: ApiVersions v%d refused, asking v%d", self.peer, question.version, answer.version)
             self._ask_api_versions(answer.version, now_ms)
             return
         self.api_versions = answer
         self._versions.clear()
-        self._mute(now_ms + answer.throttle_ms)
+        self._note_throttle(now_ms + answer.throttle_ms)
         if self._login is None:
             self._become_ready(now_ms)
             return
         self._move_to(ConnectionState.AUTHENTICATING)
-        self._actions.append(NeedLogin(self._until_ms))
+        self._actions.append(NeedMechanism(self._until_ms))
 
     def _become_ready(self, now_ms: float) -> None:
         assert self.api_versions is not None
@@ -318,7 +318,7 @@ class ConnectionMachine:
         self._move_to(ConnectionState.READY)
         if first:
             self._actions.append(BecomeReady(self.api_versions))
-        self._mute_if_told(now_ms)
+        self._throttle_if_needed(now_ms)
 
     def _silence_error(self, now_ms: float) -> NetworkError:
         if self._login is not None and self.state is not ConnectionState.NEGOTIATING:
@@ -339,7 +339,7 @@ class ConnectionMachine:
 
     # -- logging in ------------------------------------------------------------------------------------------------
 
-    def _login_given(self, mechanism: ClientMechanism, now_ms: float) -> None:
+    def _mechanism_ready(self, mechanism: ClientMechanism, now_ms: float) -> None:
         if self.state is ConnectionState.AUTHENTICATING and self._login is not None and not self._login.begun:
             self._begin_login(self._login, mechanism, now_ms)
         elif self.state is ConnectionState.DRAINING:
@@ -352,9 +352,9 @@ class ConnectionMachine:
         except KafkaError as error:
             self._end(error)
             return
-        self._go_on_with_login(login, now_ms)
+        self._continue_authentication(login, now_ms)
 
-    def _go_on_with_login(self, login: SaslConversation, now_ms: float) -> None:
+    def _continue_authentication(self, login: SaslConversation, now_ms: float) -> None:
         """Send the next message of the authentication; when it is complete, the connection is READY."""
         try:
             message = login.next_request()
@@ -385,30 +385,30 @@ class ConnectionMachine:
             self._end(error)
         else:
             if login.computation is None:
-                self._go_on_with_login(login, now_ms)
+                self._continue_authentication(login, now_ms)
             else:
                 self._actions.append(Compute(login.computation))
 
     def _computed(self, now_ms: float) -> None:
         login = self._login
-        if login is None or login.computation is None or self.state not in _LOGGING_IN:
+        if login is None or login.computation is None or self.state not in _AUTHENTICATING_STATES:
             return
         try:
             login.computed()
         except KafkaError as error:
             self._end(error)
         else:
-            self._go_on_with_login(login, now_ms)
+            self._continue_authentication(login, now_ms)
 
     def _drain(self, now_ms: float) -> None:
         """Send no more requests until the connection has re-authenticated."""
         self._move_to(ConnectionState.DRAINING)
         self._renewal = None
         self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
-        self._actions.append(NeedLogin(self._until_ms))
+        self._actions.append(NeedMechanism(self._until_ms))
 
     def _renew_when_drained(self, now_ms: float) -> None:
-        if self.state is not ConnectionState.DRAINING or self._in_flight or now_ms < self._muted_until_ms:
+        if self.state is not ConnectionState.DRAINING or self._in_flight or now_ms < self._throttled_until_ms:
             return
         if self._renewal is not None:
             mechanism, self._renewal = self._renewal, None
@@ -516,7 +516,7 @@ class ConnectionMachine:
             self._take_answer(frame, now_ms)
         elif self.state is ConnectionState.NEGOTIATING:
             self._api_versions_received(frame, now_ms)
-        elif self.state in _LOGGING_IN:
+        elif self.state in _AUTHENTICATING_STATES:
             assert self._login is not None
             self._login_answered(self._login, frame, now_ms)
         else:
@@ -557,16 +557,16 @@ class ConnectionMachine:
         self._actions.append(Succeed(pending.key, response))
         throttle_ms = binding_throttle_ms(response, pending.api.key, pending.version)
         if throttle_ms:
-            self._mute(now_ms + throttle_ms)
-        if now_ms < self._muted_until_ms:
-            self._mute_if_told(now_ms)
+            self._note_throttle(now_ms + throttle_ms)
+        if now_ms < self._throttled_until_ms:
+            self._throttle_if_needed(now_ms)
 
-    def _mute(self, until_ms: float) -> None:
+    def _note_throttle(self, until_ms: float) -> None:
         """Send nothing until then, because the broker throttles the client."""
-        self._muted_until_ms = max(self._muted_until_ms, until_ms)
+        self._throttled_until_ms = max(self._throttled_until_ms, until_ms)
 
-    def _mute_if_told(self, now_ms: float) -> None:
-        if self.state is ConnectionState.READY and now_ms < self._muted_until_ms:
+    def _throttle_if_needed(self, now_ms: float) -> None:
+        if self.state is ConnectionState.READY and now_ms < self._throttled_until_ms:
             self._move_to(ConnectionState.THROTTLED)
 
     # -- time ------------------------------------------------------------------------------------------------------
@@ -575,18 +575,18 @@ class ConnectionMachine:
         if self._is_preparing:
             yield self._until_ms
         if self._in_flight and self.state not in _PREPARING:
-            yield self._give_up_ms()
+            yield self._silence_limit_ms()
         elif self.state is ConnectionState.DRAINING and self._renewal is not None:
-            yield self._muted_until_ms
+            yield self._throttled_until_ms
         if self.state is ConnectionState.THROTTLED:
-            yield self._muted_until_ms
+            yield self._throttled_until_ms
 
     @property
     def _is_preparing(self) -> bool:
         """Whether the present state must end by `_until_ms`."""
         return self.state in _PREPARING or (self.state is ConnectionState.DRAINING and self._renewal is None)
 
-    def _give_up_ms(self) -> float:
+    def _silence_limit_ms(self) -> float:
         oldest = self._in_flight[0]
         return max(oldest.deadline_ms, self._alive_ms + self._limits.request_timeout_ms)
 
@@ -614,8 +614,8 @@ class ConnectionMachine:
         if isinstance(error, ClosedError | InternalError):  # not caused by the peer: the loop ends, or a bug
             self._end(error)
             return
-        if self._login is not None and self.state in _LOGGING_IN:
-            self._end(self._lost_in_login(error, self._login))
+        if self._login is not None and self.state in _AUTHENTICATING_STATES:
+            self._end(self._lost_while_authenticating(error, self._login))
             return
         if error is None and self.state is ConnectionState.NEGOTIATING:
             error = NetworkError(
@@ -633,7 +633,7 @@ class ConnectionMachine:
         )
         self._end_by_peer(error or NetworkError(f"{self.peer} closed the connection{hint}", stage=Stage.REQUEST))
 
-    def _lost_in_login(self, error: KafkaError | None, login: SaslConversation) -> KafkaError:
+    def _lost_while_authenticating(self, error: KafkaError | None, login: SaslConversation) -> KafkaError:
         if error is None and login.awaits_bare_token:
             return AuthenticationError(
                 f"{self.peer} [SASL]: authentication failed: the broker closed the connection after the token, as "
@@ -650,7 +650,7 @@ class ConnectionMachine:
             if isinstance(error, NetworkError):
                 self._end(error)
                 return
-            stage = Stage.SASL if self.state in _LOGGING_IN else Stage.REQUEST
+            stage = Stage.SASL if self.state in _AUTHENTICATING_STATES else Stage.REQUEST
             lost = NetworkError(f"the connection to {self.peer} was closed: {error}", stage=stage)
             lost.__cause__ = error
             self._end(lost)

@@ -85,15 +85,15 @@ class BytesLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class LoginGiven:
-    """What `NeedLogin` asked for."""
+class MechanismReady:
+    """What `NeedMechanism` asked for."""
 
     mechanism: ClientMechanism
 
 
 @dataclass(frozen=True, slots=True)
-class LoginMissing:
-    """What `NeedLogin` asked for cannot be had: no token, no ticket."""
+class MechanismFailed:
+    """What `NeedMechanism` asked for cannot be had: no token, no ticket."""
 
     error: KafkaError
 
@@ -104,7 +104,7 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseAsked:
+class CloseRequested:
     """The client wants the connection closed."""
 
 
@@ -115,10 +115,10 @@ Event: TypeAlias = (
     | Submit
     | Abandon
     | BytesLeft
-    | LoginGiven
-    | LoginMissing
+    | MechanismReady
+    | MechanismFailed
     | Computed
-    | CloseAsked
+    | CloseRequested
 )
 
 
@@ -163,8 +163,8 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class NeedLogin:
-    """It is time to log in: `LoginGiven` with a fresh mechanism or `LoginMissing` is awaited until `deadline_ms`."""
+class NeedMechanism:
+    """Time to authenticate: `MechanismReady` or `MechanismFailed` is awaited until `deadline_ms`."""
 
     deadline_ms: float
 
@@ -183,7 +183,7 @@ class End:
     error: KafkaError
 
 
-Action: TypeAlias = Send | SendOneway | BecomeReady | Succeed | Fail | NeedLogin | Compute | End
+Action: TypeAlias = Send | SendOneway | BecomeReady | Succeed | Fail | NeedMechanism | Compute | End
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _ERROR_AT: Final = 4  # after the correlation id: the header is v0 and the error
 
 
 @dataclass(frozen=True, slots=True)
-class AskAgain:
+class RetryApiVersions:
     """The broker refused the version of ApiVersions; `version` is the one to try next."""
 
     version: int
@@ -52,7 +52,7 @@ class ApiVersionTable:
 
     @property
     def _is_controllers(self) -> bool:
-        """Whether controllers listen there: they vote, and tell no client where topics are."""
+        """Whether controllers listen there: they vote, and do not serve Metadata to clients."""
         return _VOTE_KEY in self.offered and _METADATA_KEY not in self.offered
 
     def version_for(self, api_key: int) -> int:
@@ -79,7 +79,7 @@ class ApiVersionTable:
         return version
 
 
-def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionTable | AskAgain:
+def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionTable | RetryApiVersions:
     """Read the answer to an ApiVersions request.
 
     Args:
@@ -105,16 +105,16 @@ def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionT
     return ApiVersionTable(peer, offered, binding_throttle_ms(response, API_VERSIONS_KEY, version), features)
 
 
-def _next_attempt(frame: memoryview, version: int, peer: str) -> AskAgain:
+def _next_attempt(frame: memoryview, version: int, peer: str) -> RetryApiVersions:
     if version == 0:
         raise UnsupportedVersionError(f"{peer} refuses every version of ApiVersions, even 0")
     try:
         _, response = decode_response(frame, API_VERSIONS_KEY, 0)
     except ProtocolError:
-        return AskAgain(0)
+        return RetryApiVersions(0)
     assert isinstance(response, ApiVersionsResponse)
     highest = (entry.max_version for entry in response.api_keys if entry.api_key == API_VERSIONS_KEY)
-    return AskAgain(next((v for v in highest if 0 <= v < version), 0))
+    return RetryApiVersions(next((v for v in highest if 0 <= v < version), 0))
 
 
 # API key -> version. Source: `shouldClientThrottle` of each response class of Kafka 4.3.

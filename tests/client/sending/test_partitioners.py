@@ -102,7 +102,7 @@ class Machine:
     def waiting(self):
         return self.now_waiting
 
-    def held_up_nodes(self, since_ms):
+    def blocked_nodes(self, since_ms):
         self.asked_since = since_ms
         return self.now_held_up
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkaraw import Admin, ArrowTicket, Consumer, NewTopic, Producer, SentRows, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.sending.accumulator import AHEAD_BYTES
+from kafkaraw.client.sending.accumulator import BACKPRESSURE_BYTES
 from kafkaraw.client.sending.arrow_rows import rows_of
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.errors import (
@@ -377,7 +377,9 @@ def test_above_the_memory_bound_sending_waits():
     assert [rows.first_row for rows in where] == [rows.offset for rows in where]
 
 
-@pytest.mark.parametrize(("answers", "least", "most"), [(True, 0, AHEAD_BYTES + 2_500_000), (False, 12_000_000, 2**24)])
+@pytest.mark.parametrize(
+    ("answers", "least", "most"), [(True, 0, BACKPRESSURE_BYTES + 2_500_000), (False, 12_000_000, 2**24)]
+)
 def test_rows_are_not_far_ahead_of_a_network_that_keeps_up_and_fill_the_buffer_of_one_that_does_not(
     answers, least, most
 ):

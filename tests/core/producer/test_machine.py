@@ -5,8 +5,8 @@ from kafkaraw.core.producer.events import (
     MetadataRefreshed,
     PartitionOutcome,
     ProducerIdentity,
-    ProducerIdGiven,
-    ProducerIdRefused,
+    ProducerIdFailed,
+    ProducerIdReceived,
     TopicsIdle,
     TransactionBegun,
     TransactionEnded,
@@ -45,7 +45,7 @@ def test_the_first_batch_waits_for_a_producer_id():
     driver.on_ask_id = lambda: None
     driver.seal(FakeBatch())
     assert driver.id_requests == 1 and not driver.sent
-    driver.machine.receive(ProducerIdRefused(KafkaTimeoutError("slow"), retriable=True), 0)
+    driver.machine.receive(ProducerIdFailed(KafkaTimeoutError("slow"), retriable=True), 0)
     del driver.on_ask_id
     driver.sleep(99)
     assert driver.id_requests == 1
@@ -59,7 +59,7 @@ def test_a_refused_producer_id_fails_what_waits_for_it():
     batch = FakeBatch()
     driver.seal(batch)
     error = UnsupportedVersionError("no InitProducerId")
-    driver.machine.receive(ProducerIdRefused(error, retriable=False), 0)
+    driver.machine.receive(ProducerIdFailed(error, retriable=False), 0)
     driver.work()
     assert driver.failed == {batch: error} and driver.released == [batch]
 
@@ -290,7 +290,7 @@ def test_without_idempotence_a_forgotten_partition_has_nothing_to_begin_again():
 
 def test_the_epochs_of_a_transactional_producer_stay_the_coordinators():
     driver = Driver(transactional=True)
-    driver.machine.receive(ProducerIdGiven(ProducerIdentity(7, 3)), 0)
+    driver.machine.receive(ProducerIdReceived(ProducerIdentity(7, 3)), 0)
     driver.machine.receive(TransactionBegun(implicit=True), 0)
     driver.seal(FakeBatch()).answer()
     idle(driver, "t")  # the same epoch goes on: the numbers, too

@@ -97,14 +97,14 @@ class Reading:
         self.cursor = self.subscriptions.cursor
         self.is_waiting = False
         self.is_over = False
-        self.wakeups = Wakeups(self._call_home)
+        self.wakeups = Wakeups(self._require_loop)
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._lookup: asyncio.Task[None] | None = None
         self._refresh: set[str] = set()
         self._no_start: KafkaError | None = None
         self._failure: BaseException | None = None
-        self._news = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._wants_records = False  # a call waits, and nothing is in hand
         self._counters = FetchCounters()
         self._fetch_requests = FetchRequests(
@@ -245,7 +245,7 @@ class Reading:
             if self.cursor.holds_records:  # they were in hand already, and the turn came first
                 return True
             if self._take_in_hand():
-                if not self._fetch_requests.are_out:
+                if not self._fetch_requests.all_sent:
                     await asyncio.sleep(0)  # the next Fetch goes out before the caller looks at these records
                 return True
             await self._progress(deadline, fetch=True)
@@ -255,7 +255,7 @@ class Reading:
     async def _is_ready(self, deadline: Deadline) -> bool:
         self._check_goes_on()
         if self.turn is None:
-            self.leave_home()
+            self.allow_reading()
             return True
         ready = await self.turn(deadline)
         self._check_goes_on()  # another task or thread may have begun to close meanwhile
@@ -270,25 +270,27 @@ class Reading:
 
     def wake(self) -> None:
         """Have the call that waits look again."""
-        self._news.set()
+        self._wake_event.set()
 
-    def leave_home(self) -> None:
+    def allow_reading(self) -> None:
         """Give what is in hand, unless the next call is to raise `WakeupError`."""
-        self.cursor.called_home = self.wakeups.is_wanted  # no call in between: `wakeup` on another thread is not missed
+        self.cursor.must_enter_loop = (
+            self.wakeups.is_wanted
+        )  # no call in between: `wakeup` on another thread is not missed
 
     def wakeup(self) -> None:
         """End the calls that wait, or else the next one that reads; on any thread. Nothing is lost."""
         self.wakeups.wake()
-        self._call_home()
+        self._require_loop()
 
-    def _call_home(self) -> None:
+    def _require_loop(self) -> None:
         """Have the next call come to `more`, though there are records in hand."""
-        self.cursor.called_home = True
+        self.cursor.must_enter_loop = True
 
     def end(self) -> None:
         """Return no more records: their partitions are revoked, and none may be processed after the last commit."""
         self.is_over = True
-        self.cursor.called_home = True
+        self.cursor.must_enter_loop = True
         self.wake()
 
     def _check_goes_on(self) -> None:
@@ -333,14 +335,14 @@ class Reading:
         """Start what can be started, and wait until something has changed or may be tried again."""
         now_ms = self._now_ms()
         self._raise_problem(now_ms)
-        self._news.clear()
+        self._wake_event.clear()
         self._pump(fetch=fetch)
         retry_at_ms = self.fetcher.retry_at_ms(now_ms)
         pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
         self.is_waiting, self._wants_records = True, fetch
         try:
             async with asyncio.timeout(pause):
-                await self._news.wait()
+                await self._wake_event.wait()
         except TimeoutError:
             pass
         finally:
@@ -381,7 +383,7 @@ class Reading:
             await self._find_out()
         finally:
             self._lookup = None
-            self._news.set()
+            self._wake_event.set()
 
     async def _find_out(self) -> None:
         try:
@@ -423,7 +425,7 @@ class Reading:
         self._refresh |= refresh
         if came and self._wants_records and self._take_in_hand():  # the next Fetch is out before the call has woken up
             self._wants_records = False
-        self._news.set()
+        self._wake_event.set()
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -437,7 +439,7 @@ class Reading:
 
     def _program_failed(self, error: BaseException | None) -> None:
         self._failure = error
-        self._news.set()
+        self._wake_event.set()
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
@@ -459,7 +461,7 @@ Over: TypeAlias = Callable[[set[str], bool], None]
 
 
 @dataclass(slots=True)
-class _Underway:
+class _FetchInFlight:
     """A Fetch that has begun.
 
     Attributes:
@@ -508,64 +510,64 @@ class FetchRequests:
         self._over = over
         self._failed = failed
         self._sizes: dict[int, AdaptiveFetchSize] = {}
-        self._underway: dict[tuple[int, Lane], _Underway] = {}
+        self._in_flight: dict[tuple[int, Lane], _FetchInFlight] = {}
         self._closed = False
 
     @property
-    def are_out(self) -> bool:
+    def all_sent(self) -> bool:
         """Whether none waits for its connection."""
-        return all(underway.task is None for underway in self._underway.values())
+        return all(in_flight.task is None for in_flight in self._in_flight.values())
 
     def busy_nodes(self) -> set[int]:
         """Brokers that owe an answer which is still wanted, or that owe one on either lane."""
-        owed = Counter(node_id for node_id, _ in self._underway)
-        wanted = {node_id for (node_id, _), it in self._underway.items() if self._fetcher.is_wanted(it.plan)}
+        owed = Counter(node_id for node_id, _ in self._in_flight)
+        wanted = {node_id for (node_id, _), it in self._in_flight.items() if self._fetcher.is_wanted(it.plan)}
         return wanted | {node_id for node_id, count in owed.items() if count > 1}
 
     def begin(self, plan: FetchPlan) -> None:
         """Send one Fetch."""
         # After a seek the pending response is useless, and may take half a second: use the other lane.
-        lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._underway else "fetch"
-        underway = self._underway[plan.node_id, lane] = _Underway(plan, lane)
+        lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._in_flight else "fetch"
+        in_flight = self._in_flight[plan.node_id, lane] = _FetchInFlight(plan, lane)
         connection = self._engine.open_connection(plan.node_id, lane)
         if connection is not None:
             try:
                 version = self._version(plan, connection)
             except KafkaError as error:
-                self._lost(underway, error)
+                self._lost(in_flight, error)
                 return
             if not must_validate(version, connection.version_for):
-                self._send(underway, connection, version, self._timeout)
+                self._send(in_flight, connection, version, self._timeout)
                 return
         name = f"fetch from broker {plan.node_id}"
-        underway.task = asyncio.get_running_loop().create_task(self._find_way(underway), name=name)
-        underway.task.add_done_callback(self._found_way)
+        in_flight.task = asyncio.get_running_loop().create_task(self._find_way(in_flight), name=name)
+        in_flight.task.add_done_callback(self._found_way)
 
     async def close(self) -> None:
         """Begin no more requests, and call no more callbacks; the engine closes the connections."""
         self._closed = True
-        tasks = [underway.task for underway in self._underway.values() if underway.task is not None]
+        tasks = [in_flight.task for in_flight in self._in_flight.values() if in_flight.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- inside: the way there
 
-    async def _find_way(self, underway: _Underway) -> None:
-        plan, deadline = underway.plan, Deadline(self._timeout)
+    async def _find_way(self, in_flight: _FetchInFlight) -> None:
+        plan, deadline = in_flight.plan, Deadline(self._timeout)
         try:
-            connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=underway.lane)
+            connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=in_flight.lane)
             version = self._version(plan, connection)
             is_needed = must_validate(version, connection.version_for)
             refresh = await self._validate(plan, connection, deadline) if is_needed else None
         except KafkaError as error:
-            self._lost(underway, error)
+            self._lost(in_flight, error)
             return
-        underway.task = None
+        in_flight.task = None
         if refresh is None:
-            self._send(underway, connection, version, deadline.remaining)
+            self._send(in_flight, connection, version, deadline.remaining)
         else:
-            self._end(underway, refresh)
+            self._end(in_flight, refresh)
 
     def _found_way(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -593,23 +595,23 @@ class FetchRequests:
 
     # -- inside: the request and its answer
 
-    def _send(self, underway: _Underway, connection: Connection, version: int, timeout: float) -> None:
+    def _send(self, in_flight: _FetchInFlight, connection: Connection, version: int, timeout: float) -> None:
         began_s = asyncio.get_running_loop().time()
 
         def answered(outcome: FetchResponse | KafkaError) -> None:
             if self._closed:
                 return
             try:
-                self._answered(underway, outcome, began_s)
+                self._answered(in_flight, outcome, began_s)
             except Exception as error:  # noqa: BLE001 - the call that waits raises it
                 self._failed(error)
 
-        plan = underway.plan
+        plan = in_flight.plan
         request = plan.request(self._size_for(plan.node_id).limits, version)
         connection.submit(request, answered, version=version, timeout=timeout)
 
-    def _answered(self, underway: _Underway, outcome: FetchResponse | KafkaError, began_s: float) -> None:
-        plan, took_s = underway.plan, asyncio.get_running_loop().time() - began_s
+    def _answered(self, in_flight: _FetchInFlight, outcome: FetchResponse | KafkaError, began_s: float) -> None:
+        plan, took_s = in_flight.plan, asyncio.get_running_loop().time() - began_s
         try:
             if isinstance(outcome, KafkaError):
                 raise outcome
@@ -617,25 +619,25 @@ class FetchRequests:
             self._size_for(plan.node_id).answered(outcome, took_s)
             refresh = self._fetcher.receive(plan, outcome, self._engine.cluster, self._now_ms())
         except KafkaError as error:
-            self._lost(underway, error)
+            self._lost(in_flight, error)
             return
-        self._end(underway, refresh, came=True)
+        self._end(in_flight, refresh, came=True)
 
     def _size_for(self, node_id: int) -> AdaptiveFetchSize:
         if node_id not in self._sizes:
             self._sizes[node_id] = AdaptiveFetchSize(self._limits, self._partition_bytes_most)
         return self._sizes[node_id]
 
-    def _lost(self, underway: _Underway, error: KafkaError) -> None:
-        plan = underway.plan
+    def _lost(self, in_flight: _FetchInFlight, error: KafkaError) -> None:
+        plan = in_flight.plan
         self._counters.failed()
         is_news = self._fetcher.fetch_failed(plan, error, self._now_ms()) and not isinstance(error, ClosedError)
         level = logging.WARNING if is_news else logging.DEBUG  # an outage is logged once, not with every attempt
         log.log(level, "fetch from broker %d failed, retrying: %s", plan.node_id, error)
-        self._end(underway, {target.topic_partition.topic for target in plan.targets})
+        self._end(in_flight, {target.topic_partition.topic for target in plan.targets})
 
-    def _end(self, underway: _Underway, refresh: set[str], *, came: bool = False) -> None:
-        del self._underway[underway.plan.node_id, underway.lane]
+    def _end(self, in_flight: _FetchInFlight, refresh: set[str], *, came: bool = False) -> None:
+        del self._in_flight[in_flight.plan.node_id, in_flight.lane]
         self._over(refresh, came)
 
     def _now_ms(self) -> int:

@@ -122,7 +122,7 @@ class Group:
             KafkaError: the error of the member, or of a look-up.
             CallUser: a callback has to be called on the thread of the application.
         """
-        self._reading.leave_home()
+        self._reading.allow_reading()
         self._reader = asyncio.current_task()
         self.progress.note_processed()
         self.progress.async_commits.run_callbacks()
@@ -144,7 +144,7 @@ class Group:
             if not done:
                 # The next call must begin here: records of the last batch may belong to partitions that are being
                 # revoked, and returned now they would come after the commit.
-                self._reading.cursor.called_home = True
+                self._reading.cursor.must_enter_loop = True
         return done
 
     async def place(self, deadline: Deadline) -> bool:

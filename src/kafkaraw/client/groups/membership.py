@@ -387,7 +387,7 @@ class Membership:
 
     def _interrupt_iteration(self) -> None:
         """Make the next call begin with `turn`, even if records of the last batch are left."""
-        self._reading.cursor.called_home = True
+        self._reading.cursor.must_enter_loop = True
         self._reading.wake()
 
     def _do(self, action: Action) -> None:

@@ -5,7 +5,7 @@ cluster advertises for it, because clients go there next, and most fail there. E
 passed, the stage at which it failed, why, and what to change. Nothing is retried and nothing is raised. Start at
 `diagnose`.
 
-`second_look` finds out what an address speaks that does not respond as the settings say: TLS or not, HTTP, SASL. Each
+`probe_address` finds out what an address speaks that does not respond as the settings say: TLS or not, HTTP, SASL. Each
 guess is a connection of its own; all are tried at the same time, send no secret, and use no setting of the client.
 """
 
@@ -192,18 +192,18 @@ class _Visitor:
             return response
         except KafkaError as error:
             self._note_failure(visit, error, stood=connection is not None)
-            await self._look_twice(visit, address)
+            await self._probe(visit, address)
             return None
         finally:
             visit.seconds = loop.time() - began
             if connection is not None:
                 connection.abort()
 
-    async def _look_twice(self, visit: Visit, address: Address) -> None:
+    async def _probe(self, visit: Visit, address: Address) -> None:
         """Where something answers, but not as the settings expect, find out what it is."""
         if self._looks_twice and visit.failed in (Stage.TLS, Stage.API_VERSIONS, Stage.METADATA):
             tls = Stage.TLS in self._stages
-            visit.remedy = await second_look(address, tls=tls, timeout=self._timeout) or visit.remedy
+            visit.remedy = await probe_address(address, tls=tls, timeout=self._timeout) or visit.remedy
 
     async def _ask(self, connection: Connection) -> MetadataResponse:
         response = await connection.request(MetadataRequest(topics=[]), timeout=self._timeout)
@@ -260,8 +260,8 @@ _WEB_REQUEST: Final = b"HEAD / HTTP/1.0\r\n\r\n"
 _HANDSHAKE_VERSION: Final = 1
 
 
-async def second_look(address: Address, *, tls: bool, timeout: float) -> str:
-    """What to change, as far as the address itself tells; an empty string when it does not.
+async def probe_address(address: Address, *, tls: bool, timeout: float) -> str:
+    """What to change, as far as the address shows it; an empty string if it does not.
 
     Args:
         address: where it did not work.

@@ -442,7 +442,7 @@ class ArrowSending:
         for columns, rows in zip(self._columns, self._rows, strict=True):
             bad = rows.check([partition_counts[name] for name in columns.topics], size_max)
             if bad is not None:
-                raise _refusal(bad, first_row, columns, partition_counts, size_max)
+                raise _row_error(bad, first_row, columns, partition_counts, size_max)
             first_row += rows.count
 
     def go_on(self) -> AppendStatus | None:
@@ -459,7 +459,7 @@ class ArrowSending:
         return status
 
 
-def _refusal(
+def _row_error(
     bad: BadRow, first_row: int, columns: RowColumns, partition_counts: dict[str, int], size_max: int
 ) -> UsageError | RecordTooLargeError:
     row = first_row + bad.row

@@ -70,14 +70,14 @@ class PromiseWaiter:
             raise UsageError("Ticket.result() would block the loop that has to deliver the record; `await` the ticket")
         done = threading.Event()
 
-        def tell(_: BatchPromise) -> None:
+        def wake(_: BatchPromise) -> None:
             done.set()
 
-        promise.add_callback(tell)
+        promise.add_callback(wake)
         try:
             in_time = wait_interruptibly(done.wait, timeout)
         finally:
-            promise.remove_callback(tell)
+            promise.remove_callback(wake)
         if not in_time:
             raise KafkaTimeoutError(
                 f"no acknowledgement for {promise.topic}-{promise.partition} within {timeout:g} s; "

@@ -353,7 +353,7 @@ class Fetcher:
             return False
         if data.preferred_read_replica >= 0:
             partition.prefer_replica(data.preferred_read_replica, now_ms + self._replica_age_max_ms)
-            self._schedule.look_at(partition.topic_partition, partition.replica_until_ms)
+            self._schedule.recheck_at(partition.topic_partition, partition.replica_until_ms)
         partition.learn_ends(data.high_watermark, data.last_stable_offset, data.log_start_offset)
         records = data.records
         if isinstance(records, memoryview) and len(records):
@@ -442,7 +442,7 @@ class Fetcher:
         partition.failed(error, now_ms, delay_ms)
         if before is not None and is_unknown(error) != is_unknown(before):
             partition.failing_since_ms = now_ms  # a topic that is unknown after an outage was not unknown during it
-        self._schedule.look_at(partition.topic_partition, partition.retry_at_ms)
+        self._schedule.recheck_at(partition.topic_partition, partition.retry_at_ms)
         self._subscriptions.unready[partition.topic_partition] = None
         if is_final(error):
             self._raise_soon(partition, error)

@@ -7,11 +7,11 @@ that the answer depends on has changed:
 
 - the partition's state, its pause or its buffer: `SubscriptionState.changed` names it,
 - the metadata of its topic, or the brokers: `look` compares them with what it saw last,
-- the time, as at the end of a pause after a failure: `look_at`.
+- the time, as at the end of a pause after a failure: `recheck_at`.
 
 `FetchSession` is the consumer's half of a session with one broker (KIP-227): both ends remember the partitions, so that
-a Fetch contains changes only. `targets` has the wanted partitions, `_said` those that the broker has, and `_news` those
-in which the two may differ.
+a Fetch contains changes only. `targets` has the wanted partitions, `_said` those that the broker has, and `_changed`
+those in which the two may differ.
 
     NONE (id 0, epoch 0) -- response with an id --> KEPT (id, epoch 1, 2, ...) -- error or no response --> epoch 0 again
 
@@ -121,7 +121,7 @@ class FetchSchedule:
         self._views_seen: dict[str, TopicView | None] = {}
         self._brokers_seen: dict[int, BrokerNode] = {}
 
-    def look_at(self, of: TopicPartition, at_ms: int) -> None:
+    def recheck_at(self, of: TopicPartition, at_ms: int) -> None:
         """The time will change what this partition needs."""
         heapq.heappush(self._times, (at_ms, of))
 
@@ -222,7 +222,7 @@ class FetchSession:
         self._id = _NO_ID
         self._epoch = _OPENING
         self._said: dict[TopicPartition, FetchTarget] = {}
-        self._news: dict[TopicPartition, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
         self._is_under_way = False
         self._by_ids = True
         self._nameless: set[TopicPartition] = set()  # those whose topic has no id
@@ -238,7 +238,7 @@ class FetchSession:
         if before is not None and before.offset != target.offset:
             del self.targets[of]
         self.targets[of] = target
-        self._news[of] = None
+        self._changed[of] = None
         if before is None or before.topic_id != target.topic_id:
             self._names[target.topic_id] = of.topic
             (self._nameless.add if target.topic_id == ZERO_UUID else self._nameless.discard)(of)
@@ -250,7 +250,7 @@ class FetchSession:
     def leave_out(self, of: TopicPartition) -> None:
         """Remove a partition."""
         del self.targets[of]
-        self._news[of] = None
+        self._changed[of] = None
         self._nameless.discard(of)
         self._sizes.pop(of, None)
 
@@ -276,7 +276,8 @@ class FetchSession:
         # A partition that was removed and added again between two requests has not changed for the broker, but its log
         # start and end are unknown here. A new session returns them.
         again = any(
-            of in self._said and (target := self.targets.get(of)) is not None and target.is_fresh for of in self._news
+            of in self._said and (target := self.targets.get(of)) is not None and target.is_fresh
+            for of in self._changed
         )
         if again or by_ids != self._by_ids:
             self._by_ids = by_ids
@@ -284,15 +285,15 @@ class FetchSession:
         self._is_under_way = True
         if self._epoch == _OPENING:
             self._said = dict(self.targets)
-            self._news.clear()
+            self._changed.clear()
             return SessionStep(self._id, _OPENING, tuple(self.targets.values()), ())
-        changed, forgotten = self._take_news()
+        changed, forgotten = self._take_changes()
         return SessionStep(self._id, self._epoch, tuple(changed), tuple(forgotten))
 
-    def _take_news(self) -> tuple[list[FetchTarget], list[FetchTarget]]:
+    def _take_changes(self) -> tuple[list[FetchTarget], list[FetchTarget]]:
         """Return the partitions to add or change, and those to forget, and note that the broker has them now."""
         changed, forgotten = [], []
-        for of in self._news:
+        for of in self._changed:
             old, new = self._said.get(of), self.targets.get(of)
             if old is not None and (new is None or new.topic_id != old.topic_id):
                 forgotten.append(old)
@@ -301,7 +302,7 @@ class FetchSession:
                 if not _same(old, new):
                     changed.append(new)
                 self._said[of] = new
-        self._news.clear()
+        self._changed.clear()
         return changed, forgotten
 
     def answered(self, response: FetchResponse) -> None:

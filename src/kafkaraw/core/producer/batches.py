@@ -94,14 +94,14 @@ class PartitionState(Enum):
 class Change(Enum):
     """What can happen to a partition's state."""
 
-    SENT_BACK = "a batch has to be sent again"
+    REENQUEUED = "a batch has to be sent again"
     DRAINED = "nothing is in flight any more"
     RESUMED = "the back-off is over"
 
 
 TRANSITIONS = {
-    (PartitionState.READY, Change.SENT_BACK): PartitionState.DRAINING,
-    (PartitionState.DRAINING, Change.SENT_BACK): PartitionState.DRAINING,
+    (PartitionState.READY, Change.REENQUEUED): PartitionState.DRAINING,
+    (PartitionState.DRAINING, Change.REENQUEUED): PartitionState.DRAINING,
     (PartitionState.DRAINING, Change.DRAINED): PartitionState.BACKING_OFF,
     (PartitionState.BACKING_OFF, Change.RESUMED): PartitionState.READY,
 }
@@ -113,7 +113,7 @@ class ProducerBatch:
 
     `first_index` counts the records that this producer sent to the partition before. `settled` is set when the outcome
     was reported; after a delivery timeout the batch may still be in flight then, so its memory is still read.
-    `sent_back` is set when it has to be settled before any newer batch is sent; `is_split` when it
+    `is_reenqueued` is set when it has to be settled before any newer batch is sent; `is_split` when it
     comes from a batch split.
     """
 
@@ -125,7 +125,7 @@ class ProducerBatch:
     sequence: int = -1
     attempts: int = 0
     in_flight: bool = False
-    sent_back: bool = False
+    is_reenqueued: bool = False
     is_split: bool = False
     maybe_written: bool = False
     settled: bool = False
@@ -148,7 +148,7 @@ class PartitionQueue:
         self.state = PartitionState.READY
         self.waiting: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        self.returned: list[ProducerBatch] = []
+        self.reenqueued: list[ProducerBatch] = []
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.records_count = 0
@@ -183,7 +183,7 @@ class PartitionQueue:
         """Whether one more batch may be in flight, to this node."""
         if not self.in_flight:
             return True
-        if self.in_flight[0].sent_back or self.waiting[0].sent_back:
+        if self.in_flight[0].is_reenqueued or self.waiting[0].is_reenqueued:
             return False
         return self._proven and node_id == self._node_id and len(self.in_flight) < IN_FLIGHT_MAX
 
@@ -218,7 +218,7 @@ class PartitionQueue:
         """Note that a batch has failed and is not in flight any more: its numbers may be a hole now."""
         self.has_hole |= batch.sequence >= 0 and not batch.maybe_written
 
-    def land(self, batch: ProducerBatch) -> None:
+    def complete(self, batch: ProducerBatch) -> None:
         """Note that a batch is no longer in flight."""
         batch.in_flight = False
         self.in_flight.remove(batch)
@@ -233,9 +233,9 @@ class PartitionQueue:
     def is_first(self, batch: ProducerBatch) -> bool:
         """Whether no earlier batch is still unsettled with the broker, in flight or sent back."""
         earlier = batch.first_index
-        return all(other.first_index >= earlier for other in (*self.in_flight, *self.returned))
+        return all(other.first_index >= earlier for other in (*self.in_flight, *self.reenqueued))
 
-    def send_back(
+    def reenqueue(
         self, batch: ProducerBatch, renumbering: Renumbering = Renumbering.KEEP, *, at_once: bool = False
     ) -> None:
         """Keep a batch that has landed to be sent again, and start draining.
@@ -245,13 +245,13 @@ class PartitionQueue:
             renumbering: how it and everything behind it is numbered once drained.
             at_once: the next try need not wait for anything to get better.
         """
-        batch.sent_back = True
+        batch.is_reenqueued = True
         self._renumbering = max(self._renumbering, renumbering)
         self._pauses |= not at_once
-        self.returned.append(batch)
-        self._change(Change.SENT_BACK)
+        self.reenqueued.append(batch)
+        self._change(Change.REENQUEUED)
 
-    def send_back_split(self, batch: ProducerBatch, split: Sequence[SealedBatch]) -> list[ProducerBatch]:
+    def split_and_reenqueue(self, batch: ProducerBatch, split: Sequence[SealedBatch]) -> list[ProducerBatch]:
         """Queue the batches of a batch split in its place, with its sequence numbers, as if they were not sent yet."""
         smaller: list[ProducerBatch] = []
         for sealed in split:
@@ -261,19 +261,19 @@ class PartitionQueue:
                 each.sequence = (batch.sequence + before) & SEQUENCE_MASK
             each.identity = batch.identity
             each.is_split, each.maybe_written = True, batch.maybe_written
-            each.sent_back = batch.identity == NO_IDENTITY or each.maybe_written
+            each.is_reenqueued = batch.identity == NO_IDENTITY or each.maybe_written
             smaller.append(each)
-        self.returned += smaller
-        self._change(Change.SENT_BACK)
+        self.reenqueued += smaller
+        self._change(Change.REENQUEUED)
         return smaller
 
-    def try_settle_drain(self, now_ms: int, backoff_ms: Callable[[int], int]) -> bool:
+    def try_end_drain(self, now_ms: int, backoff_ms: Callable[[int], int]) -> bool:
         """If it was draining and nothing is in flight any more, line up what came back, and back off if need be."""
         if self.state is not PartitionState.DRAINING or self.in_flight:
             return False
-        self.returned.sort(key=lambda batch: batch.first_index)
-        self.waiting.extendleft(reversed(self.returned))
-        self.returned.clear()
+        self.reenqueued.sort(key=lambda batch: batch.first_index)
+        self.waiting.extendleft(reversed(self.reenqueued))
+        self.reenqueued.clear()
         self.head()
         if self._renumbering:
             self._renumber()
@@ -312,12 +312,12 @@ class IncompleteBatches:
 
     Args:
         delivery_timeout_ms: the maximum age of a batch; for the error message.
-        tell: called with the actions that report an outcome or release memory.
+        emit: called with the actions that report an outcome or release memory.
     """
 
-    def __init__(self, delivery_timeout_ms: int, tell: Callable[[Action], None]) -> None:
+    def __init__(self, delivery_timeout_ms: int, emit: Callable[[Action], None]) -> None:
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._tell = tell
+        self._emit = emit
         self._by_age: deque[ProducerBatch] = deque()
 
     def add(self, batch: ProducerBatch) -> None:
@@ -337,16 +337,16 @@ class IncompleteBatches:
         """Report that a batch is written; its request has ended."""
         if not batch.settled:
             batch.settled = True
-            self._tell(Acknowledge(batch.sealed, outcome.base_offset, outcome.log_append_time_ms))
-        self._tell(Release(batch.sealed))
+            self._emit(Acknowledge(batch.sealed, outcome.base_offset, outcome.log_append_time_ms))
+        self._emit(Release(batch.sealed))
 
     def fail(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail a batch, unless it has an outcome. In flight, it keeps its memory until the request has ended."""
         if not batch.settled:
             batch.settled = True
-            self._tell(Fail(batch.sealed, error, batch.report()))
+            self._emit(Fail(batch.sealed, error, batch.report()))
         if not batch.in_flight:
-            self._tell(Release(batch.sealed))
+            self._emit(Release(batch.sealed))
 
     def expire(self, now_ms: int, last_error: KafkaError | None) -> None:
         """Fail the batches whose delivery timeout has passed; `last_error` is the probable cause."""
@@ -414,7 +414,7 @@ class Requests:
         """Whether there are any."""
         return bool(self._requests)
 
-    def room_at(self, node_id: int) -> bool:
+    def can_send_more(self, node_id: int) -> bool:
         """Whether one more request may be in flight to the node."""
         return self._counts.get(node_id, 0) < self._in_flight_max
 
@@ -429,7 +429,7 @@ class Requests:
         ]
         return SendProduce(request_id, node_id, numbered)
 
-    def land(self, request_id: int) -> Sequence[ProducerBatch]:
+    def complete(self, request_id: int) -> Sequence[ProducerBatch]:
         """Note that a request was answered, or never will be; returns its batches."""
         node_id, batches = self._requests.pop(request_id)
         self._counts[node_id] -= 1

@@ -46,14 +46,14 @@ class BatchesSealed:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdGiven:
+class ProducerIdReceived:
     """InitProducerId succeeded."""
 
     identity: ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdRefused:
+class ProducerIdFailed:
     """InitProducerId failed; unless it may be tried again, everything that waits for it fails."""
 
     error: KafkaError
@@ -155,8 +155,8 @@ class TransactionEnded:
 
 Event = (
     BatchesSealed
-    | ProducerIdGiven
-    | ProducerIdRefused
+    | ProducerIdReceived
+    | ProducerIdFailed
     | MetadataRefreshed
     | Answered
     | RequestLost
@@ -195,8 +195,8 @@ class SendProduce:
 
 
 @dataclass(frozen=True, slots=True)
-class AskProducerId:
-    """Call InitProducerId, then report `ProducerIdGiven` or `ProducerIdRefused`."""
+class InitProducerId:
+    """Call InitProducerId, then report `ProducerIdReceived` or `ProducerIdFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class Release:
     batch: SealedBatch
 
 
-Action = SendProduce | AskProducerId | AddPartitions | RefreshMetadata | Acknowledge | BatchSplit | Fail | Release
+Action = SendProduce | InitProducerId | AddPartitions | RefreshMetadata | Acknowledge | BatchSplit | Fail | Release
 
 
 PARTITIONS_LISTED_MAX = 5

@@ -24,15 +24,15 @@ class Verdict(Enum):
 
     WRITTEN = auto()
     """Acknowledged, now or (a duplicate) before."""
-    AGAIN = auto()
+    RETRY = auto()
     """Send the same bytes again."""
-    AGAIN_ELSEWHERE = auto()
+    RETRY_AFTER_REFRESH = auto()
     """Send the same bytes again, after a metadata refresh."""
     OUT_OF_SEQUENCE = auto()
     """The broker expects another sequence number: an earlier batch is missing."""
-    FORGOTTEN = auto()
+    UNKNOWN_PRODUCER = auto()
     """The broker knows nothing of this producer, though the batch is not its first: retention, or loss."""
-    OLD_EPOCH = auto()
+    INVALID_EPOCH = auto()
     """The broker knows a later epoch."""
     TOO_LARGE = auto()
     """The broker takes no batch of this size, and has not written it."""
@@ -44,20 +44,20 @@ _VERDICTS: dict[int, Verdict] = {
     ErrorCode.NONE: Verdict.WRITTEN,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Verdict.WRITTEN,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.OUT_OF_SEQUENCE,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.FORGOTTEN,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.OLD_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.UNKNOWN_PRODUCER,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.INVALID_EPOCH,
     ErrorCode.MESSAGE_TOO_LARGE: Verdict.TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE: Verdict.TOO_LARGE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.LEADER_NOT_AVAILABLE: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.REPLICA_NOT_AVAILABLE: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.NETWORK_EXCEPTION: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.KAFKA_STORAGE_ERROR: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.FENCED_LEADER_EPOCH: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.UNKNOWN_LEADER_EPOCH: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.UNKNOWN_TOPIC_ID: Verdict.AGAIN_ELSEWHERE,
-    ErrorCode.INCONSISTENT_TOPIC_ID: Verdict.AGAIN_ELSEWHERE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.LEADER_NOT_AVAILABLE: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.REPLICA_NOT_AVAILABLE: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.NETWORK_EXCEPTION: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.KAFKA_STORAGE_ERROR: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.FENCED_LEADER_EPOCH: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.UNKNOWN_TOPIC_ID: Verdict.RETRY_AFTER_REFRESH,
+    ErrorCode.INCONSISTENT_TOPIC_ID: Verdict.RETRY_AFTER_REFRESH,
 }
 
 MAYBE_WRITTEN: frozenset[int] = frozenset(
@@ -78,7 +78,7 @@ def verdict_on(error_code: int) -> Verdict:
     listed = _VERDICTS.get(error_code)
     if listed is not None:
         return listed
-    return Verdict.AGAIN if is_retriable(error_code) else Verdict.REFUSED
+    return Verdict.RETRY if is_retriable(error_code) else Verdict.REFUSED
 
 
 HINTS: dict[int, str] = {
@@ -98,9 +98,9 @@ log = logging.getLogger(__name__)
 class Remedy(Enum):
     """What to do about a batch that was not written."""
 
-    AGAIN = auto()
+    RETRY = auto()
     """Send the same bytes again, once everything in flight has landed."""
-    AGAIN_ELSEWHERE = auto()
+    RETRY_AFTER_REFRESH = auto()
     """The same, after a metadata refresh."""
     NEXT_EPOCH = auto()
     """Send it and everything behind it again, from sequence 0 under the next epoch."""
@@ -108,7 +108,7 @@ class Remedy(Enum):
     """The same under the present epoch, which a coordinator gave."""
     SPLIT = auto()
     """Send it again in parts, which have its numbers."""
-    GIVE_UP = auto()
+    FAIL = auto()
     """Fail the batch."""
 
 
@@ -134,7 +134,7 @@ class Case:
     epochs_from_coordinator: bool
 
     @property
-    def may_be_there(self) -> bool:
+    def may_be_written(self) -> bool:
         """Whether it must keep its numbers: with others, a broker would not know it again."""
         return self.batch.maybe_written and not self.after_hole
 
@@ -144,14 +144,14 @@ def remedy_for(verdict: Verdict, case: Case) -> Remedy:
     return _REMEDIES[verdict](case)
 
 
-def _out_of_sequence(case: Case) -> Remedy:
+def _out_of_order_sequence(case: Case) -> Remedy:
     """Behind a hole nothing is written. If it is only an earlier batch that comes again, this one just follows it."""
     if not case.first:
-        return Remedy.AGAIN
+        return Remedy.RETRY
     if case.epochs_from_coordinator:
-        return Remedy.GIVE_UP
-    if case.may_be_there:  # a part, because the whole is there: brokers recognise batches, not parts of them
-        return Remedy.GIVE_UP if case.batch.is_split else Remedy.AGAIN_ELSEWHERE
+        return Remedy.FAIL
+    if case.may_be_written:  # a part, because the whole is there: brokers recognise batches, not parts of them
+        return Remedy.FAIL if case.batch.is_split else Remedy.RETRY_AFTER_REFRESH
     return Remedy.NEXT_EPOCH
 
 
@@ -159,9 +159,9 @@ def _forgotten(case: Case) -> Remedy:
     """A broker forgets a producer with the last of its records: they are too old and gone, or they are lost."""
     log_start = case.outcome.log_start_offset
     if not case.first or log_start < 0:  # a broker that does not lead any more does not say; another one will
-        return Remedy.AGAIN
-    if case.may_be_there and not case.epochs_from_coordinator:
-        return Remedy.AGAIN_ELSEWHERE
+        return Remedy.RETRY
+    if case.may_be_written and not case.epochs_from_coordinator:
+        return Remedy.RETRY_AFTER_REFRESH
     if case.last_acked_offset < log_start:
         return Remedy.SAME_EPOCH if case.epochs_from_coordinator else Remedy.NEXT_EPOCH
     log.warning(
@@ -170,24 +170,24 @@ def _forgotten(case: Case) -> Remedy:
         case.last_acked_offset,
         log_start,
     )
-    return Remedy.GIVE_UP if case.epochs_from_coordinator else Remedy.NEXT_EPOCH
+    return Remedy.FAIL if case.epochs_from_coordinator else Remedy.NEXT_EPOCH
 
 
 def _old_epoch(case: Case) -> Remedy:
     """The later epoch is this producer's own, since the producer id is; this batch may be written under it already."""
     if case.epochs_from_coordinator:
-        return Remedy.GIVE_UP
+        return Remedy.FAIL
     if not case.first:
-        return Remedy.AGAIN
-    return Remedy.AGAIN_ELSEWHERE if case.may_be_there else Remedy.NEXT_EPOCH
+        return Remedy.RETRY
+    return Remedy.RETRY_AFTER_REFRESH if case.may_be_written else Remedy.NEXT_EPOCH
 
 
 _REMEDIES: Final[dict[Verdict, Callable[[Case], Remedy]]] = {
-    Verdict.AGAIN: lambda _: Remedy.AGAIN,
-    Verdict.AGAIN_ELSEWHERE: lambda _: Remedy.AGAIN_ELSEWHERE,
-    Verdict.OUT_OF_SEQUENCE: _out_of_sequence,
-    Verdict.FORGOTTEN: _forgotten,
-    Verdict.OLD_EPOCH: _old_epoch,
-    Verdict.TOO_LARGE: lambda case: Remedy.SPLIT if case.batch.sealed.records_count > 1 else Remedy.GIVE_UP,
-    Verdict.REFUSED: lambda _: Remedy.GIVE_UP,
+    Verdict.RETRY: lambda _: Remedy.RETRY,
+    Verdict.RETRY_AFTER_REFRESH: lambda _: Remedy.RETRY_AFTER_REFRESH,
+    Verdict.OUT_OF_SEQUENCE: _out_of_order_sequence,
+    Verdict.UNKNOWN_PRODUCER: _forgotten,
+    Verdict.INVALID_EPOCH: _old_epoch,
+    Verdict.TOO_LARGE: lambda case: Remedy.SPLIT if case.batch.sealed.records_count > 1 else Remedy.FAIL,
+    Verdict.REFUSED: lambda _: Remedy.FAIL,
 }

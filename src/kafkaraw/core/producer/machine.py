@@ -31,17 +31,17 @@ from kafkaraw.core.producer.events import (
     Action,
     AddPartitions,
     Answered,
-    AskProducerId,
     BatchesSealed,
     BatchSplit,
     Event,
+    InitProducerId,
     Leaders,
     MetadataRefreshed,
     PartitionOutcome,
     PartitionsAdded,
     ProducerIdentity,
-    ProducerIdGiven,
-    ProducerIdRefused,
+    ProducerIdFailed,
+    ProducerIdReceived,
     RefreshMetadata,
     RequestLost,
     TopicsIdle,
@@ -77,7 +77,7 @@ class ProducerLimits:
 
 
 @dataclass(slots=True)
-class _Asking:
+class _PendingRequest:
     """Something that is asked for until it succeeds, with a back-off between the attempts."""
 
     under_way: bool = False
@@ -113,16 +113,16 @@ class ProducerMachine:
         self._backing_off: dict[TopicPartition, PartitionQueue] = {}
         self._incomplete = IncompleteBatches(limits.delivery_timeout_ms, self._do)
         self._requests = Requests(limits.in_flight_max)
-        self._held_up_since: dict[int, int] = {}
-        self._asking_id = _Asking()
-        self._refreshing = _Asking()
+        self._blocked_since: dict[int, int] = {}
+        self._id_request = _PendingRequest()
+        self._refreshing = _PendingRequest()
         self._stale_topics: set[str] = set()
         self._refreshed_topics: frozenset[str] = frozenset()
         self._last_error: KafkaError | None = None
         self._part_of_transaction: set[TopicPartition] = set()
         self._adding: frozenset[TopicPartition] = frozenset()
         self._adds_partitions = limits.transactional
-        self._turn_away: Callable[[Unacknowledged], KafkaError] | None = None
+        self._reject_with: Callable[[Unacknowledged], KafkaError] | None = None
         self._actions: list[Action] = []
 
     # ---- the four verbs
@@ -136,9 +136,9 @@ class ProducerMachine:
                 self._on_sealed(event, now_ms)
             case RequestLost():
                 self._on_lost(event, now_ms)
-            case ProducerIdGiven():
+            case ProducerIdReceived():
                 self._on_identity(event)
-            case ProducerIdRefused():
+            case ProducerIdFailed():
                 self._on_identity_refused(event, now_ms)
             case MetadataRefreshed():
                 self._on_refreshed(event, now_ms)
@@ -169,8 +169,8 @@ class ProducerMachine:
         times = [queue.resume_ms for queue in self._backing_off.values()]
         if expires_ms is not None:
             times.append(expires_ms)
-        if self._wants_identity() and not self._asking_id.under_way:
-            times.append(self._asking_id.next_ms)
+        if self._wants_identity() and not self._id_request.under_way:
+            times.append(self._id_request.next_ms)
         if self._stale_topics and not self._refreshing.under_way:
             times.append(self._refreshing.next_ms)
         return min(times, default=None)
@@ -218,9 +218,9 @@ class ProducerMachine:
         """The topics of which a batch is queued, in flight or coming back."""
         return {of.topic for of, queue in self._partitions.items() if not queue.is_idle}
 
-    def held_up_nodes(self, since_ms: int) -> set[int]:
+    def blocked_nodes(self, since_ms: int) -> set[int]:
         """The nodes for which something has waited since then, because as much as may be was in flight to them."""
-        return {node_id for node_id, held_up_ms in self._held_up_since.items() if held_up_ms <= since_ms}
+        return {node_id for node_id, held_up_ms in self._blocked_since.items() if held_up_ms <= since_ms}
 
     # ---- events
 
@@ -232,20 +232,20 @@ class ProducerMachine:
                 queue = self._partitions[topic_partition] = PartitionQueue(topic_partition)
             batch = queue.append(sealed, now_ms - age_ms + self._limits.delivery_timeout_ms)
             self._incomplete.add(batch)
-            if self._turn_away is not None:
-                self._incomplete.fail(batch, self._turn_away(batch.report()))
+            if self._reject_with is not None:
+                self._incomplete.fail(batch, self._reject_with(batch.report()))
             elif queue.state is _READY:
                 self._sendable[topic_partition] = queue
 
-    def _on_identity(self, event: ProducerIdGiven) -> None:
+    def _on_identity(self, event: ProducerIdReceived) -> None:
         self._identity = event.identity
-        self._asking_id = _Asking()
+        self._id_request = _PendingRequest()
 
-    def _on_identity_refused(self, event: ProducerIdRefused, now_ms: int) -> None:
+    def _on_identity_refused(self, event: ProducerIdFailed, now_ms: int) -> None:
         self._last_error = event.error
-        self._asking_id.under_way = False
-        self._asking_id.next_ms = now_ms + self._backoff_ms(self._asking_id.attempts)
-        self._asking_id.attempts += 1
+        self._id_request.under_way = False
+        self._id_request.next_ms = now_ms + self._backoff_ms(self._id_request.attempts)
+        self._id_request.attempts += 1
         if not event.retriable:
             for batch in self._incomplete.queued():
                 self._incomplete.fail(batch, event.error)
@@ -259,24 +259,24 @@ class ProducerMachine:
         self._refreshing.attempts += 1
         if event.refused:
             for batch in self._incomplete.queued():
-                refusal = event.refused.get(batch.topic_partition.topic)
-                if refusal is not None:
-                    self._incomplete.fail(batch, refusal)
+                topic_error = event.refused.get(batch.topic_partition.topic)
+                if topic_error is not None:
+                    self._incomplete.fail(batch, topic_error)
 
     def _on_answer(self, event: Answered, now_ms: int) -> None:
         outcomes = event.outcomes
-        for queue, batch in self._land(event.request_id):
+        for queue, batch in self._complete(event.request_id):
             self._conclude(queue, batch, outcomes.get(batch.topic_partition, NO_ANSWER))
             if queue.state is _DRAINING:
-                self._go_on(queue, now_ms)
+                self._try_end_drain(queue, now_ms)
 
     def _on_lost(self, event: RequestLost, now_ms: int) -> None:
         self._last_error = event.error
-        for queue, batch in self._land(event.request_id):
+        for queue, batch in self._complete(event.request_id):
             batch.maybe_written |= event.maybe_written
             self._stale_topics.add(batch.topic_partition.topic)
-            self._again(queue, batch, event.error, retriable=event.retriable)
-            self._go_on(queue, now_ms)
+            self._retry(queue, batch, event.error, retriable=event.retriable)
+            self._try_end_drain(queue, now_ms)
 
     def _on_topics_idle(self, topics: frozenset[str]) -> None:
         """Forget the partitions of these topics, where that is safe.
@@ -320,13 +320,13 @@ class ProducerMachine:
                 self._incomplete.fail(batch, event.error)
 
     def _on_transaction_aborts(self, event: TransactionAborts) -> None:
-        self._turn_away = event.make_error
+        self._reject_with = event.make_error
         for batch in self._incomplete.queued():
             self._incomplete.fail(batch, event.make_error(batch.report()))
 
     def _on_transaction_ended(self, identity: ProducerIdentity | None) -> None:
         self._part_of_transaction.clear()
-        self._turn_away = None
+        self._reject_with = None
         if identity is not None:
             self._identity = identity
             for queue in self._partitions.values():
@@ -334,12 +334,12 @@ class ProducerMachine:
 
     # ---- what becomes of a batch that was in flight
 
-    def _land(self, request_id: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        batches = self._requests.land(request_id)
+    def _complete(self, request_id: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        batches = self._requests.complete(request_id)
         partitions = self._partitions
         landed = [(partitions[batch.topic_partition], batch) for batch in batches]
         for queue, batch in landed:
-            queue.land(batch)
+            queue.complete(batch)
         return landed
 
     def _conclude(self, queue: PartitionQueue, batch: ProducerBatch, outcome: PartitionOutcome) -> None:
@@ -356,19 +356,19 @@ class ProducerMachine:
         case = Case(batch, outcome, first, queue.has_hole, queue.last_acked_offset, self._limits.transactional)
         remedy = remedy_for(verdict, case)
         error = _error_of(batch, outcome)
-        if remedy is Remedy.GIVE_UP:
+        if remedy is Remedy.FAIL:
             self._incomplete.fail(batch, error)
             queue.forget(batch)
         elif remedy is Remedy.SPLIT and not batch.settled:
             self._send_back_split(queue, batch, error)
         else:
-            if remedy is Remedy.AGAIN_ELSEWHERE and not outcome.new_leader_known:
+            if remedy is Remedy.RETRY_AFTER_REFRESH and not outcome.new_leader_known:
                 self._stale_topics.add(batch.topic_partition.topic)
             at_once = outcome.new_leader_known or (verdict is Verdict.OUT_OF_SEQUENCE and not first)
-            self._again(queue, batch, error, RENUMBERING.get(remedy, Renumbering.KEEP), at_once=at_once)
+            self._retry(queue, batch, error, RENUMBERING.get(remedy, Renumbering.KEEP), at_once=at_once)
 
     def _send_back_split(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        parts = queue.send_back_split(batch, self._split(batch.sealed))
+        parts = queue.split_and_reenqueue(batch, self._split(batch.sealed))
         log.info(
             "batch split into %d batches, which are sent again (a lower batch_size avoids that): %s", len(parts), error
         )
@@ -378,7 +378,7 @@ class ProducerMachine:
         self._do(BatchSplit(batch.sealed))
         self._sendable.pop(queue.topic_partition, None)
 
-    def _again(
+    def _retry(
         self,
         queue: PartitionQueue,
         batch: ProducerBatch,
@@ -391,12 +391,12 @@ class ProducerMachine:
         batch.last_error = error
         if batch.settled or not retriable or batch.attempts > self._limits.retries:
             self._incomplete.fail(batch, error)
-        queue.send_back(batch, renumbering, at_once=at_once)
+        queue.reenqueue(batch, renumbering, at_once=at_once)
         self._sendable.pop(queue.topic_partition, None)
 
-    def _go_on(self, queue: PartitionQueue, now_ms: int) -> None:
+    def _try_end_drain(self, queue: PartitionQueue, now_ms: int) -> None:
         """After a landing: if that was the last one to wait for, back off (or not), then send again."""
-        if not queue.try_settle_drain(now_ms, self._backoff_ms):
+        if not queue.try_end_drain(now_ms, self._backoff_ms):
             return
         self._backing_off[queue.topic_partition] = queue
         if queue.identity is None:  # its epochs are used up
@@ -411,7 +411,7 @@ class ProducerMachine:
         if self._sendable:
             self._drop_settled_heads()
             self._add_partitions()
-            self._ask_identity(now_ms)
+            self._init_identity(now_ms)
             self._make_requests(now_ms)
         if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
             self._refreshing.under_way = True
@@ -437,10 +437,10 @@ class ProducerMachine:
             if self._adding:
                 self._do(AddPartitions(self._adding))
 
-    def _ask_identity(self, now_ms: int) -> None:
-        if self._wants_identity() and not self._asking_id.under_way and self._asking_id.next_ms <= now_ms:
-            self._asking_id.under_way = True
-            self._do(AskProducerId())
+    def _init_identity(self, now_ms: int) -> None:
+        if self._wants_identity() and not self._id_request.under_way and self._id_request.next_ms <= now_ms:
+            self._id_request.under_way = True
+            self._do(InitProducerId())
 
     def _next_requests(self, identity: ProducerIdentity, now_ms: int) -> dict[int, list[ProducerBatch]]:
         """One more request for each node that may get one; a batch per partition, those that waited longest first."""
@@ -455,10 +455,10 @@ class ProducerMachine:
             node_id = self._leader_of(queue.topic_partition)
             if node_id is None or not queue.may_send_to(node_id):
                 continue
-            if not self._requests.room_at(node_id):
-                self._held_up_since.setdefault(node_id, now_ms)
+            if not self._requests.can_send_more(node_id):
+                self._blocked_since.setdefault(node_id, now_ms)
                 continue
-            self._held_up_since.pop(node_id, None)
+            self._blocked_since.pop(node_id, None)
             size = sizes.get(node_id, 0) + head.sealed.size_bytes
             if node_id in requests and size > self._limits.request_size_max:
                 continue

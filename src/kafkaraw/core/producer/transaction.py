@@ -165,7 +165,7 @@ class TransactionMachine:
         """
         after = TRANSITIONS.get((self.phase, change))
         if after is None:
-            raise self._refusal() from self.cause
+            raise self._state_error() from self.cause
         if change in _TAKES_OFFSETS and self._in_doubt:
             raise TransactionAbortableError(self._doubt())
         log.debug("transaction: %s -> %s", self.phase.name, after.name)  # first: a handler that raises changes nothing
@@ -189,7 +189,7 @@ class TransactionMachine:
     def check_open(self) -> None:
         """Refuse records, unless an open transaction takes them; raises as `change` does."""
         if self.phase is not Phase.OPEN:
-            raise self._refusal() from self.cause
+            raise self._state_error() from self.cause
 
     @property
     def is_ongoing(self) -> bool:
@@ -237,7 +237,7 @@ class TransactionMachine:
             f"succeeded, so the transaction would commit without them; call it again, or call abort_transaction()"
         )
 
-    def _refusal(self) -> KafkaError:
+    def _state_error(self) -> KafkaError:
         if self.phase is Phase.BROKEN:
             if isinstance(self.cause, ProducerFencedError):
                 return ProducerFencedError(str(self.cause))
