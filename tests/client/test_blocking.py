@@ -295,7 +295,7 @@ def test_offsets_and_positions(producer, consumer, topic):
 
 
 def test_subscribing_without_a_group_says_what_is_missing(consumer):
-    with pytest.raises(UsageError, match="give it a group_id"):
+    with pytest.raises(UsageError, match="set group_id"):
         consumer.subscribe(["t"])
 
 

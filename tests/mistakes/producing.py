@@ -145,7 +145,7 @@ FUNCTIONS = (
             SerializationError, "refuses the value of a record for topic 't'", "TypeError", "change the serializer"),
     Mistake("a serializer that makes text", lambda on: on.produce(
                 lambda p: p.send("t", {"a": 1}), value_serializer=json.dumps),
-            SerializationError, "of the value of a record for topic 't'", "dumps made str", "has to make bytes"),
+            SerializationError, "of the value of a record for topic 't'", "dumps made str", "must return bytes"),
     Mistake("a serializer of keys that raises", lambda on: on.produce(
                 lambda p: p.send("t", b"", 5), key_serializer=lambda key: key.encode()),
             SerializationError, "refuses the key of a record for topic 't'", "of type int", "what is sent"),
