@@ -309,7 +309,7 @@ def test_a_throttled_connection_renews_when_it_may_send_again() -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(["submit", "answer", "pass", "login"]), max_size=60))
-def test_whatever_happens_each_request_is_settled_once_and_none_is_sent_while_renewing(steps: list[str]) -> None:
+def test_each_request_is_settled_once_and_none_is_sent_while_reauthenticating(steps: list[str]) -> None:
     play = LoginPlay(max_in_flight=2).logged_in()
     unanswered: list[int] = []
     number = 0
@@ -390,7 +390,7 @@ def test_scram_goes_to_and_fro_in_bare_tokens() -> None:
     assert [type(action) for action in actions] == [BecomeReady]
 
 
-def test_a_broker_that_hangs_up_on_a_bare_token_has_refused_it() -> None:
+def test_a_connection_closed_after_a_bare_token_is_an_authentication_error() -> None:
     play = BareFrames()
     play.handshaken(plain())
     play.machine.receive(LinkLost(None), play.now_ms)

@@ -189,7 +189,7 @@ def test_a_broker_of_kafka_0_11_takes_tokens_without_headers() -> None:
     with_logins(test, max_versions="0.11")
 
 
-def test_a_broker_of_kafka_0_11_refuses_by_hanging_up() -> None:
+def test_a_broker_of_kafka_0_11_refuses_by_closing_the_connection() -> None:
     async def test(cluster: VirtualCluster) -> None:
         async with admin_of(cluster, Tokens(cluster, lifetime_s=-5)) as admin:
             with pytest.raises(KafkaError, match="brokers before Kafka") as refused:

@@ -161,7 +161,7 @@ def test_what_is_fetched_is_counted() -> None:
     simulate(play)
 
 
-def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
+def test_records_of_a_cancelled_call_are_returned_by_the_next_call() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         reading = reading_of(consumer)
         put, under_way = reading.cursor.put, []

@@ -248,7 +248,7 @@ def test_oauth_tokens_come_from_the_provider():
             Admin(bootstrap_servers=servers, sasl_oauth_token_provider=lambda: None, **settings).list_topics()
 
 
-def test_a_broker_process_gets_its_users_and_shows_them_to_nobody():
+def test_a_broker_process_gets_its_users_and_does_not_show_them():
     with EmbeddedBroker(users=USERS, process=True) as broker:
         round_trip(broker.bootstrap_servers, **login())
         with open(f"/proc/{broker.process_id}/cmdline", "rb") as arguments:

@@ -353,7 +353,7 @@ def test_when_one_row_cannot_be_sent_none_is(columns, error, message):
     assert on_cluster(test) == [b"the only one"]
 
 
-def test_a_topic_that_is_not_there_is_told():
+def test_an_unknown_topic_is_reported():
     async def test(cluster):
         async with cluster.producer(allow_auto_create_topics=False, max_block_ms=500) as producer:
             with pytest.raises(UnknownTopicError, match="nowhere"):
@@ -408,7 +408,7 @@ def test_rows_are_not_far_ahead_of_a_network_that_keeps_up_and_fill_the_buffer_o
     assert least <= on_cluster(test) <= most
 
 
-def test_without_room_for_too_long_the_caller_is_told():
+def test_send_raises_if_buffer_memory_stays_full():
     async def test(cluster):
         await cluster.create("t", 1)
         producer = cluster.producer(buffer_memory=20_000, batch_size=4000, max_block_ms=1000)
@@ -475,7 +475,7 @@ def test_rows_that_go_on_in_a_batch_are_one_part():
     assert promises.ticket.rows_count == 20
 
 
-def test_what_failed_is_raised_and_what_was_written_is_told():
+def test_a_partial_failure_raises_and_names_what_was_written():
     promises = Promises(3)
     first, second, third = promises.all
     first.resolve(5)

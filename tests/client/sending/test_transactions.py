@@ -132,7 +132,7 @@ def test_an_outcome_that_is_not_known_in_time_can_be_asked_for_again(level: int)
 
 
 @GENERATIONS
-def test_records_that_nobody_acknowledges_fail_the_transaction_and_the_next_one_is_well(level: int) -> None:
+def test_unacknowledged_records_fail_the_transaction_and_the_next_one_succeeds(level: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, 1)
         settings = {"request_timeout_ms": 500, "delivery_timeout_ms": 2_000, "linger_ms": 0}
@@ -484,7 +484,7 @@ def test_only_the_coordinators_of_the_groups_used_last_are_remembered(monkeypatc
 
 
 @GENERATIONS
-def test_prepared_transactions_are_ended_by_somebody_else(level: int) -> None:
+def test_prepared_transactions_are_ended_by_another_process(level: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, 2)
         admin = cluster.admin()

@@ -322,7 +322,7 @@ def test_a_wrong_leader_leads_to_a_refresh_and_to_the_new_one(code):
     assert driver.sent[0].node_id == 9 and driver.batches_in_flight == [batch]
 
 
-def test_a_topic_that_brokers_tell_nothing_of_fails_its_waiting_batches_at_once():
+def test_queued_batches_of_an_unauthorized_topic_fail_at_once():
     driver = Driver()
     driver.leaders.clear()
     forbidden = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -474,7 +474,7 @@ def test_what_was_last_seen_is_part_of_the_error():
     assert "last seen: the connection was lost" in str(driver.failed[batch])
 
 
-def test_abandoning_says_of_every_batch_which_records_it_held():
+def test_abandoning_reports_the_records_of_every_batch():
     driver, (flying, waiting) = started(2, in_flight_max=1)
     driver.machine.receive(Abandoned(lambda entry: ClosedError(f"closed: {entry}")), 0)
     driver.work()
