@@ -17,9 +17,9 @@ from pathlib import Path
 from kafkaraw.broker.groups import states as group_states
 from kafkaraw.broker.security import sasl_authenticator
 from kafkaraw.broker.transactions import states as transaction_states
-from kafkaraw.core import connection_states
+from kafkaraw.core import connection
 from kafkaraw.core.group import states
-from kafkaraw.core.producer import partition, transaction
+from kafkaraw.core.producer import batches, transaction
 from kafkaraw.core.sasl import conversation
 
 OUTPUT = Path(__file__).with_name("state-machines.md")
@@ -123,10 +123,10 @@ MACHINES = (
     ),
     Machine(
         "Connection of a client",
-        "core/connection_states.py",
+        "core/connection.py",
         "TRANSITIONS",
         "`ConnectionMachine`, one for each connection.",
-        by_state(connection_states.TRANSITIONS),
+        by_state(connection.TRANSITIONS),
     ),
     Machine(
         "SASL authentication of a client",
@@ -144,10 +144,10 @@ MACHINES = (
     ),
     Machine(
         "Partition of a producer",
-        "core/producer/partition.py",
+        "core/producer/batches.py",
         "TRANSITIONS",
         "`PartitionQueue`: keeps the order of batches when one is sent again.",
-        by_trigger(partition.TRANSITIONS),
+        by_trigger(batches.TRANSITIONS),
     ),
     Machine(
         "Transaction of a producer",

@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from kafkaraw.core.producer.report import Unacknowledged
+from kafkaraw.core.producer.events import Unacknowledged
 from kafkaraw.errors import (
     BatchTooLargeError,
     DeliveryError,

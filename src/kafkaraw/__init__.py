@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.serializers import Serializer as Serializer
     from kafkaraw.core.group.assignors import Assignor as Assignor
     from kafkaraw.core.group.consumer_protocol import MemberSubscription as MemberSubscription
-    from kafkaraw.core.producer.report import Unacknowledged as Unacknowledged
+    from kafkaraw.core.producer.events import Unacknowledged as Unacknowledged
     from kafkaraw.errors import AuthenticationError as AuthenticationError
     from kafkaraw.errors import AuthorizationError as AuthorizationError
     from kafkaraw.errors import BatchTooLargeError as BatchTooLargeError
@@ -158,7 +158,7 @@ _HOMES = {
     "kafkaraw.client.serializers": ("SerializationContext", "Serializer"),
     "kafkaraw.core.group.assignors": ("Assignor",),
     "kafkaraw.core.group.consumer_protocol": ("MemberSubscription",),
-    "kafkaraw.core.producer.report": ("Unacknowledged",),
+    "kafkaraw.core.producer.events": ("Unacknowledged",),
     "kafkaraw.errors": (
         "ClusterAuthorizationError",
         "DelegationTokenAuthorizationError",

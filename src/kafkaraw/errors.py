@@ -51,7 +51,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
-    from kafkaraw.core.producer.report import Unacknowledged
+    from kafkaraw.core.producer.events import Unacknowledged
 
 
 E = TypeVar("E", bound=BaseException)

@@ -136,7 +136,7 @@ def test_a_topic_that_may_not_be_seen_any_more_is_not_asked_for_again_and_again(
         broker.faults.clear()
 
 
-def test_a_producer_that_may_not_be_idempotent_is_told_so(root: Admin, ada: dict[str, object]) -> None:
+def test_a_producer_without_idempotent_write_permission_gets_an_error(root: Admin, ada: dict[str, object]) -> None:
     """DENY on every name takes away what KIP-679 gives to those who may write anything."""
     everything = ResourcePattern(ResourceType.TOPIC, "*")
     root.create_acls(
@@ -205,7 +205,7 @@ def until_assigned(consumer: Consumer) -> None:
 
 
 @both_protocols
-def test_a_member_that_loses_its_right_to_the_group_is_told_with_the_principal_and_comes_back(
+def test_a_member_without_permission_gets_an_error_with_the_principal_and_rejoins_later(
     protocol: str, root: Admin, ada: dict[str, object]
 ) -> None:
     with assigned_member(root, ada, protocol) as consumer:
@@ -436,6 +436,6 @@ def test_an_error_stays_the_same_when_it_is_copied_or_pickled() -> None:
         ),
     ],
 )
-def test_the_principal_is_told_as_far_as_the_settings_tell_it(settings: dict[str, object], principal: str) -> None:
+def test_the_principal_is_named_if_the_settings_contain_it(settings: dict[str, object], principal: str) -> None:
     config = parse(ConsumerConfig, {"bootstrap_servers": "localhost:9092", **settings})
     assert principal_of(config) == principal

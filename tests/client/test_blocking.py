@@ -148,7 +148,7 @@ def test_threads_are_crossed_per_batch_and_not_per_record(broker, topic, monkeyp
     assert len(crossings) == 1, "the batch was opened once"
 
 
-def test_send_blocks_for_room_instead_of_failing(broker, consumer, topic):
+def test_send_blocks_on_buffer_memory_instead_of_failing(broker, consumer, topic):
     with Producer(bootstrap_servers=broker.bootstrap_servers, buffer_memory=500, batch_size=200) as producer:
         for number in range(200):
             producer.send(topic, b"%d" % number * 10, partition=0)
@@ -295,7 +295,7 @@ def test_offsets_and_positions(producer, consumer, topic):
 
 
 def test_subscribing_without_a_group_says_what_is_missing(consumer):
-    with pytest.raises(UsageError, match="give it a group_id"):
+    with pytest.raises(UsageError, match="set group_id"):
         consumer.subscribe(["t"])
 
 

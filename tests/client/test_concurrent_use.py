@@ -133,7 +133,7 @@ def test_threads_may_take_turns_with_one_iterator(consumer: Consumer) -> None:
     assert consumer.position(P0) == 600
 
 
-def test_a_loop_whose_thread_has_ended_binds_nobody(consumer: Consumer) -> None:
+def test_a_loop_whose_thread_has_ended_binds_no_client(consumer: Consumer) -> None:
     left = iter(consumer)
     in_thread(lambda: next(left))
     assert next(consumer).offset == 1

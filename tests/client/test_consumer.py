@@ -503,11 +503,11 @@ def test_partitions_that_are_not_assigned_are_refused() -> None:
 
 def test_without_a_group_what_belongs_to_one_is_refused() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
-        with pytest.raises(UsageError, match="give it a group_id"):
+        with pytest.raises(UsageError, match="set group_id"):
             consumer.subscribe(["t"])
-        with pytest.raises(UsageError, match="give it a group_id"):
+        with pytest.raises(UsageError, match="set group_id"):
             await consumer.commit()
-        with pytest.raises(UsageError, match="give it a group_id"):
+        with pytest.raises(UsageError, match="set group_id"):
             await consumer.committed([TopicPartition("t", 0)])
         assert consumer.subscription() == []
         await consumer.unsubscribe()

@@ -176,7 +176,7 @@ def black_hole(sock: socket.socket) -> None:
             pass
 
 
-def test_both_faces_wait_no_longer_than_told_for_a_peer_that_never_answers() -> None:
+def test_both_faces_time_out_on_a_peer_that_never_answers() -> None:
     """Real sockets and real time, one short wait of each blocking client; all methods: see test_timeouts."""
     with server(black_hole) as address:
         calls: list[tuple[str, Callable[[], object]]] = []

@@ -118,7 +118,7 @@ def test_values_that_ask_for_nothing_else_are_taken(name: str, value: str):
     assert translated(SERVERS | {name: value}, ProducerConfig) == {"bootstrap_servers": "a:1,b:2"}
 
 
-def test_all_faults_are_told_at_once_and_no_secret():
+def test_all_faults_are_reported_together_without_secrets():
     given = SERVERS | {"security.providers": "g", "sasl.passwrd": "s3cret", "config.providers": "env"}
     with pytest.raises(ConfigError, match=r"security.providers.*sasl.passwrd.*config.providers") as refused:
         settings_from_properties(ConsumerConfig, given)

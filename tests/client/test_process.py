@@ -315,7 +315,7 @@ def test_ctrl_c_ends_every_wait_at_once_and_every_record_is_written_or_reported(
     assert len(values(broker_to_stop, topic)) + reported >= int(interrupted[1])
 
 
-def test_consumers_and_admins_of_a_loop_thread_that_ended_by_a_fault_say_so_and_can_be_closed(broker):
+def test_clients_of_a_failed_loop_thread_raise_closed_error_and_can_be_closed(broker):
     done = run_program(
         """
         from kafkaraw.net.loop_thread import client_loop_thread

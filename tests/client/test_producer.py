@@ -11,8 +11,8 @@ import kafkaraw.client.sending.sender
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.sending.sender import Outbox, Sender
 from kafkaraw.core.cluster import ClusterView
+from kafkaraw.core.producer.batches import produce_request
 from kafkaraw.core.producer.events import NO_IDENTITY, NumberedBatch, SendProduce
-from kafkaraw.core.producer.requests import produce_request
 from kafkaraw.errors import (
     BrokerError,
     BufferFullError,
@@ -197,7 +197,7 @@ def test_a_record_that_is_too_large_is_refused_before_compression():
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_batches_that_the_broker_finds_too_large_arrive_in_parts_and_in_order(idempotent):
+def test_batches_too_large_for_the_broker_are_split_and_arrive_in_order(idempotent):
     """Every ticket knows its own offset, and the memory is given back."""
 
     async def test(cluster):
@@ -274,7 +274,7 @@ def test_text_is_refused_with_advice():
     on_cluster(test)
 
 
-def test_an_unknown_topic_is_a_quick_error_when_nobody_creates_it():
+def test_an_unknown_topic_fails_fast_if_it_is_not_created():
     async def test(cluster):
         async with cluster.producer() as producer:
             with pytest.raises(UnknownTopicError, match="'nowhere' does not exist"):
@@ -314,7 +314,7 @@ def test_settings_that_exclude_each_other_are_refused():
 # ---- room
 
 
-def test_send_waits_for_room_and_goes_on_in_order():
+def test_send_waits_for_buffer_memory_and_continues_in_order():
     async def test(cluster):
         async with cluster.producer(
             buffer_memory=2000, batch_size=500, linger_ms=60_000, request_timeout_ms=999
@@ -326,7 +326,7 @@ def test_send_waits_for_room_and_goes_on_in_order():
     assert on_cluster(test) == [b"%03d" % number for number in range(300)]
 
 
-def test_many_senders_who_wait_for_room_all_get_in():
+def test_all_senders_that_wait_for_buffer_memory_are_admitted():
     async def test(cluster):
         async with cluster.producer(buffer_memory=1000, batch_size=300, linger_ms=1) as producer:
             await producer.partitions_for("t")
@@ -336,7 +336,7 @@ def test_many_senders_who_wait_for_room_all_get_in():
     assert on_cluster(test) == 200
 
 
-def test_no_room_for_too_long_is_a_timeout_that_names_the_reason():
+def test_full_buffer_memory_is_a_timeout_that_names_the_cause():
     async def test(cluster):
         producer = cluster.producer(buffer_memory=1000, batch_size=500, max_block_ms=700, request_timeout_ms=5000)
         await (await producer.send("t", b"first"))
@@ -481,7 +481,7 @@ def test_flushes_end_each_in_its_own_time_and_one_that_is_cancelled_disturbs_non
     assert 1 <= short < 1.1 and 4 <= long < 4.1
 
 
-def test_failures_that_nobody_has_looked_at_are_reported_by_flush_once():
+def test_failures_of_unread_tickets_are_reported_by_flush_once():
     async def test(cluster):
         await cluster.create("t", max_message_bytes="300")
         async with cluster.producer() as producer:
@@ -647,4 +647,4 @@ def test_a_bug_fails_the_records_instead_of_leaving_anybody_waiting(owner, name,
         await producer.close(1)
 
     on_cluster(test)
-    assert "unforeseen" in caplog.text
+    assert "unexpected error" in caplog.text

@@ -112,7 +112,7 @@ async def loss_after(frames: list[bytes], handler: Recorder) -> object:
         await listener.close()
 
 
-def test_an_error_of_a_handler_is_told_as_what_it_is() -> None:
+def test_an_error_of_a_handler_is_raised_unchanged() -> None:
     class Faulty(Recorder):
         def frame_received(self, frame: memoryview) -> None:
             raise LookupError("no such thing")
@@ -126,7 +126,7 @@ def test_an_error_of_a_handler_is_told_as_what_it_is() -> None:
     asyncio.run(main())
 
 
-def test_an_error_while_a_connection_begins_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_during_connection_setup_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an assertion about the loop's transports was, which made every client time out on uvloop."""
     begin = StreamLink._begin
     clients_loop: list[asyncio.AbstractEventLoop] = []

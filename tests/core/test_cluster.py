@@ -141,7 +141,7 @@ def test_a_named_leader_is_taken_over_only_when_its_epoch_is_newer() -> None:
     assert not view.update_leader(TopicPartition("unknown", 0), 1, 9)
 
 
-def test_what_was_told_long_ago_of_topics_that_are_not_in_use_is_dropped() -> None:
+def test_old_metadata_of_unused_topics_is_dropped() -> None:
     view = ClusterView()
     view.update(answer(topic("old", partition()), topic("used", partition(), topic_id=ID_B)), 1000)
     view.update(answer(topic("gone", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), 1000)

@@ -12,7 +12,7 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     BytesLeft,
-    CloseAsked,
+    CloseRequested,
     ConnectionLimits,
     End,
     Fail,
@@ -24,7 +24,7 @@ from kafkaraw.core.connection_events import (
     Submit,
     Succeed,
 )
-from kafkaraw.core.throttle import BINDING_SINCE
+from kafkaraw.core.negotiation import BINDING_SINCE
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,
@@ -173,7 +173,7 @@ def test_any_other_refusal_is_followed_by_v0(refusal: bytes) -> None:
     assert play.state is ConnectionState.READY
 
 
-def test_a_broker_that_refuses_v0_too_is_given_up() -> None:
+def test_a_broker_that_refuses_api_versions_v0_ends_the_connection() -> None:
     play = Play().connect()
     play.answer_bytes(MALFORMED_REFUSAL)
     error = end_of(play.answer_bytes(MALFORMED_REFUSAL))
@@ -332,10 +332,10 @@ def test_an_answer_with_another_correlation_id_ends_the_connection() -> None:
     assert isinstance(error.__cause__, ProtocolError)
 
 
-def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+def test_a_response_without_a_pending_request_ends_the_connection() -> None:
     play = Play().ready()
     error = end_of(play.receive(FrameReceived(memoryview(b"\0\0\0\7what?"))))
-    assert "nobody asked for" in str(error)
+    assert "without a pending request" in str(error)
 
 
 def test_an_answer_cut_at_any_byte_fails_its_request_and_ends_the_connection() -> None:
@@ -378,7 +378,7 @@ def test_after_the_end_every_request_fails_and_nothing_else_happens() -> None:
     assert isinstance(failures(play.submit())["key"], NetworkError)
     assert play.receive(LinkLost(None)) == []
     assert play.receive(FrameReceived(memoryview(b"late"))) == []
-    assert play.receive(CloseAsked()) == []
+    assert play.receive(CloseRequested()) == []
     assert play.pass_ms(1e9) == []
     assert play.machine.deadline_ms() is None
 
@@ -386,7 +386,7 @@ def test_after_the_end_every_request_fails_and_nothing_else_happens() -> None:
 def test_closing_fails_what_is_unanswered_as_closed() -> None:
     play = Play().ready()
     play.submit()
-    actions = play.receive(CloseAsked())
+    actions = play.receive(CloseRequested())
     assert isinstance(failures(actions)["key"], ClosedError)
     assert isinstance(end_of(actions), ClosedError)
 
@@ -411,12 +411,12 @@ def test_a_peer_that_does_not_take_a_oneway_request_in_time_ends_the_connection(
     assert play.pass_ms(1999) == []
     actions = play.pass_ms(1)
     assert list(failures(actions)) == ["stuck"]
-    assert "did not take the bytes of Produce v9 within 2 s" in str(failures(actions)["stuck"])
+    assert "did not accept the bytes of Produce v9 within 2 s" in str(failures(actions)["stuck"])
     assert isinstance(end_of(actions), NetworkError)
     assert play.receive(BytesLeft()) == []
 
 
-def test_an_abandoned_oneway_request_is_reported_to_nobody() -> None:
+def test_an_abandoned_oneway_request_reports_no_outcome() -> None:
     play = Play().ready()
     play.submit("oneway", ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), oneway=True, version=9)
     play.receive(Abandon("oneway"))
@@ -466,7 +466,7 @@ def test_a_request_that_never_gets_its_turn_says_so() -> None:
     assert len(play.sent) == 2
 
 
-def test_a_broker_that_owes_an_answer_and_is_silent_is_given_up() -> None:
+def test_a_connection_with_an_overdue_response_and_no_data_is_closed() -> None:
     play = Play(request_timeout_ms=30_000).ready()
     play.submit("short", timeout_ms=100)
     play.submit("long", timeout_ms=60_000)
@@ -474,7 +474,7 @@ def test_a_broker_that_owes_an_answer_and_is_silent_is_given_up() -> None:
     assert play.machine.deadline_ms() == play.now_ms - 100 + 30_000
     actions = play.pass_ms(29_900)
     assert isinstance(failures(actions)["long"], NetworkError)
-    assert "owes an answer to Metadata v13 and has been silent for 30 s" in str(end_of(actions))
+    assert "has not responded to Metadata v13 and has sent nothing for 30 s" in str(end_of(actions))
 
 
 def test_a_long_wait_that_was_asked_for_is_not_silence() -> None:
@@ -496,7 +496,7 @@ def test_answers_are_signs_of_life() -> None:
     assert isinstance(end_of(play.pass_ms(100)), NetworkError)
 
 
-def test_an_abandoned_request_is_answered_to_nobody() -> None:
+def test_the_response_of_an_abandoned_request_is_dropped() -> None:
     play = Play(max_in_flight=1).ready()
     play.submit("sent")
     play.submit("waiting")

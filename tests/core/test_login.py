@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from kafkaraw.core.connection import ConnectionState
 from kafkaraw.core.connection_events import (
     BecomeReady,
-    CloseAsked,
+    CloseRequested,
     End,
     Fail,
     FrameReceived,
     LinkLost,
     LinkMade,
-    LoginGiven,
-    LoginMissing,
-    NeedLogin,
+    MechanismFailed,
+    MechanismReady,
+    NeedMechanism,
     Send,
     Succeed,
 )
@@ -65,7 +65,7 @@ class LoginPlay(Play):
         if not handshake:
             apis.append(ApiVersion(api_key=HANDSHAKE, min_version=0, max_version=0))
         self.answer(ApiVersionsResponse(error_code=0, api_keys=apis))
-        self.receive(LoginGiven(mechanism or plain()))  # type: ignore[arg-type]
+        self.receive(MechanismReady(mechanism or plain()))  # type: ignore[arg-type]
         return self
 
     def logged_in(self, lifetime_ms: int = LIFETIME_MS) -> LoginPlay:
@@ -110,7 +110,7 @@ def test_a_refused_login_ends_it_with_the_brokers_words() -> None:
     play.answer(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))
     error = end_of(play.answer(refused()))
     assert isinstance(error, AuthenticationError)
-    assert "login failed: Invalid username or password (SASL_AUTHENTICATION_FAILED" in str(error)
+    assert "authentication failed: Invalid username or password (SASL_AUTHENTICATION_FAILED" in str(error)
 
 
 def test_silence_in_the_login_ends_it_at_the_deadline_of_the_connection() -> None:
@@ -118,23 +118,23 @@ def test_silence_in_the_login_ends_it_at_the_deadline_of_the_connection() -> Non
     error = end_of(play.pass_ms(10_000))
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.SASL
-    assert "did not complete the login (SASL) within 10 s" in str(error)
+    assert "did not complete the authentication (SASL) within 10 s" in str(error)
 
 
 def test_a_token_that_does_not_come_ends_it_at_the_deadline_of_the_connection() -> None:
     play = LoginPlay().connect()
     actions = play.answer(ApiVersionsResponse(error_code=0, api_keys=ALL_APIS))
-    assert actions == [NeedLogin(deadline_ms=11_000)]
+    assert actions == [NeedMechanism(deadline_ms=11_000)]
     error = end_of(play.pass_ms(10_000))
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.SASL
-    assert "the token or ticket for the login at broker.test:9092 was not there within 10 s" in str(error)
+    assert "the credentials (token or ticket) for broker.test:9092 were not available within 10 s" in str(error)
 
 
 def test_without_a_token_the_broker_is_not_asked_for_a_login() -> None:
     play = LoginPlay().connect()
     play.answer(ApiVersionsResponse(error_code=0, api_keys=ALL_APIS))
-    assert end_of(play.receive(LoginMissing(AuthenticationError("no token")))).args == ("no token",)
+    assert end_of(play.receive(MechanismFailed(AuthenticationError("no token")))).args == ("no token",)
     assert play.asked == [18]
 
 
@@ -143,7 +143,7 @@ def test_a_link_lost_in_the_login_says_so(lost: NetworkError | None) -> None:
     error = end_of(LoginPlay().negotiated().receive(LinkLost(lost)))
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.SASL
-    assert "in the middle of the login" in str(error)
+    assert "during the authentication" in str(error)
 
 
 def test_garbage_in_the_login_ends_it() -> None:
@@ -155,8 +155,8 @@ def test_garbage_in_the_login_ends_it() -> None:
 def test_a_broker_without_logins_is_named() -> None:
     play = LoginPlay().connect()
     apis = [api for api in ALL_APIS if api.api_key != HANDSHAKE]
-    assert [type(action) for action in play.answer(ApiVersionsResponse(error_code=0, api_keys=apis))] == [NeedLogin]
-    error = end_of(play.receive(LoginGiven(plain())))
+    assert [type(action) for action in play.answer(ApiVersionsResponse(error_code=0, api_keys=apis))] == [NeedMechanism]
+    error = end_of(play.receive(MechanismReady(plain())))
     assert isinstance(error, UnsupportedVersionError)
     assert "does not offer SaslHandshake" in str(error)
 
@@ -170,8 +170,8 @@ def test_a_login_is_renewed_after_a_share_of_its_life_when_all_is_answered(caplo
     play.submit("before")
     play.pass_ms(1)
     with caplog.at_level(logging.DEBUG, "kafkaraw.core"):
-        assert [type(action) for action in play.submit("after")] == [NeedLogin]
-        assert play.receive(LoginGiven(plain())) == []  # "before" is not answered yet
+        assert [type(action) for action in play.submit("after")] == [NeedMechanism]
+        assert play.receive(MechanismReady(plain())) == []  # "before" is not answered yet
         assert [type(action) for action in play.answer(metadata())] == [Succeed, Send]
         play.answer(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))
         assert [type(action) for action in play.answer(accepted())] == [Send]
@@ -196,7 +196,7 @@ def test_a_renewed_login_is_renewed_again() -> None:
     for _ in range(3):
         play.pass_ms(LIFETIME_MS)
         play.submit()
-        play.receive(LoginGiven(plain()))
+        play.receive(MechanismReady(plain()))
         play.let_in()
         assert play.answer(metadata()) == [Succeed("key", metadata())]
     assert play.asked.count(HANDSHAKE) == 4
@@ -213,7 +213,7 @@ def test_an_idle_connection_renews_nothing() -> None:
     play = LoginPlay().logged_in()
     assert play.machine.deadline_ms() is None
     assert play.pass_ms(LIFETIME_MS * 2) == []
-    assert [type(action) for action in play.submit()] == [NeedLogin]
+    assert [type(action) for action in play.submit()] == [NeedMechanism]
 
 
 def test_a_refused_renewal_ends_the_connection_once_and_every_waiting_request_with_its_error() -> None:
@@ -221,14 +221,14 @@ def test_a_refused_renewal_ends_the_connection_once_and_every_waiting_request_wi
     play.pass_ms(LIFETIME_MS)
     for key in ("a", "b"):
         play.submit(key)
-    play.receive(LoginGiven(plain()))
+    play.receive(MechanismReady(plain()))
     play.answer(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))
     actions = play.answer(refused("Cannot change principals during re-authentication"))
     error = end_of(actions)
     assert isinstance(error, AuthenticationError)
-    assert "renewing the login failed: Cannot change principals" in str(error)
+    assert "re-authentication failed: Cannot change principals" in str(error)
     assert {key: type(each) for key, each in failures(actions).items()} == dict.fromkeys("ab", AuthenticationError)
-    assert play.receive(LoginGiven(plain())) == play.receive(LinkLost(None)) == []
+    assert play.receive(MechanismReady(plain())) == play.receive(LinkLost(None)) == []
 
 
 def test_a_login_that_cannot_be_had_ends_the_connection() -> None:
@@ -236,7 +236,7 @@ def test_a_login_that_cannot_be_had_ends_the_connection() -> None:
     play.pass_ms(LIFETIME_MS)
     play.submit()
     gone = AuthenticationError("no token")
-    actions = play.receive(LoginMissing(gone))
+    actions = play.receive(MechanismFailed(gone))
     assert end_of(actions) is gone
     assert isinstance(failures(actions)["key"], AuthenticationError)
 
@@ -247,23 +247,23 @@ def test_closing_wins_over_a_renewal_under_way() -> None:
         play.pass_ms(LIFETIME_MS)
         play.submit()
         if steps > 0:
-            play.receive(LoginGiven(plain()))
+            play.receive(MechanismReady(plain()))
         if steps > 1:
             play.answer(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]))
-        actions = play.receive(CloseAsked())
+        actions = play.receive(CloseRequested())
         assert isinstance(failures(actions)["key"], ClosedError)
         assert isinstance(end_of(actions), ClosedError)
-        assert play.receive(LoginGiven(plain())) == play.receive(LoginMissing(ClosedError("x"))) == []
+        assert play.receive(MechanismReady(plain())) == play.receive(MechanismFailed(ClosedError("x"))) == []
 
 
 def test_a_renewals_token_that_does_not_come_ends_it_at_the_login_timeout() -> None:
     play = LoginPlay(login_timeout_ms=3000).logged_in()
     play.submit("slow", timeout_ms=60_000)
     play.pass_ms(LIFETIME_MS)
-    assert play.submit("waiting") == [NeedLogin(play.now_ms + 3000)]
+    assert play.submit("waiting") == [NeedMechanism(play.now_ms + 3000)]
     error = end_of(play.pass_ms(3000))
     assert isinstance(error, NetworkError)
-    assert "was not there within 3 s" in str(error)
+    assert "were not available within 3 s" in str(error)
 
 
 def test_silence_in_a_renewal_ends_it_at_the_login_timeout() -> None:
@@ -271,7 +271,7 @@ def test_silence_in_a_renewal_ends_it_at_the_login_timeout() -> None:
     play.pass_ms(LIFETIME_MS)
     play.submit()
     play.pass_ms(1000)
-    play.receive(LoginGiven(plain()))
+    play.receive(MechanismReady(plain()))
     assert play.machine.deadline_ms() == play.now_ms + 3000
     error = end_of(play.pass_ms(3000))
     assert isinstance(error, NetworkError)
@@ -282,11 +282,11 @@ def test_a_request_that_waits_for_a_renewal_keeps_its_deadline() -> None:
     play = LoginPlay().logged_in()
     play.pass_ms(LIFETIME_MS)
     play.submit("impatient", timeout_ms=100)
-    play.receive(LoginGiven(plain()))
+    play.receive(MechanismReady(plain()))
     error = failures(play.pass_ms(100))["impatient"]
     assert isinstance(error, KafkaTimeoutError)
     assert "could not be sent" in str(error)
-    assert "renewing the login" in str(error)
+    assert "re-authenticating" in str(error)
     play.let_in()
     assert play.state is S.READY
     assert play.asked[-1] == AUTHENTICATE
@@ -297,7 +297,7 @@ def test_a_throttled_connection_renews_when_it_may_send_again() -> None:
     play.submit("last", timeout_ms=60_000)
     play.pass_ms(LIFETIME_MS)
     play.submit("next", timeout_ms=60_000)
-    play.receive(LoginGiven(plain()))
+    play.receive(MechanismReady(plain()))
     throttled = metadata(throttle_time_ms=500)
     assert [type(action) for action in play.answer(throttled)] == [Succeed]
     assert play.machine.deadline_ms() == play.now_ms + 500
@@ -309,7 +309,7 @@ def test_a_throttled_connection_renews_when_it_may_send_again() -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(["submit", "answer", "pass", "login"]), max_size=60))
-def test_whatever_happens_each_request_is_settled_once_and_none_is_sent_while_renewing(steps: list[str]) -> None:
+def test_each_request_is_settled_once_and_none_is_sent_while_reauthenticating(steps: list[str]) -> None:
     play = LoginPlay(max_in_flight=2).logged_in()
     unanswered: list[int] = []
     number = 0
@@ -326,7 +326,7 @@ def test_whatever_happens_each_request_is_settled_once_and_none_is_sent_while_re
             case "pass":
                 play.pass_ms(4000)
             case "login" if play.state is S.DRAINING:
-                play.receive(LoginGiven(plain()))
+                play.receive(MechanismReady(plain()))
         unanswered += range(before, len(play.sent))
         if renewing and play.state in (S.DRAINING, S.REAUTHENTICATING):
             assert all(key != METADATA for key in play.asked[before:])
@@ -334,7 +334,7 @@ def test_whatever_happens_each_request_is_settled_once_and_none_is_sent_while_re
             break
     settled = [action.key for action in play.done if isinstance(action, Succeed | Fail)]
     assert len(settled) == len(set(settled))
-    closing = play.receive(CloseAsked())
+    closing = play.receive(CloseRequested())
     settled += [action.key for action in closing if isinstance(action, Fail)]
     assert sorted(settled) == list(range(1, number + 1))  # type: ignore[type-var]
 
@@ -390,7 +390,7 @@ def test_scram_goes_to_and_fro_in_bare_tokens() -> None:
     assert [type(action) for action in actions] == [BecomeReady]
 
 
-def test_a_broker_that_hangs_up_on_a_bare_token_has_refused_it() -> None:
+def test_a_connection_closed_after_a_bare_token_is_an_authentication_error() -> None:
     play = BareFrames()
     play.handshaken(plain())
     play.machine.receive(LinkLost(None), play.now_ms)
@@ -398,7 +398,7 @@ def test_a_broker_that_hangs_up_on_a_bare_token_has_refused_it() -> None:
     assert isinstance(end, End)
     assert isinstance(end.error, AuthenticationError)
     assert PEER in str(end.error)
-    assert "older than Kafka 1.0" in str(end.error)
+    assert "brokers before Kafka 1.0" in str(end.error)
 
 
 def test_silence_after_a_bare_token_ends_it() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import random
 
-from kafkaraw.core.reconnect import ReconnectPolicy
-from kafkaraw.core.retry import Backoff
+from kafkaraw.core.retry import Backoff, ReconnectPolicy
 
 
 def policy(jitter: float = 0.0) -> ReconnectPolicy:

@@ -18,7 +18,7 @@ from functools import partial
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
+from kafkaraw.core.producer.batches import IN_FLIGHT_MAX, PartitionQueue
 from kafkaraw.errors import KafkaError, ProducerFencedError, TransactionAbortableError
 from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkaraw.records import Ticket, TopicPartition

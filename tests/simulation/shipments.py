@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.producer.events import Answered, Event, RequestLost, SendProduce
-from kafkaraw.core.producer.outcomes import Verdict, verdict_on
+from kafkaraw.core.producer.failures import Verdict, verdict_on
 from kafkaraw.protocol.error_codes import error_name
 from kafkaraw.records import BatchPromise, SealedBatch, TopicPartition
 from kafkaraw.testing.audit import History, Step
@@ -27,7 +27,7 @@ def watch_shipments(
     """
     numbers: dict[int, tuple[int, BatchPromise]] = {}  # by identity; it is kept, so that no other gets its own
     under_way: dict[int, SendProduce] = {}
-    story, send, tell = history.shipments[name], outbox.send, outbox._tell
+    story, send, tell = history.shipments[name], outbox.send, outbox._report
 
     def promise_of(batch: SealedBatch) -> BatchPromise:
         """What its senders wait for; parts of a batch are as old as the whole, and go where it would have gone."""
@@ -62,4 +62,4 @@ def watch_shipments(
                     story.append((clock(), tp, number_of(numbered.batch), Step.RETURNED))
         tell(event)
 
-    outbox.send, outbox._tell = noted_send, noted_tell
+    outbox.send, outbox._report = noted_send, noted_tell

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.forking import call_after_fork, keep_unfinalized
 from kafkaraw.errors import ClosedError, ForkedError, KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 
@@ -26,7 +26,7 @@ class Bridge:
         self._inner = inner
         self._forked = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        tell_about_forks(self, Bridge._after_fork_in_child)
+        call_after_fork(self, Bridge._after_fork_in_child)
 
     def check_usable(self) -> None:
         """Refuse what cannot be done any more.
@@ -38,7 +38,7 @@ class Bridge:
         if self._forked:
             raise ForkedError(f"this {self._owner} belongs to the parent process; make a new one after the fork")
         if self.is_lost:
-            raise ClosedError(f"the loop thread that this {self._owner} lived on has ended by a fault; make a new one")
+            raise ClosedError(f"the loop thread of this {self._owner} has ended because of an error; make a new one")
 
     @property
     def is_lost(self) -> bool:
@@ -52,7 +52,7 @@ class Bridge:
 
     def let_go(self) -> None:
         """Close an object that is lost: nothing of it can be closed on its loop, and finalizers would complain."""
-        leave_behind(self._inner)
+        keep_unfinalized(self._inner)
 
     def run(self, work: Coroutine[object, None, T]) -> T:
         """Run it there and wait for the result; the work keeps its own time limit. Raises as `check_usable`."""
@@ -79,4 +79,4 @@ class Bridge:
     def _after_fork_in_child(self) -> None:
         """The loop it belongs to does not run here."""
         self._forked = True
-        leave_behind(self._inner)
+        keep_unfinalized(self._inner)

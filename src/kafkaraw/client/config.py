@@ -170,104 +170,114 @@ class ClientConfig:
     """Settings that every client has (and all that an admin client has)."""
 
     bootstrap_servers: tuple[Address, ...] = setting(
-        (), 'Servers to find the cluster through: "host:port,host:port" or a list.', convert=parse_addresses
+        (), 'Bootstrap servers: "host:port,host:port" or a list.', convert=parse_addresses
     )
     bootstrap_timeout_ms: int = setting(
         0,
-        "How long the first call goes on looking for a server that can be reached, within its own timeout; with 0 each "
-        "is tried once.",
+        "How long the first call retries the bootstrap servers, within its own timeout; 0 tries each of them once.",
         unit="ms",
         minimum=0,
         maximum=_DAY_MS,
     )
     client_id: str = setting("kafkaraw", "Name of this client in the broker's logs, metrics and quotas.")
     request_timeout_ms: int = setting(
-        30_000, "How long one request may go unanswered.", unit="ms", minimum=1, maximum=_DAY_MS
+        30_000, "Maximum time to wait for the response to a request.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     default_api_timeout_ms: int = setting(
-        60_000, "Timeout of a call that is given none.", unit="ms", minimum=1, maximum=_DAY_MS
+        60_000, "Timeout of calls that have no timeout argument of their own.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     socket_connection_setup_timeout_ms: int = setting(
         10_000,
-        "How long resolving, connecting and negotiating with one broker may take.",
+        "Maximum time to resolve, connect and negotiate with one broker.",
         unit="ms",
         minimum=1,
         maximum=_DAY_MS,
     )
     socket_connection_setup_timeout_max_ms: int = setting(
         30_000,
-        "What that time grows to, doubling with each failure in a row; never less than the first.",
+        "Upper limit of that time, which doubles with each consecutive failure; at least the initial time.",
         unit="ms",
         minimum=1,
         maximum=_DAY_MS,
     )
     reconnect_backoff_ms: int = setting(
-        50, "Pause before a broker is dialled again; doubles with each failure.", unit="ms", minimum=0, maximum=_DAY_MS
+        50, "Wait before reconnecting to a broker; doubles with each failure.", unit="ms", minimum=0, maximum=_DAY_MS
     )
     reconnect_backoff_max_ms: int = setting(
         1_000,
-        "Longest pause before a broker is dialled again; never less than the first.",
+        "Maximum wait before reconnecting to a broker; at least the initial wait.",
         unit="ms",
         minimum=0,
         maximum=_DAY_MS,
     )
     connections_max_idle_ms: int = setting(
-        540_000, "Close a connection that was not used for so long; -1 never does.", unit="ms", minimum=-1
+        540_000, "Close connections that were idle for this long; -1 never closes them.", unit="ms", minimum=-1
     )
     retry_backoff_ms: int = setting(
-        100, "Pause before the first retry; doubles with each failure.", unit="ms", minimum=1, maximum=_DAY_MS
+        100, "Wait before the first retry; doubles with each failure.", unit="ms", minimum=1, maximum=_DAY_MS
     )
-    retry_backoff_max_ms: int = setting(1_000, "Longest pause between retries.", unit="ms", minimum=1, maximum=_DAY_MS)
+    retry_backoff_max_ms: int = setting(1_000, "Maximum wait between retries.", unit="ms", minimum=1, maximum=_DAY_MS)
     metadata_max_age_ms: int = setting(
-        300_000, "Age at which the view of the cluster is renewed unasked.", unit="ms", minimum=100, maximum=7 * _DAY_MS
+        300_000,
+        "Age at which metadata is refreshed even without an error.",
+        unit="ms",
+        minimum=100,
+        maximum=7 * _DAY_MS,
     )
     allow_auto_create_topics: bool = setting(
-        True, "Let the broker create a topic that is asked for and does not exist, if its own settings allow it."
+        True,
+        "Allow the broker to create an unknown topic on a metadata request, if auto.create.topics.enable is set there.",
     )
     security_protocol: str = setting(
-        "PLAINTEXT", "Whether to speak TLS (SSL), to log in (SASL), or both.", choices=SECURITY_PROTOCOLS
+        "PLAINTEXT",
+        "Protocol of the brokers: with TLS (SSL), with authentication (SASL), or both.",
+        choices=SECURITY_PROTOCOLS,
     )
-    sasl_mechanism: str | None = setting(None, "How to log in.", choices=(None, *SASL_MECHANISMS))
-    sasl_username: str | None = setting(None, "Who logs in, with PLAIN and SCRAM.")
-    sasl_password: str | None = setting(None, "Their password.", secret=True)
+    sasl_mechanism: str | None = setting(None, "SASL mechanism for authentication.", choices=(None, *SASL_MECHANISMS))
+    sasl_username: str | None = setting(None, "User name for PLAIN and SCRAM.")
+    sasl_password: str | None = setting(None, "Password for PLAIN and SCRAM.", secret=True)
     sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(
-        None, "Returns a token for OAUTHBEARER; called for each login.", convert=_callable
+        None, "Function that returns a token for OAUTHBEARER; called for each authentication.", convert=_callable
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
-        None, "Where OAUTHBEARER gets its tokens, by client credentials; https only, or this machine."
+        None, "Token endpoint for OAUTHBEARER with client credentials; https, or http on this machine."
     )
-    sasl_oauthbearer_client_id: str | None = setting(None, "Who asks for a token there.")
-    sasl_oauthbearer_client_secret: str | None = setting(None, "Their secret.", secret=True)
-    sasl_oauthbearer_scope: str | None = setting(None, "What the token is to be good for.")
+    sasl_oauthbearer_client_id: str | None = setting(None, "Client id for the token endpoint.")
+    sasl_oauthbearer_client_secret: str | None = setting(None, "Client secret for the token endpoint.", secret=True)
+    sasl_oauthbearer_scope: str | None = setting(None, "Scope to request from the token endpoint.")
     sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
-        (), "The only addresses that tokens may be fetched from; when empty, any https one.", convert=_names
+        (), "Allowed token endpoints; if empty, any https URL is allowed.", convert=_names
     )
     sasl_oauthbearer_cafile: str | None = setting(
-        None, "PEM file, or PEM text, of the authorities to trust for the token endpoint; else those of the system."
+        None, "CA certificates for the token endpoint: a PEM file, or PEM text; by default those of the system."
     )
     sasl_oauthbearer_header_urlencode: bool = setting(
-        False, "Encode client id and secret for the Authorization header as RFC 6749 says; not every provider does."
+        False, "URL-encode client id and secret in the Authorization header (RFC 6749); not every provider supports it."
     )
     sasl_login_connect_timeout_ms: int = setting(
-        10_000, "How long connecting to the token endpoint may take.", unit="ms", minimum=1, maximum=_DAY_MS
+        10_000, "Maximum time to connect to the token endpoint.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     sasl_login_read_timeout_ms: int = setting(
-        10_000, "How long the token endpoint may be silent.", unit="ms", minimum=1, maximum=_DAY_MS
+        10_000, "Maximum time to wait for data from the token endpoint.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     sasl_login_retry_backoff_ms: int = setting(
-        100, "Pause before the token endpoint is asked again; doubles each time.", unit="ms", minimum=1, maximum=_DAY_MS
+        100, "Wait before a token request is retried; doubles each time.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     sasl_login_retry_backoff_max_ms: int = setting(
-        10_000, "Longest pause before the token endpoint is asked again.", unit="ms", minimum=1, maximum=_DAY_MS
+        10_000, "Maximum wait before a token request is retried.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     sasl_kerberos_service_name: str = setting("kafka", "Service name of the brokers' Kerberos principals, with GSSAPI.")
     sasl_aws_msk_region: str | None = setting(None, "Region of the cluster, with AWS_MSK_IAM.")
-    ssl_cafile: str | None = setting(None, "PEM file of the authorities to trust; else those of the system.")
-    ssl_cadata: str | None = setting(None, "The same as PEM text.")
+    ssl_cafile: str | None = setting(
+        None, "PEM file with the CA certificates to trust; by default those of the system."
+    )
+    ssl_cadata: str | None = setting(None, "CA certificates to trust, as PEM text.")
     ssl_certfile: str | None = setting(None, "This client's certificate chain: a PEM file, or PEM text.", secret=True)
     ssl_keyfile: str | None = setting(None, "Its private key: a PEM file, or PEM text.", secret=True)
     ssl_password: str | None = setting(None, "Password of the private key.", secret=True)
-    ssl_check_hostname: bool = setting(True, "The broker's certificate must name the host that was dialled.")
+    ssl_check_hostname: bool = setting(
+        True, "Require that the broker's certificate is valid for the host name of the connection."
+    )
     ssl_context: ssl.SSLContext | None = setting(
         None, "TLS context of your own, instead of the other ssl_ settings.", convert=_tls_context
     )
@@ -288,88 +298,100 @@ class ProducerConfig(ClientConfig):
     """Settings of a producer."""
 
     acks: int = setting(
-        -1, "Who must have the record before it counts: 'all' replicas in sync, 1 the leader, 0 nobody.", convert=_acks
+        -1,
+        "Acknowledgements required before a send succeeds: 'all' in-sync replicas, 1 (the leader), or 0 (none).",
+        convert=_acks,
     )
-    enable_idempotence: bool = setting(True, "No duplicates and no reordering through retries; needs acks='all'.")
+    enable_idempotence: bool = setting(True, "Retries cause neither duplicates nor reordering; requires acks='all'.")
     linger_ms: int = setting(5, "How long an open batch waits for more records.", unit="ms", minimum=0, maximum=_DAY_MS)
     batch_size: int = setting(262_144, "Size at which a batch is sealed.", unit="bytes", minimum=1, maximum=INT32_MAX)
     compression_type: str = setting("none", "Codec of the batches.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
     compression_level: int | None = setting(
         None,
-        "Level of the codec: gzip -1 to 9, lz4 up to 17 (from 3 on it is slow and packs better), zstd -131072 to 22; "
-        "snappy has none. None is the codec's own default.",
+        "Compression level: gzip -1 to 9, lz4 up to 17 (3 and above compress better and are slow), zstd -131072 to 22; "
+        "snappy has none. None is the codec's default.",
         minimum=-131_072,
         maximum=22,
     )
     partitioner: str | PartitionFunction = setting(
         "default",
-        "Where records go that are given no partition: 'default' (murmur2 of the key, as Java; without one, batch by "
-        "batch), 'round_robin', 'sticky' (whatever the key), librdkafka's 'consistent_random', 'consistent', "
-        "'murmur2_random', 'murmur2', 'fnv1a_random', 'fnv1a', or a function: topic, key, value and number of "
-        "partitions give a partition, or None for the default.",
+        "How to choose the partition of records sent without one: 'default' (murmur2 of the key, as in Java; without a "
+        "key, sticky), 'round_robin', 'sticky' (ignores keys), librdkafka's 'consistent_random', 'consistent', "
+        "'murmur2_random', 'murmur2', 'fnv1a_random', 'fnv1a', or a function of topic, key, value and number of "
+        "partitions that returns a partition, or None for the default.",
         convert=_partitioner,
     )
-    partitioner_ignore_keys: bool = setting(False, "Keys do not decide about the partition.")
+    partitioner_ignore_keys: bool = setting(False, "Ignore keys when choosing partitions.")
     partitioner_adaptive_partitioning_enable: bool = setting(
-        True, "Records that go by no key go more often to partitions with fewer batches waiting."
+        True, "The sticky partitioner prefers partitions with fewer queued batches."
     )
     partitioner_availability_timeout_ms: int = setting(
         0,
-        "Such records pass over brokers that could not be sent what waits for them for so long; 0 passes over none.",
+        "The sticky partitioner skips brokers that have accepted no request for this long; 0 never skips.",
         unit="ms",
         minimum=0,
         maximum=_DAY_MS,
     )
     metadata_max_idle_ms: int = setting(
         300_000,
-        "A topic to which nothing was sent for so long is forgotten, until it is sent to again.",
+        "Drop the metadata of topics to which nothing was sent for this long.",
         unit="ms",
         minimum=5_000,
         maximum=7 * _DAY_MS,
     )
     buffer_memory: int = setting(
-        33_554_432, "Most bytes of records not yet acknowledged; above it send() waits.", unit="bytes", minimum=1
+        33_554_432,
+        "Maximum size of all records without an acknowledgement; when it is reached, send() blocks.",
+        unit="bytes",
+        minimum=1,
     )
     max_block_ms: int = setting(
-        60_000, "How long send() may wait for room or for the topic's metadata.", unit="ms", minimum=0, maximum=_DAY_MS
+        60_000,
+        "How long send() may block on buffer memory or on the topic's metadata.",
+        unit="ms",
+        minimum=0,
+        maximum=_DAY_MS,
     )
     max_request_size: int = setting(
         1_048_576,
-        "Largest record, before compression, and largest request.",
+        "Maximum size of a record before compression, and of a request.",
         unit="bytes",
         minimum=1,
         maximum=INT32_MAX,
     )
     delivery_timeout_ms: int = setting(
         120_000,
-        "Time within which a record is acknowledged or its ticket fails.",
+        "Maximum time until a record is acknowledged; then its ticket fails.",
         unit="ms",
         minimum=1,
         maximum=7 * _DAY_MS,
     )
     max_in_flight_requests_per_connection: int = setting(
-        5, "Produce requests on their way to one broker.", minimum=1, maximum=1_000
+        5, "Maximum number of unanswered Produce requests for each broker.", minimum=1, maximum=1_000
     )
     transactional_id: str | None = setting(
-        None, "Name under which transactions are made; one producer at a time has it. Needs enable_idempotence."
+        None, "Id for transactions; a new producer with the same id fences the old one. Requires enable_idempotence."
     )
     transaction_timeout_ms: int = setting(
-        60_000, "The coordinator aborts a transaction that is open for longer.", unit="ms", minimum=1, maximum=INT32_MAX
+        60_000, "The coordinator aborts transactions that are open for longer.", unit="ms", minimum=1, maximum=INT32_MAX
     )
     key_serializer: SerializerLike | None = setting(
         None,
-        "Makes bytes of keys: a function of the key, or of the key and a SerializationContext, or an object with "
+        "Serializes keys: a function of the key, or of the key and a SerializationContext, or an object with "
         "serialize(topic, headers, data).",
         convert=_serializer,
     )
-    value_serializer: SerializerLike | None = setting(None, "Makes bytes of values, likewise.", convert=_serializer)
+    value_serializer: SerializerLike | None = setting(
+        None, "Serializes values; as key_serializer.", convert=_serializer
+    )
     interceptors: tuple[object, ...] = setting(
         (),
-        "Objects with on_send(record), on_acknowledgement(metadata, error) or both; rows of send_arrow pass them by.",
+        "Objects with on_send(record), on_acknowledgement(metadata, error) or both; they are not called for rows of "
+        "send_arrow.",
         convert=_interceptors(*OF_PRODUCERS),
     )
     retries: int = setting(
-        INT32_MAX, "Tries after the first one, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
+        INT32_MAX, "Maximum number of retries of a batch, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
     )
 
 
@@ -379,69 +401,75 @@ class ConsumerConfig(ClientConfig):
 
     auto_offset_reset: str = setting(
         "latest",
-        'Where to start without a position, or with one that is gone: "earliest", "latest", "none", or '
-        '"by_duration:" and how long ago in ISO 8601, as in "by_duration:PT1H".',
+        'Where to start if there is no committed offset, or it no longer exists: "earliest", "latest", "none" (an '
+        "error), "
+        'or "by_duration:" and an ISO 8601 duration before now, as in "by_duration:PT1H".',
         convert=_reset_policy,
     )
     key_deserializer: DeserializerLike | None = setting(
         None,
-        "Makes of a key's bytes what records give: a function of the bytes, or of the bytes and a context, or an "
-        "object with deserialize(topic, headers, data). Null stays None; columns stay bytes.",
+        "Deserializes keys: a function of the bytes, or of the bytes and a context, or an object with "
+        "deserialize(topic, headers, data). Null stays None; Arrow columns stay bytes.",
         convert=_deserializer,
     )
-    value_deserializer: DeserializerLike | None = setting(None, "The same for values.", convert=_deserializer)
+    value_deserializer: DeserializerLike | None = setting(
+        None, "Deserializes values; as key_deserializer.", convert=_deserializer
+    )
     interceptors: tuple[object, ...] = setting(
         (), "Objects with on_consume(records), on_commit(offsets) or both.", convert=_interceptors(*OF_CONSUMERS)
     )
     client_rack: str = setting(
         "",
-        "Where this consumer is, as a broker's broker.rack says it: a broker may have it read from a replica in the "
-        "same rack (KIP-392), and its group give it partitions with one there (KIP-881).",
+        "Rack of this consumer, as in the brokers' broker.rack: a broker may let it fetch from a replica in the same "
+        "rack "
+        "(KIP-392), and assignors prefer partitions with a replica there (KIP-881).",
     )
     fetch_min_bytes: int = setting(
-        1, "Bytes that the broker waits for before it answers.", unit="bytes", minimum=0, maximum=INT32_MAX
+        1, "The broker waits for this many bytes before it responds.", unit="bytes", minimum=0, maximum=INT32_MAX
     )
     fetch_max_wait_ms: int = setting(
-        500, "Longest that the broker waits for fetch_min_bytes.", unit="ms", minimum=0, maximum=_DAY_MS
+        500, "Maximum time that the broker waits for fetch_min_bytes.", unit="ms", minimum=0, maximum=_DAY_MS
     )
     fetch_max_bytes: int = setting(
         52_428_800,
-        "Most bytes of one answer (a single larger batch still comes).",
+        "Maximum bytes of a response (the first batch is returned even if it is larger).",
         unit="bytes",
         minimum=1,
         maximum=FETCH_BYTES_MAX,
     )
     max_partition_fetch_bytes: int | None = setting(
         None,
-        "Most bytes of one partition in one answer (a single larger batch still comes). None begins with Kafka's "
-        "1048576, and goes up to 2097152 where answers come full and within 250 ms.",
+        "Maximum bytes of a partition in a response (the first batch is returned even if it is larger). None starts at "
+        "Kafka's 1048576 and grows to 2097152 while responses are full and arrive within 250 ms.",
         unit="bytes",
         minimum=1,
         maximum=FETCH_BYTES_MAX,
     )
     isolation_level: str = setting(
         "read_uncommitted",
-        "Whether records of transactions that are open or were aborted are given, too.",
+        "Whether to return records of open and aborted transactions.",
         choices=("read_uncommitted", "read_committed"),
     )
     check_crcs: bool = setting(True, "Check the CRC-32C of every batch.")
     max_poll_records: int | None = setting(
-        None, "Most records that one poll() gives; None gives what one fetch brought.", minimum=1
+        None, "Maximum number of records that poll() returns; None returns all that were fetched.", minimum=1
     )
 
     group_id: str | None = setting(
-        None, "The group whose members share the partitions of what they subscribe to, and that keeps positions."
+        None,
+        "Consumer group: its members share the partitions of their subscriptions, and it stores committed offsets.",
     )
     group_instance_id: str | None = setting(
-        None, "Name of a static member: it keeps its partitions when it is back within session_timeout_ms."
+        None,
+        "Instance id of a static member: it keeps its partitions if it rejoins within session_timeout_ms (KIP-345).",
     )
     group_protocol: str = setting(
         "classic",
-        "How members share partitions: among themselves, or as the broker decides (KIP-848).",
+        "Rebalance protocol: 'classic' (a member assigns partitions) or 'consumer' (the broker does, KIP-848).",
         choices=("classic", "consumer"),
     )
     group_remote_assignor: str | None = setting(
-        None, "How the broker shares partitions out with group_protocol='consumer'; its own choice when None."
+        None, "The broker's assignor with group_protocol='consumer'; if None, the broker chooses."
     )
     partition_assignment_strategy: tuple[Strategy, ...] = setting(
         ("range", "cooperative-sticky"),
@@ -451,7 +479,7 @@ class ConsumerConfig(ClientConfig):
     )
     session_timeout_ms: int = setting(
         45_000,
-        "A classic member is out when nothing is heard of it for so long.",
+        "The coordinator removes a classic member that sends no heartbeat for this long.",
         unit="ms",
         minimum=1,
         maximum=_DAY_MS,
@@ -461,13 +489,13 @@ class ConsumerConfig(ClientConfig):
     )
     max_poll_interval_ms: int | None = setting(
         300_000,
-        "A member that is not asked for records for so long leaves the group; None switches this off.",
+        "A member leaves the group if the application does not poll for this long; None disables this.",
         unit="ms",
         minimum=1,
         maximum=INT32_MAX,
     )
     enable_auto_commit: bool = setting(
-        True, "Commit by itself what was processed: records that were given before the call under way."
+        True, "Commit offsets automatically. Only records returned by earlier calls are committed."
     )
     auto_commit_interval_ms: int = setting(
         5_000, "Time between two automatic commits.", unit="ms", minimum=1, maximum=_DAY_MS
@@ -475,7 +503,7 @@ class ConsumerConfig(ClientConfig):
 
     enable_auto_offset_store: bool = setting(
         True,
-        "Commit what was given, by itself and by commit() without offsets; if false, what store_offsets() was given.",
+        "Commit the offsets of returned records; if false, only offsets passed to store_offsets().",
     )
 
     @property
@@ -570,7 +598,7 @@ def _check_login(config: ClientConfig) -> None:
         return
     if config.sasl_oauth_token_provider is not None:
         raise ConfigError("sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one of them")
-    from kafkaraw.client.credentials.urls import url_fault  # only OAUTHBEARER has a URL
+    from kafkaraw.client.credentials.oidc import url_fault  # only OAUTHBEARER has a URL
 
     if fault := url_fault(url, config.sasl_oauthbearer_allowed_urls):
         raise ConfigError(f"sasl_oauthbearer_token_endpoint_url: {fault}")

@@ -26,8 +26,7 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
-from kafkaraw.client.groups.callbacks import CallUser
-from kafkaraw.client.listeners import Callback, Listeners
+from kafkaraw.client.groups.listeners import Callback, CallUser, Listeners
 from kafkaraw.client.metrics import consumer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
@@ -695,13 +694,13 @@ class AsyncConsumer:
         """Wait for the call of a task that was cancelled; refuse if it is any other task."""
         while self._reader is not None and self._reader is not me:
             if not self._reader.cancelling():
-                raise _refusal(call, me, self._reader)
+                raise _concurrent_use_error(call, me, self._reader)
             self._reader_left.clear()
             await self._reader_left.wait()
 
     def _in_group(self, call: str) -> Group:
         if self._group is None:
-            raise UsageError(f"{call}: this consumer has no group; give it a group_id")
+            raise UsageError(f"{call}: this consumer has no group; set group_id")
         return self._group
 
     def _sought(self, partitions: Iterable[TopicPartition]) -> None:
@@ -727,7 +726,9 @@ class AsyncConsumer:
         self._sought(chosen)
 
 
-def _refusal(call: str, me: asyncio.Task[object] | None, reader: asyncio.Task[object]) -> ConcurrentUseError:
+def _concurrent_use_error(
+    call: str, me: asyncio.Task[object] | None, reader: asyncio.Task[object]
+) -> ConcurrentUseError:
     mine = "?" if me is None else me.get_name()
     return ConcurrentUseError(
         f"{call} in task {mine!r}: task {reader.get_name()!r} waits for records of this consumer. One task reads at "

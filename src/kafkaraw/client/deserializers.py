@@ -80,7 +80,7 @@ def _reading(field: Literal["key", "value"], given: DeserializerLike) -> Callabl
         except Exception as error:
             raise DeserializationError(
                 f"{name_of(given)} refuses the {field} of the record at {record.topic}-{record.partition} offset "
-                f"{record.offset}: {type(error).__name__}; seek() behind it to go on",
+                f"{record.offset}: {type(error).__name__}; seek() behind it to continue",
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,

@@ -18,20 +18,20 @@ _known: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.W
 _left_behind: Final[list[object]] = []
 
 
-def tell_about_forks(client: K, act: Callable[[K], None]) -> None:
+def call_after_fork(client: K, act: Callable[[K], None]) -> None:
     """Register `act(client)` for every child process, before other code runs there, while the client is alive."""
     install()
     _known[client] = act
 
 
-def leave_behind(inherited: object) -> None:
+def keep_unfinalized(inherited: object) -> None:
     """Keep an object of the parent for ever: finalizers of connections, tasks and loops must not run in the child."""
     _left_behind.append(inherited)
 
 
-def _tell_all() -> None:
+def _call_all() -> None:
     for client, act in list(_known.items()):
         act(client)
 
 
-in_forked_child(_tell_all)
+in_forked_child(_call_all)

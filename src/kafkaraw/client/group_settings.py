@@ -54,7 +54,7 @@ def parse_strategies(value: object) -> tuple[Strategy, ...]:
     names = [strategy if isinstance(strategy, str) else strategy.name for strategy in strategies]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"there are two of the name {twice[0]!r}: members tell assignors apart by `name`")
+        raise ValueError(f"two assignors have the name {twice[0]!r}: members identify assignors by `name`")
     return strategies
 
 

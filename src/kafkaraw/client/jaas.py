@@ -41,18 +41,18 @@ def settings_of_jaas(text: str, mechanism: str) -> dict[str, str]:
 
 def _password(options: Options) -> dict[str, str]:
     if options.get("tokenauth", "").lower() == "true":
-        raise ConfigError("sasl.jaas.config: delegation tokens (tokenauth) are not part of this version")
+        raise ConfigError("sasl.jaas.config: delegation tokens (tokenauth) are not supported")
     return _renamed(options, {"username": "sasl_username", "password": "sasl_password"})
 
 
 def _oauth(options: Options) -> dict[str, str]:
     if any(name.startswith("unsecuredLogin") for name in options):
         raise ConfigError(
-            f"{_WHAT}: tokens that nobody signed (unsecuredLogin...) are not part of this version; signed ones come "
+            f"{_WHAT}: unsigned tokens (unsecuredLogin...) are not supported; signed tokens come "
             "from sasl.oauthbearer.token.endpoint.url"
         )
     if any(name.startswith("extension_") for name in options):
-        raise ConfigError("sasl.jaas.config: SASL extensions are not part of this version")
+        raise ConfigError("sasl.jaas.config: SASL extensions are not supported")
     names = ("clientId", "client_id"), ("clientSecret", "client_secret"), ("scope", "scope")
     return _renamed(options, {java: f"sasl_oauthbearer_{ours}" for java, ours in names})
 

@@ -53,8 +53,8 @@ ssl.keymanager.algorithm ssl.secure.random.implementation ssl.trustmanager.algor
 _IGNORED: Final = frozenset(_IGNORED_TEXT.split())
 
 _NO_CODE: Final = "settings name no code here"
-_ASSERTION: Final = "signed assertions are not part of this version; use a client secret, or sasl_oauth_token_provider"
-_SHARE: Final = "share groups are not part of this version"
+_ASSERTION: Final = "signed assertions are not supported; use a client secret, or sasl_oauth_token_provider"
+_SHARE: Final = "share groups are not supported"
 _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
     "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",
@@ -304,7 +304,7 @@ def _identity(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _store(properties: Mapping[str, str], prefix: str) -> str:
-    """The content of a store, as PEM text; what it is tells its first byte, because Java's default type is JKS."""
+    """The content of a store, as PEM text; its first byte shows the format, because Java's default type is JKS."""
     location = properties.get(f"{prefix}.location", "").strip()
     if not location:
         return ""

@@ -189,7 +189,7 @@ class AsyncProducer:
         status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             core.sender.wakeups.wakeup()
-            raise core.accumulator.refusal(status, topic)
+            raise core.accumulator.error_of(status, topic)
         core.sender.note(status)
         return ticket
 
@@ -234,7 +234,7 @@ class AsyncProducer:
             else:
                 core.sender.note(status)
                 # Lets the sender loop run, even if the table has many rows.
-                await (core.accumulator.pool.drain() if core.accumulator.pool.is_ahead else asyncio.sleep(0))
+                await (core.accumulator.pool.drain() if core.accumulator.pool.needs_backpressure else asyncio.sleep(0))
             again = status is _FULL
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -75,7 +75,7 @@ def serializer_of(given: SerializerLike) -> Serialize:
             return None if made is None else bytes(made)
         raise SerializationError(
             f"{name_of(given)} made {type(made).__name__} of the {context.field} of a record for topic "
-            f"{context.topic!r}; it has to make bytes or None"
+            f"{context.topic!r}; it must return bytes or None"
         )
 
     return serialize

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from kafkaraw.client.bridge import Bridge
 from kafkaraw.client.consumer import AsyncConsumer, group_of
-from kafkaraw.client.groups.callbacks import CallUser, ListenerCall
+from kafkaraw.client.groups.listeners import CallUser, ListenerCall
 
 T = TypeVar("T")
 

@@ -25,15 +25,15 @@ class _Call:
     Attributes:
         task: as given.
         cancelling: the number of cancellation requests of the task when the call began.
-        is_told: `wake` has cancelled the task.
+        is_cancelled: `wake` has cancelled the task.
     """
 
-    __slots__ = ("cancelling", "is_told", "task")
+    __slots__ = ("cancelling", "is_cancelled", "task")
 
     def __init__(self, task: asyncio.Task[object]) -> None:
         self.task = task
         self.cancelling = task.cancelling()
-        self.is_told = False
+        self.is_cancelled = False
 
 
 class Wakeups:
@@ -83,15 +83,15 @@ class Wakeups:
         try:
             return await work
         except asyncio.CancelledError:
-            if call.is_told:
-                call.is_told = False
+            if call.is_cancelled:
+                call.is_cancelled = False
                 if task.uncancel() <= call.cancelling:
                     raise _error() from None
                 self._keep()
             raise
         finally:
             del self._waiting[call]
-            if call.is_told:
+            if call.is_cancelled:
                 task.uncancel()
                 self._keep()
 
@@ -104,9 +104,9 @@ class Wakeups:
         if self.is_wanted and self._waiting:
             self.is_wanted = False
             for call in self._waiting:
-                call.is_told = True
+                call.is_cancelled = True
                 call.task.cancel()
 
 
 def _error() -> WakeupError:
-    return WakeupError("wakeup() was called: the call ends early, and nothing that it has not returned is lost")
+    return WakeupError("wakeup() was called: the call ends early, and no record is lost")

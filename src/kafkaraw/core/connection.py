@@ -33,6 +33,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Iterator
+from enum import Enum
 from typing import Final
 
 from kafkaraw._version import __version__
@@ -41,7 +42,7 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     BytesLeft,
-    CloseAsked,
+    CloseRequested,
     Compute,
     Computed,
     ConnectionLimits,
@@ -51,21 +52,26 @@ from kafkaraw.core.connection_events import (
     FrameReceived,
     LinkLost,
     LinkMade,
-    LoginGiven,
-    LoginMissing,
-    NeedLogin,
+    MechanismFailed,
+    MechanismReady,
+    NeedMechanism,
     Send,
     SendOneway,
     Submit,
     Succeed,
+    at_stage,
+    copy_for,
+    with_stage,
 )
-from kafkaraw.core.connection_failures import at_stage, copy_for, with_stage
-from kafkaraw.core.connection_states import TRANSITIONS as TRANSITIONS
-from kafkaraw.core.connection_states import ConnectionState as ConnectionState
-from kafkaraw.core.negotiation import API_VERSIONS_KEY, ApiVersionTable, AskAgain, read_api_versions
+from kafkaraw.core.negotiation import (
+    API_VERSIONS_KEY,
+    ApiVersionTable,
+    RetryApiVersions,
+    binding_throttle_ms,
+    read_api_versions,
+)
 from kafkaraw.core.sasl.conversation import SASL_HANDSHAKE_KEY, BareToken, SaslConversation
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import (
     AuthenticationError,
     ClosedError,
@@ -91,11 +97,36 @@ CORRELATION_ID_MAX: Final = 2**31 - 9
 """Kafka's clients keep the eight ids above for re-authentication."""
 
 
+class ConnectionState(Enum):
+    """Where a connection is in its life."""
+
+    NEW = "new"
+    NEGOTIATING = "negotiating"
+    AUTHENTICATING = "authenticating"
+    READY = "ready"
+    THROTTLED = "throttled"
+    DRAINING = "waiting for responses before it re-authenticates"
+    REAUTHENTICATING = "re-authenticating"
+    CLOSED = "closed"
+
+
+_S = ConnectionState
+TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
+    _S.NEW: frozenset({_S.NEGOTIATING, _S.CLOSED}),
+    _S.NEGOTIATING: frozenset({_S.AUTHENTICATING, _S.READY, _S.CLOSED}),
+    _S.AUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
+    _S.READY: frozenset({_S.THROTTLED, _S.DRAINING, _S.CLOSED}),
+    _S.THROTTLED: frozenset({_S.READY, _S.CLOSED}),
+    _S.DRAINING: frozenset({_S.REAUTHENTICATING, _S.CLOSED}),
+    _S.REAUTHENTICATING: frozenset({_S.READY, _S.CLOSED}),
+    _S.CLOSED: frozenset(),
+}
+
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 _CLOSED: Final = ConnectionState.CLOSED
 _AUTHENTICATING: Final = ConnectionState.AUTHENTICATING
-_LOGGING_IN: Final = frozenset({ConnectionState.AUTHENTICATING, ConnectionState.REAUTHENTICATING})
-_PREPARING: Final = _LOGGING_IN | {ConnectionState.NEGOTIATING}
+_AUTHENTICATING_STATES: Final = frozenset({ConnectionState.AUTHENTICATING, ConnectionState.REAUTHENTICATING})
+_PREPARING: Final = _AUTHENTICATING_STATES | {ConnectionState.NEGOTIATING}
 """The states in which the machine sends its own requests, all of which share one deadline."""
 _NEVER: Final = float("inf")
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -148,7 +179,7 @@ class ConnectionMachine:
         self._correlation_id = limits.first_correlation_id
         self._began_ms = 0.0  # what must be done by
         self._until_ms = 0.0
-        self._muted_until_ms = 0.0  # by the broker
+        self._throttled_until_ms = 0.0  # by the broker
         self._login: SaslConversation | None = None
         self._renewal: ClientMechanism | None = None
         self._renew_at_ms = _NEVER
@@ -171,15 +202,15 @@ class ConnectionMachine:
                 self._bytes_left()
             case LinkMade():
                 self._link_made(event, now_ms)
-            case LoginGiven(mechanism):
-                self._login_given(mechanism, now_ms)
-            case LoginMissing(error):
+            case MechanismReady(mechanism):
+                self._mechanism_ready(mechanism, now_ms)
+            case MechanismFailed(error):
                 self._end(error)
             case Computed():
                 self._computed(now_ms)
             case LinkLost(error):
                 self._link_lost(error)
-            case CloseAsked():
+            case CloseRequested():
                 self._end(ClosedError(f"the connection to {self.peer} was closed by this client"))
 
     def actions(self) -> list[Action]:
@@ -200,15 +231,16 @@ class ConnectionMachine:
         """Process the deadlines that have passed."""
         if self._is_preparing and now_ms >= self._until_ms:
             self._end(self._silence_error(now_ms))
-        elif self.state is ConnectionState.THROTTLED and now_ms >= self._muted_until_ms:
+        elif self.state is ConnectionState.THROTTLED and now_ms >= self._throttled_until_ms:
             self._move_to(ConnectionState.READY)
         self._renew_when_drained(now_ms)
         self._expire(now_ms)
-        if self._in_flight and self.state not in _PREPARING and now_ms >= self._give_up_ms():
+        if self._in_flight and self.state not in _PREPARING and now_ms >= self._silence_limit_ms():
             seconds = (now_ms - self._alive_ms) / 1000
             self._end(
                 NetworkError(
-                    f"{self.peer} owes an answer to {self._in_flight[0].name} and has been silent for {seconds:.3g} s",
+                    f"{self.peer} has not responded to {self._in_flight[0].name} and has sent nothing for "
+                    f"{seconds:.3g} s",
                     stage=Stage.REQUEST,
                 )
             )
@@ -216,7 +248,7 @@ class ConnectionMachine:
             oldest = self._leaving[0]
             within = f"within {oldest.timeout_ms / 1000:g} s"
             self._end(
-                NetworkError(f"{self.peer} did not take the bytes of {oldest.name} {within}", stage=Stage.REQUEST)
+                NetworkError(f"{self.peer} did not accept the bytes of {oldest.name} {within}", stage=Stage.REQUEST)
             )
         self._flush(now_ms)
 
@@ -267,18 +299,18 @@ class ConnectionMachine:
         except KafkaError as error:
             self._end(error)
             return
-        if isinstance(answer, AskAgain):
+        if isinstance(answer, RetryApiVersions):
             log.debug("%s: ApiVersions v%d refused, asking v%d", self.peer, question.version, answer.version)
             self._ask_api_versions(answer.version, now_ms)
             return
         self.api_versions = answer
         self._versions.clear()
-        self._mute(now_ms + answer.throttle_ms)
+        self._note_throttle(now_ms + answer.throttle_ms)
         if self._login is None:
             self._become_ready(now_ms)
             return
         self._move_to(ConnectionState.AUTHENTICATING)
-        self._actions.append(NeedLogin(self._until_ms))
+        self._actions.append(NeedMechanism(self._until_ms))
 
     def _become_ready(self, now_ms: float) -> None:
         assert self.api_versions is not None
@@ -286,28 +318,28 @@ class ConnectionMachine:
         self._move_to(ConnectionState.READY)
         if first:
             self._actions.append(BecomeReady(self.api_versions))
-        self._mute_if_told(now_ms)
+        self._throttle_if_needed(now_ms)
 
     def _silence_error(self, now_ms: float) -> NetworkError:
         if self._login is not None and self.state is not ConnectionState.NEGOTIATING:
             within = f"within {(now_ms - self._began_ms) / 1000:.3g} s"
             missing = self.state is ConnectionState.DRAINING or not self._login.begun
             what = (
-                f"the token or ticket for the login at {self.peer} was not there {within}"
+                f"the credentials (token or ticket) for {self.peer} were not available {within}"
                 if missing
-                else f"{self.peer} did not complete the login (SASL) {within}; look into the broker's log"
+                else f"{self.peer} did not complete the authentication (SASL) {within}; see the broker's log"
             )
             return NetworkError(what, stage=Stage.SASL)
         seconds = (now_ms - self._alive_ms) / 1000
         return NetworkError(
             f"{self.peer} accepted the connection but did not answer ApiVersions within {seconds:.3g} s; "
-            "it may not be a Kafka broker, may want TLS, or may be overloaded",
+            "it may not be a Kafka broker, may require TLS, or may be overloaded",
             stage=Stage.API_VERSIONS,
         )
 
     # -- logging in ------------------------------------------------------------------------------------------------
 
-    def _login_given(self, mechanism: ClientMechanism, now_ms: float) -> None:
+    def _mechanism_ready(self, mechanism: ClientMechanism, now_ms: float) -> None:
         if self.state is ConnectionState.AUTHENTICATING and self._login is not None and not self._login.begun:
             self._begin_login(self._login, mechanism, now_ms)
         elif self.state is ConnectionState.DRAINING:
@@ -320,9 +352,9 @@ class ConnectionMachine:
         except KafkaError as error:
             self._end(error)
             return
-        self._go_on_with_login(login, now_ms)
+        self._continue_authentication(login, now_ms)
 
-    def _go_on_with_login(self, login: SaslConversation, now_ms: float) -> None:
+    def _continue_authentication(self, login: SaslConversation, now_ms: float) -> None:
         """Send the next message of the authentication; when it is complete, the connection is READY."""
         try:
             message = login.next_request()
@@ -353,30 +385,30 @@ class ConnectionMachine:
             self._end(error)
         else:
             if login.computation is None:
-                self._go_on_with_login(login, now_ms)
+                self._continue_authentication(login, now_ms)
             else:
                 self._actions.append(Compute(login.computation))
 
     def _computed(self, now_ms: float) -> None:
         login = self._login
-        if login is None or login.computation is None or self.state not in _LOGGING_IN:
+        if login is None or login.computation is None or self.state not in _AUTHENTICATING_STATES:
             return
         try:
             login.computed()
         except KafkaError as error:
             self._end(error)
         else:
-            self._go_on_with_login(login, now_ms)
+            self._continue_authentication(login, now_ms)
 
     def _drain(self, now_ms: float) -> None:
         """Send no more requests until the connection has re-authenticated."""
         self._move_to(ConnectionState.DRAINING)
         self._renewal = None
         self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
-        self._actions.append(NeedLogin(self._until_ms))
+        self._actions.append(NeedMechanism(self._until_ms))
 
     def _renew_when_drained(self, now_ms: float) -> None:
-        if self.state is not ConnectionState.DRAINING or self._in_flight or now_ms < self._muted_until_ms:
+        if self.state is not ConnectionState.DRAINING or self._in_flight or now_ms < self._throttled_until_ms:
             return
         if self._renewal is not None:
             mechanism, self._renewal = self._renewal, None
@@ -418,7 +450,7 @@ class ConnectionMachine:
         offered = self.api_versions.offered.get(api.key, VersionRange(0, -1))
         if not offered.includes(version):
             raise UnsupportedVersionError(
-                f"{self.peer} offers {api.name} in versions {offered}, version {version} was asked for"
+                f"{self.peer} offers {api.name} in versions {offered}, version {version} was requested"
             )
         return version
 
@@ -484,7 +516,7 @@ class ConnectionMachine:
             self._take_answer(frame, now_ms)
         elif self.state is ConnectionState.NEGOTIATING:
             self._api_versions_received(frame, now_ms)
-        elif self.state in _LOGGING_IN:
+        elif self.state in _AUTHENTICATING_STATES:
             assert self._login is not None
             self._login_answered(self._login, frame, now_ms)
         else:
@@ -501,7 +533,7 @@ class ConnectionMachine:
     def _misfit(self, frame: memoryview) -> str:
         """Return why a frame cannot be the answer to the oldest request; an empty string when it can."""
         if not self._in_flight:
-            return f"sent {len(frame)} bytes that nobody asked for"
+            return f"sent {len(frame)} bytes without a pending request"
         if len(frame) < 4:
             return f"answered with {len(frame)} bytes, too few for a response"
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
@@ -525,16 +557,16 @@ class ConnectionMachine:
         self._actions.append(Succeed(pending.key, response))
         throttle_ms = binding_throttle_ms(response, pending.api.key, pending.version)
         if throttle_ms:
-            self._mute(now_ms + throttle_ms)
-        if now_ms < self._muted_until_ms:
-            self._mute_if_told(now_ms)
+            self._note_throttle(now_ms + throttle_ms)
+        if now_ms < self._throttled_until_ms:
+            self._throttle_if_needed(now_ms)
 
-    def _mute(self, until_ms: float) -> None:
+    def _note_throttle(self, until_ms: float) -> None:
         """Send nothing until then, because the broker throttles the client."""
-        self._muted_until_ms = max(self._muted_until_ms, until_ms)
+        self._throttled_until_ms = max(self._throttled_until_ms, until_ms)
 
-    def _mute_if_told(self, now_ms: float) -> None:
-        if self.state is ConnectionState.READY and now_ms < self._muted_until_ms:
+    def _throttle_if_needed(self, now_ms: float) -> None:
+        if self.state is ConnectionState.READY and now_ms < self._throttled_until_ms:
             self._move_to(ConnectionState.THROTTLED)
 
     # -- time ------------------------------------------------------------------------------------------------------
@@ -543,18 +575,18 @@ class ConnectionMachine:
         if self._is_preparing:
             yield self._until_ms
         if self._in_flight and self.state not in _PREPARING:
-            yield self._give_up_ms()
+            yield self._silence_limit_ms()
         elif self.state is ConnectionState.DRAINING and self._renewal is not None:
-            yield self._muted_until_ms
+            yield self._throttled_until_ms
         if self.state is ConnectionState.THROTTLED:
-            yield self._muted_until_ms
+            yield self._throttled_until_ms
 
     @property
     def _is_preparing(self) -> bool:
         """Whether the present state must end by `_until_ms`."""
         return self.state in _PREPARING or (self.state is ConnectionState.DRAINING and self._renewal is None)
 
-    def _give_up_ms(self) -> float:
+    def _silence_limit_ms(self) -> float:
         oldest = self._in_flight[0]
         return max(oldest.deadline_ms, self._alive_ms + self._limits.request_timeout_ms)
 
@@ -582,33 +614,34 @@ class ConnectionMachine:
         if isinstance(error, ClosedError | InternalError):  # not caused by the peer: the loop ends, or a bug
             self._end(error)
             return
-        if self._login is not None and self.state in _LOGGING_IN:
-            self._end(self._lost_in_login(error, self._login))
+        if self._login is not None and self.state in _AUTHENTICATING_STATES:
+            self._end(self._lost_while_authenticating(error, self._login))
             return
         if error is None and self.state is ConnectionState.NEGOTIATING:
             error = NetworkError(
-                f"{self.peer} closed the connection instead of answering ApiVersions; it may want TLS or "
-                "a login (see security_protocol), or be no Kafka broker",
+                f"{self.peer} closed the connection instead of answering ApiVersions; it may require "
+                "TLS or authentication (see security_protocol), or may not be a Kafka broker",
                 stage=Stage.API_VERSIONS,
             )
         # Kafka closes the connection of a client that should have authenticated, and has not.
         refused = self._in_flight and not self._answered_once
         hint = (
-            "; it answered no request on it: does it want a login (see security_protocol), or a client certificate?"
+            "; it responded to no request: does it require authentication (see security_protocol), or a client "
+            "certificate?"
             if refused
             else ""
         )
         self._end_by_peer(error or NetworkError(f"{self.peer} closed the connection{hint}", stage=Stage.REQUEST))
 
-    def _lost_in_login(self, error: KafkaError | None, login: SaslConversation) -> KafkaError:
+    def _lost_while_authenticating(self, error: KafkaError | None, login: SaslConversation) -> KafkaError:
         if error is None and login.awaits_bare_token:
             return AuthenticationError(
-                f"{self.peer} [SASL]: login failed: the connection was closed after our token, which is how brokers "
-                "older than Kafka 1.0 refuse one; check the mechanism, user and password"
+                f"{self.peer} [SASL]: authentication failed: the broker closed the connection after the token, as "
+                "brokers before Kafka 1.0 do to refuse it; check the mechanism, user and password"
             )
         reason = error or f"{self.peer} closed the connection"
         return NetworkError(
-            f"{reason}; this was in the middle of the login (SASL), look into the broker's log", stage=Stage.SASL
+            f"{reason}; this was during the authentication (SASL), see the broker's log", stage=Stage.SASL
         )
 
     def _end_by_peer(self, error: KafkaError) -> None:
@@ -617,8 +650,8 @@ class ConnectionMachine:
             if isinstance(error, NetworkError):
                 self._end(error)
                 return
-            stage = Stage.SASL if self.state in _LOGGING_IN else Stage.REQUEST
-            lost = NetworkError(f"the connection to {self.peer} was given up: {error}", stage=stage)
+            stage = Stage.SASL if self.state in _AUTHENTICATING_STATES else Stage.REQUEST
+            lost = NetworkError(f"the connection to {self.peer} was closed: {error}", stage=stage)
             lost.__cause__ = error
             self._end(lost)
         elif isinstance(error, ProtocolError) and self.peer not in str(error):

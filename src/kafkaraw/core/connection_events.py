@@ -1,7 +1,6 @@
-"""The events, the actions and the limits of a connection machine.
+"""The events, actions and errors of the connection machine: what goes in, what comes out, and the errors it passes on.
 
-Plain data; what they lead to is decided in `core/connection.py`. Those of which every request makes one are not frozen,
-which would double the time that making them takes.
+Plain values; `core/connection.py` decides. Start at `Event` and `Action`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,15 @@ from typing import TypeAlias
 
 from kafkaraw.core.negotiation import ApiVersionTable
 from kafkaraw.core.sasl.mechanism import ClientMechanism
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import (
+    AuthenticationError,
+    ClosedError,
+    KafkaError,
+    NetworkError,
+    ProtocolError,
+    Stage,
+    UnsupportedVersionError,
+)
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Segment
 from kafkaraw.protocol.declare import Request, Response
@@ -78,15 +85,15 @@ class BytesLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class LoginGiven:
-    """What `NeedLogin` asked for."""
+class MechanismReady:
+    """What `NeedMechanism` asked for."""
 
     mechanism: ClientMechanism
 
 
 @dataclass(frozen=True, slots=True)
-class LoginMissing:
-    """What `NeedLogin` asked for cannot be had: no token, no ticket."""
+class MechanismFailed:
+    """What `NeedMechanism` asked for cannot be had: no token, no ticket."""
 
     error: KafkaError
 
@@ -97,7 +104,7 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseAsked:
+class CloseRequested:
     """The client wants the connection closed."""
 
 
@@ -108,10 +115,10 @@ Event: TypeAlias = (
     | Submit
     | Abandon
     | BytesLeft
-    | LoginGiven
-    | LoginMissing
+    | MechanismReady
+    | MechanismFailed
     | Computed
-    | CloseAsked
+    | CloseRequested
 )
 
 
@@ -156,8 +163,8 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class NeedLogin:
-    """It is time to log in: `LoginGiven` with a fresh mechanism or `LoginMissing` is awaited until `deadline_ms`."""
+class NeedMechanism:
+    """Time to authenticate: `MechanismReady` or `MechanismFailed` is awaited until `deadline_ms`."""
 
     deadline_ms: float
 
@@ -176,7 +183,7 @@ class End:
     error: KafkaError
 
 
-Action: TypeAlias = Send | SendOneway | BecomeReady | Succeed | Fail | NeedLogin | Compute | End
+Action: TypeAlias = Send | SendOneway | BecomeReady | Succeed | Fail | NeedMechanism | Compute | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +205,32 @@ class ConnectionLimits:
     first_correlation_id: int = 0
     login_timeout_ms: float = 10_000
     session_share: float = 0.85
+
+
+def at_stage(error: ProtocolError, where: str) -> ProtocolError:
+    """Return the same error with the place where it happened in front."""
+    if isinstance(error, UnsupportedVersionError):
+        return error
+    explained = ProtocolError(f"{where}: {error.message}", path=error.path, offset=error.offset)
+    explained.__cause__ = error
+    return explained
+
+
+def with_stage(error: NetworkError, stage: Stage) -> NetworkError:
+    """Return the same error at another stage."""
+    moved = NetworkError(str(error), stage=stage)
+    moved.__cause__ = error.__cause__
+    return moved
+
+
+def copy_for(error: KafkaError, fate: str) -> KafkaError:
+    """Return a separate error for one request: a shared one would collect the tracebacks of all requests."""
+    copy: KafkaError
+    if isinstance(error, NetworkError):
+        copy = NetworkError(f"{error}; {fate}", stage=error.stage)
+    elif isinstance(error, AuthenticationError):
+        copy = AuthenticationError(f"{error}; {fate}")
+    else:
+        copy = ClosedError(f"{error}; {fate}")
+    copy.__cause__ = error.__cause__
+    return copy

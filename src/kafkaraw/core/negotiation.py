@@ -1,8 +1,12 @@
-"""Which versions of which APIs both ends of a connection know.
+"""What both ends of a connection agree on: the versions of each API, and which versions make throttling binding.
 
-The request that asks for them is the one whose answer may be unreadable: a broker that does not know the version of
-ApiVersions it is asked with answers UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and librdkafka's mock
-cluster answers in no format at all. Start at `read_api_versions`; the order of attempts is `ConnectionMachine`'s.
+ApiVersions is the one request whose response may be unreadable: a broker that does not know the request's version
+responds UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and librdkafka's mock cluster responds in no format
+at all. Start at `read_api_versions`; `ConnectionMachine` decides the order of the attempts.
+
+Up to Kafka 1.1, a broker delayed its response to throttle a client, and `throttle_time_ms` reported the past delay.
+Since then, the broker responds at once and stops reading, and the client must not send on that connection for that time
+(KIP-219). `BINDING_SINCE` has the first version of each API with the newer behaviour; other APIs never throttle.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kafkaraw.core.throttle import binding_throttle_ms
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import VersionRange, decode_response
@@ -25,7 +28,7 @@ _ERROR_AT: Final = 4  # after the correlation id: the header is v0 and the error
 
 
 @dataclass(frozen=True, slots=True)
-class AskAgain:
+class RetryApiVersions:
     """The broker refused the version of ApiVersions; `version` is the one to try next."""
 
     version: int
@@ -49,7 +52,7 @@ class ApiVersionTable:
 
     @property
     def _is_controllers(self) -> bool:
-        """Whether controllers listen there: they vote, and tell no client where topics are."""
+        """Whether controllers listen there: they vote, and do not serve Metadata to clients."""
         return _VOTE_KEY in self.offered and _METADATA_KEY not in self.offered
 
     def version_for(self, api_key: int) -> int:
@@ -76,7 +79,7 @@ class ApiVersionTable:
         return version
 
 
-def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionTable | AskAgain:
+def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionTable | RetryApiVersions:
     """Read the answer to an ApiVersions request.
 
     Args:
@@ -102,13 +105,70 @@ def read_api_versions(frame: memoryview, version: int, peer: str) -> ApiVersionT
     return ApiVersionTable(peer, offered, binding_throttle_ms(response, API_VERSIONS_KEY, version), features)
 
 
-def _next_attempt(frame: memoryview, version: int, peer: str) -> AskAgain:
+def _next_attempt(frame: memoryview, version: int, peer: str) -> RetryApiVersions:
     if version == 0:
         raise UnsupportedVersionError(f"{peer} refuses every version of ApiVersions, even 0")
     try:
         _, response = decode_response(frame, API_VERSIONS_KEY, 0)
     except ProtocolError:
-        return AskAgain(0)
+        return RetryApiVersions(0)
     assert isinstance(response, ApiVersionsResponse)
     highest = (entry.max_version for entry in response.api_keys if entry.api_key == API_VERSIONS_KEY)
-    return AskAgain(next((v for v in highest if 0 <= v < version), 0))
+    return RetryApiVersions(next((v for v in highest if 0 <= v < version), 0))
+
+
+# API key -> version. Source: `shouldClientThrottle` of each response class of Kafka 4.3.
+BINDING_SINCE: Final[dict[int, int]] = {
+    0: 6,  # Produce
+    1: 8,  # Fetch
+    2: 3,  # ListOffsets
+    3: 6,  # Metadata
+    8: 4,  # OffsetCommit
+    9: 4,  # OffsetFetch
+    10: 2,  # FindCoordinator
+    11: 3,  # JoinGroup
+    12: 2,  # Heartbeat
+    13: 2,  # LeaveGroup
+    14: 2,  # SyncGroup
+    15: 2,  # DescribeGroups
+    16: 2,  # ListGroups
+    18: 2,  # ApiVersions
+    19: 3,  # CreateTopics
+    20: 2,  # DeleteTopics
+    21: 1,  # DeleteRecords
+    22: 1,  # InitProducerId
+    24: 1,  # AddPartitionsToTxn
+    25: 1,  # AddOffsetsToTxn
+    26: 1,  # EndTxn
+    28: 1,  # TxnOffsetCommit
+    29: 1,  # DescribeAcls
+    30: 1,  # CreateAcls
+    31: 1,  # DeleteAcls
+    32: 2,  # DescribeConfigs
+    33: 1,  # AlterConfigs
+    34: 1,  # AlterReplicaLogDirs
+    35: 1,  # DescribeLogDirs
+    37: 1,  # CreatePartitions
+    38: 1,  # CreateDelegationToken
+    39: 1,  # RenewDelegationToken
+    40: 1,  # ExpireDelegationToken
+    41: 1,  # DescribeDelegationToken
+    42: 1,  # DeleteGroups
+    43: 0,  # ElectLeaders
+    44: 0,  # IncrementalAlterConfigs
+    45: 0,  # AlterPartitionReassignments
+    46: 0,  # ListPartitionReassignments
+    47: 0,  # OffsetDelete
+    50: 0,  # DescribeUserScramCredentials
+    51: 0,  # AlterUserScramCredentials
+    64: 0,  # UnregisterBroker
+    75: 0,  # DescribeTopicPartitions
+}
+
+
+def binding_throttle_ms(response: object, api_key: int, api_version: int) -> int:
+    """Return for how long nothing may be sent on the connection that brought `response`, in milliseconds."""
+    since = BINDING_SINCE.get(api_key)
+    if since is None or api_version < since:
+        return 0
+    return max(int(getattr(response, "throttle_time_ms", 0)), 0)

@@ -1,7 +1,15 @@
-"""How long to wait before trying again: exponential backoff with jitter. Pure: randomness is passed in."""
+"""Backoff: how long to wait before a retry, and before the next connection attempt to a broker. Pure.
+
+Time and randomness are arguments. `Backoff` is Kafka's exponential backoff with jitter. `ReconnectPolicy` applies it to
+each broker: the wait between attempts grows from `reconnect_backoff_ms` to its maximum, and the time for an attempt
+from `socket_connection_setup_timeout_ms` to its maximum (KIP-601). A successful connection resets both. Two attempts
+begin at least the shortest backoff apart even then, so that a broker that accepts and closes connections is not
+contacted in a busy loop. Start at `Backoff.delay_ms`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 from kafkaraw.errors import ConfigError
@@ -56,3 +64,55 @@ class Backoff:
                 break
             nominal_ms = min(nominal_ms * self.multiplier, self.max_ms)
         return min(nominal_ms * rng.uniform(1 - self.jitter, 1 + self.jitter), self.max_ms)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known about one way to a broker."""
+
+    failures: int = 0
+    not_before_ms: float = 0.0
+
+
+class ReconnectPolicy:
+    """Counts the connection attempts, by the key with which the caller identifies brokers.
+
+    Args:
+        backoff: pauses between attempts.
+        setup_timeout: how long an attempt may take, by the number of failures before it.
+        rng: the source of the jitter.
+    """
+
+    def __init__(self, backoff: Backoff, setup_timeout: Backoff, rng: RandomSource) -> None:
+        self._backoff = backoff
+        self._setup_timeout = setup_timeout
+        self._rng = rng
+        self._records: dict[Hashable, _Record] = {}
+
+    def pause_ms(self, key: Hashable, now_ms: float) -> float:
+        """How long to wait before dialling, in milliseconds; 0 when it may be done now."""
+        record = self._records.get(key)
+        return 0.0 if record is None else max(record.not_before_ms - now_ms, 0.0)
+
+    def setup_timeout_ms(self, key: Hashable) -> float:
+        """How long this attempt may take, in milliseconds; the first one gets exactly what is set."""
+        record = self._records.get(key)
+        if record is None or not record.failures:
+            return self._setup_timeout.initial_ms
+        return self._setup_timeout.delay_ms(record.failures, self._rng)
+
+    def began(self, key: Hashable, now_ms: float) -> None:
+        """An attempt begins."""
+        record = self._records.setdefault(key, _Record())
+        record.not_before_ms = now_ms + self._backoff.initial_ms
+
+    def failed(self, key: Hashable, now_ms: float) -> None:
+        """The attempt failed."""
+        record = self._records.setdefault(key, _Record())
+        record.not_before_ms = now_ms + self._backoff.delay_ms(record.failures, self._rng)
+        record.failures += 1
+
+    def succeeded(self, key: Hashable) -> None:
+        """The broker is ready for requests."""
+        record = self._records.setdefault(key, _Record())
+        record.failures = 0

@@ -18,7 +18,7 @@ from kafkaraw.records._implementation import (
     Ticket,
     fill,
 )
-from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, encode_batch
+from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, batches_of, encode_batch
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
 from kafkaraw.records.control import (
@@ -43,7 +43,7 @@ from kafkaraw.records.header import (
     verify_crc,
 )
 from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
-from kafkaraw.records.legacy import batches_of, modern
+from kafkaraw.records.legacy import modern
 from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
 from kafkaraw.records.partitioning import (
     PARTITIONERS,

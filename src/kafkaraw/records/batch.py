@@ -22,14 +22,16 @@ from kafkaraw.records.header import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BatchHeader,
+    OldFormatError,
     Wire,
     patch_header,
     set_attribute,
     stamp_producer,
     verify_crc,
+    whole_batches,
 )
 from kafkaraw.records.interface import TimestampUnit
-from kafkaraw.records.legacy import batches_of, unwrapped
+from kafkaraw.records.legacy import mixed_batches, unwrapped
 from kafkaraw.records.record import Headers, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -47,6 +49,21 @@ PlainRecord: TypeAlias = tuple[int, bytes | None, bytes | None, Headers | None]
 """Timestamp in milliseconds, key, value, headers."""
 
 _NO_LIMIT: Final = 2**31 - 1
+
+
+def batches_of(records: memoryview) -> list[Wire]:
+    """Return the whole batches of a `records` field, with messages of magic 0 and 1 converted.
+
+    A compressed message of these stays as it is, for `unwrapped`. Its header has its magic, the lowest possible base
+    offset and the highest possible number of records, because only the last offset is known.
+
+    Raises:
+        CorruptBatchError: an impossible length, or an unknown format.
+    """
+    try:
+        return whole_batches(records)
+    except OldFormatError:
+        return mixed_batches(records)
 
 
 def encode_batch(  # noqa: PLR0913  # the fields of a header

@@ -1,9 +1,9 @@
 """Message sets of magic 0 and 1, from before Kafka 0.11, as batches of magic 2, for readers.
 
-Brokers still serve topics of old producers in the old formats. `modern` converts a `records` field that holds them
-into batches of magic 2, with equal offsets and timestamps. `batches_of` does the same, but leaves compressed messages
-as they are: a few bytes may become 128 MiB, so a reader decompresses one at a time, with `unwrapped`, when it reaches
-it. Until then a header of the old magic represents the message. Nothing writes the old formats.
+Brokers still serve topics of old producers in the old formats. `modern` converts a `records` field that holds them into
+batches of magic 2, with equal offsets and timestamps. `mixed_batches` does the same, but leaves compressed messages as
+they are: a few bytes may become 128 MiB, so a reader decompresses one at a time, with `unwrapped`, when it reaches it.
+Until then a header of the old magic represents the message. Nothing writes the old formats.
 
     offset int64, size int32, crc uint32, magic int8, attributes int8, [magic 1: timestamp int64],
     key_size int32, key, value_size int32, value
@@ -123,22 +123,8 @@ def _first_old(records: memoryview, at: int) -> int | None:
     return None
 
 
-def batches_of(records: memoryview) -> list[Wire]:
-    """Return the whole batches of a `records` field, with messages of magic 0 and 1 converted.
-
-    A compressed message of these stays as it is, for `unwrapped`. Its header has its magic, the lowest possible base
-    offset and the highest possible number of records, because only the last offset is known.
-
-    Raises:
-        CorruptBatchError: an impossible length, or an unknown format.
-    """
-    try:
-        return whole_batches(records)
-    except OldFormatError:
-        return _mixed_batches(records)
-
-
-def _mixed_batches(records: memoryview) -> list[Wire]:
+def mixed_batches(records: memoryview) -> list[Wire]:
+    """Return the whole batches of a `records` field that has messages of magic 0 and 1; see `batch.batches_of`."""
     wires: list[Wire] = []
     at = 0
     while (old_at := _first_old(records, at)) is not None:

@@ -39,7 +39,7 @@ def test_every_setting_of_a_topic_is_described():
     on_cluster(life)
 
 
-def test_synonyms_and_documentation_are_told_when_asked_for():
+def test_synonyms_and_documentation_are_returned_on_request():
     async def life(cluster: VirtualCluster) -> None:
         async with cluster.admin() as admin:
             broker = ConfigResource.broker(0)
@@ -128,7 +128,7 @@ def test_a_secret_has_no_value_and_is_not_shown_by_a_change():
     assert "opensesame" not in repr(ConfigChange("ssl.key.password", "opensesame"))
 
 
-def test_mistakes_are_said_before_anything_is_sent():
+def test_wrong_arguments_raise_before_anything_is_sent():
     async def life(cluster: VirtualCluster) -> None:
         async with cluster.admin() as admin:
             with pytest.raises(UsageError, match=r"ConfigResource\.topic\('t'\)"):

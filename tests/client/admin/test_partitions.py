@@ -43,7 +43,7 @@ def test_a_topic_that_cannot_grow_is_named_and_the_others_grow():
     on_cluster(life)
 
 
-def test_records_are_deleted_and_the_new_start_is_told():
+def test_delete_records_returns_the_new_log_start_offset():
     async def life(cluster: VirtualCluster) -> None:
         await cluster.create("t", 2)
         await fill(cluster, 10)

@@ -140,7 +140,7 @@ def test_a_topic_is_deleted_by_its_id_and_a_newer_one_of_the_name_is_not() -> No
     on_cluster(life)
 
 
-def test_a_broker_that_knows_no_ids_is_told_apart() -> None:
+def test_a_broker_without_topic_ids_is_recognised() -> None:
     async def life(cluster: VirtualCluster) -> None:
         await cluster.create("a")
         topic_id = cluster.node.state.catalog.topics()[0].topic_id

@@ -98,7 +98,7 @@ def test_asking_about_a_stranger_is_an_error():
         (ScramRemoval("ada", "SHA"), "not a SCRAM mechanism"),
     ],
 )
-def test_a_wrong_call_is_told_before_anything_is_sent(change, words: str):
+def test_wrong_arguments_are_refused_before_anything_is_sent(change, words: str):
     async def play(cluster: VirtualCluster) -> None:
         async with cluster.admin() as admin:
             with pytest.raises(UsageError, match=words):

@@ -101,7 +101,7 @@ def test_a_broker_that_cannot_prove_itself_is_refused(gssapi: None, tokens: list
     assert conversation.state is SaslState.FAILED
 
 
-def test_a_missing_ticket_says_so(gssapi: None):
+def test_a_missing_kerberos_ticket_is_named_in_the_error(gssapi: None):
     with pytest.raises(AuthenticationError, match=r"no Kerberos ticket for kafka@nobody.*klist"):
         begun("nobody")
 

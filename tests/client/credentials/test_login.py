@@ -106,7 +106,7 @@ def test_a_refused_renewal_is_one_authentication_error_and_not_tried_again(caplo
             await admin.list_topics()
             await asyncio.sleep(20)
             tokens.subject = "eve"
-            with caplog.at_level(logging.DEBUG), pytest.raises(AuthenticationError, match="renewing the login failed"):
+            with caplog.at_level(logging.DEBUG), pytest.raises(AuthenticationError, match="re-authentication failed"):
                 await admin.list_topics()
             assert caplog.text.count("state to FAILED") == 1
             assert connections(cluster) == 1
@@ -132,7 +132,9 @@ def test_a_token_that_does_not_come_fails_within_the_time_for_connecting() -> No
         tokens = Tokens(cluster)
         tokens.seconds = 1000
         async with admin_of(cluster, tokens, socket_connection_setup_timeout_ms=2000) as admin:
-            with pytest.raises(NetworkError, match=r"token or ticket for the login at .* was not there within 2 s"):
+            with pytest.raises(
+                NetworkError, match=r"credentials \(token or ticket\) for .* were not available within 2 s"
+            ):
                 await admin.list_topics(timeout=60)
             assert cluster.now == pytest.approx(2, abs=0.1)
         assert handshakes(cluster) == 0
@@ -187,10 +189,10 @@ def test_a_broker_of_kafka_0_11_takes_tokens_without_headers() -> None:
     with_logins(test, max_versions="0.11")
 
 
-def test_a_broker_of_kafka_0_11_refuses_by_hanging_up() -> None:
+def test_a_broker_of_kafka_0_11_refuses_by_closing_the_connection() -> None:
     async def test(cluster: VirtualCluster) -> None:
         async with admin_of(cluster, Tokens(cluster, lifetime_s=-5)) as admin:
-            with pytest.raises(KafkaError, match="older than Kafka") as refused:
+            with pytest.raises(KafkaError, match="brokers before Kafka") as refused:
                 await admin.list_topics()
         assert isinstance(refused.value, AuthenticationError)
         assert handshakes(cluster) == 1

@@ -24,8 +24,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.credentials.oidc import ANSWER_SIZE_MAX, Endpoint, EndpointTokens
 from kafkaraw.client.credentials.source import CachedTokens
 from kafkaraw.core.retry import Backoff
-from kafkaraw.core.sasl.json_web_tokens import expiry_ms
-from kafkaraw.core.sasl.oauthbearer import unsecured_token
+from kafkaraw.core.sasl.oauthbearer import expiry_ms, unsecured_token
 from kafkaraw.errors import AuthenticationError, ConfigError, KafkaError, NetworkError, Stage
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.net.stream_server import stream_server

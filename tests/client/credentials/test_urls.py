@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw import Admin
-from kafkaraw.client.credentials.urls import url_fault
+from kafkaraw.client.credentials.oidc import url_fault
 from kafkaraw.errors import ConfigError
 
 

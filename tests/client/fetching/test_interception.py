@@ -96,7 +96,7 @@ def test_an_interceptor_that_fails_or_gives_no_records_is_passed_over(given, cap
     witness = Witness()
     assert values(batch_of(Interception([Failing(), Wrong(), witness]), b"a")) == [b"a"]
     assert witness.seen == [[b"a"]]
-    assert "Failing.on_consume failed" in caplog.text and f"gave {type(given).__name__} instead" in caplog.text
+    assert "Failing.on_consume failed" in caplog.text and f"returned {type(given).__name__} instead" in caplog.text
 
 
 def test_records_before_a_damaged_one_are_given_and_seen():

@@ -107,7 +107,7 @@ def test_what_comes_first_is_done_before_anything_is_given() -> None:
         reading, done = reading_of(consumer), [True]
 
         async def turn(deadline: Deadline) -> bool:
-            reading.cursor.called_home = False
+            reading.cursor.must_enter_loop = False
             return done[0]
 
         reading.turn = turn
@@ -116,7 +116,7 @@ def test_what_comes_first_is_done_before_anything_is_given() -> None:
         done[0] = False
         assert await consumer.poll(5, max_records=1) == {}
         done[0] = True
-        reading.cursor.called_home = True
+        reading.cursor.must_enter_loop = True
         assert reading.cursor.next_batch() is None
         assert values(await consumer.poll(5)) == [b"b", b"c"]
 
@@ -161,7 +161,7 @@ def test_what_is_fetched_is_counted() -> None:
     simulate(play)
 
 
-def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
+def test_records_of_a_cancelled_call_are_returned_by_the_next_call() -> None:
     async def play(consumer: AsyncConsumer, cluster: ScriptedCluster) -> None:
         reading = reading_of(consumer)
         put, under_way = reading.cursor.put, []
@@ -169,7 +169,7 @@ def test_what_came_for_who_has_given_up_waiting_is_given_next() -> None:
 
         def give_up(batches):
             put(batches)
-            asyncio.get_running_loop().call_soon(lambda: under_way.append(len(reading._fetches._underway)))
+            asyncio.get_running_loop().call_soon(lambda: under_way.append(len(reading._fetch_requests._in_flight)))
             waiting.cancel()
 
         reading.cursor.put = give_up

@@ -41,7 +41,7 @@ def ends_asked(cluster: VirtualCluster) -> list[tuple[int, int]]:
     ]
 
 
-def test_commits_carry_the_epoch_of_the_last_record_and_who_goes_on_there_tells_it_to_the_leader():
+def test_commits_have_the_epoch_of_the_last_record_and_the_next_owner_sends_it_to_the_leader():
     async def test(cluster: VirtualCluster) -> None:
         await fill(cluster)
         settings = {"group_id": "g", "enable_auto_commit": False}
@@ -119,7 +119,7 @@ def test_a_position_that_the_leader_confirms_is_read_from(release):
     on_cluster(test, max_versions=release)
 
 
-def test_an_epoch_nobody_knows_costs_one_look_and_reading_goes_on():
+def test_an_unknown_leader_epoch_costs_one_lookup_and_fetching_continues():
     async def test(cluster: VirtualCluster) -> None:
         await fill(cluster)
         async with cluster.consumer() as consumer:

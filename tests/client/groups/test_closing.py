@@ -17,7 +17,7 @@ import kafkaraw
 from kafkaraw import Admin, AsyncConsumer, Consumer, NewTopic, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.bridge import Bridge
-from kafkaraw.client.groups.callbacks import CallUser
+from kafkaraw.client.groups.listeners import CallUser
 from kafkaraw.errors import ClosedError, UsageError
 from tests.client.groups.test_group import PARTITIONS, PROTOCOLS, TOPIC, both_protocols, fill, settle
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -36,7 +36,7 @@ class Fixture:
         self.consumer = cluster.consumer(group_id="g", **PROTOCOLS[protocol], **settings)
         self.other = cluster.consumer(group_id="g", **PROTOCOLS[protocol])
         self.told: list[str] = []
-        self.is_told = asyncio.Event()
+        self.is_cancelled = asyncio.Event()
         self.reading: asyncio.Task[None] | None = None
 
     async def begin(self, on_revoked: Callback) -> None:
@@ -46,7 +46,7 @@ class Fixture:
         self.reading = asyncio.create_task(self._read())
         self.other.subscribe([TOPIC])
         joining = asyncio.create_task(self.other.poll(60))
-        await self.is_told.wait()
+        await self.is_cancelled.wait()
         joining.cancel()
         await asyncio.wait([joining])
 
@@ -75,7 +75,7 @@ def test_close_waits_for_listener_callback_and_its_commit(protocol: str, waits: 
     async def test(its: Fixture) -> None:
         async def revoked(partitions: list[TopicPartition]) -> None:
             its.told.append(f"revoked {len(partitions)}")
-            its.is_told.set()
+            its.is_cancelled.set()
             await asyncio.sleep(SLOW_S)
             if waits:
                 await its.consumer.commit(dict.fromkeys(partitions, 7))
@@ -103,8 +103,8 @@ def test_close_waits_for_listener_callback_and_its_commit(protocol: str, waits: 
 def test_close_does_not_exceed_its_timeout(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(_: list[TopicPartition]) -> None:
-            if not its.is_told.is_set():
-                its.is_told.set()
+            if not its.is_cancelled.is_set():
+                its.is_cancelled.set()
                 await asyncio.sleep(100)
 
         await its.begin(revoked)
@@ -122,8 +122,8 @@ def test_close_does_not_exceed_its_timeout(protocol: str, caplog: pytest.LogCapt
 def test_error_of_listener_is_raised_once(protocol: str) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(_: list[TopicPartition]) -> None:
-            if not its.is_told.is_set():
-                its.is_told.set()
+            if not its.is_cancelled.is_set():
+                its.is_cancelled.set()
                 await asyncio.sleep(SLOW_S)
                 raise RuntimeError("disk full")
 
@@ -141,7 +141,7 @@ def test_error_of_listener_is_raised_once(protocol: str) -> None:
 def test_listener_callback_may_close_without_waiting_for_itself(protocol: str, in_task: bool) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(_: list[TopicPartition]) -> None:
-            its.is_told.set()
+            its.is_cancelled.set()
             began_s = its.cluster.now
             await (asyncio.create_task(its.consumer.close()) if in_task else its.consumer.close())
             assert its.cluster.now - began_s < 1
@@ -158,7 +158,7 @@ def test_listener_callback_may_close_without_waiting_for_itself(protocol: str, i
 def test_listener_callback_may_close_while_another_task_closes(protocol: str) -> None:
     async def test(its: Fixture) -> None:
         async def revoked(partitions: list[TopicPartition]) -> None:
-            its.is_told.set()
+            its.is_cancelled.set()
             await asyncio.sleep(1)
             await its.consumer.close()
             await its.consumer.commit(dict.fromkeys(partitions, 3))

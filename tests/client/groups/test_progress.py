@@ -119,7 +119,7 @@ def test_they_keep_their_places_between_commits_that_are_waited_for() -> None:
     run_virtual(test, 1)
 
 
-def test_of_several_that_became_one_only_those_miss_whose_partitions_were_given_up() -> None:
+def test_of_merged_commits_only_those_of_revoked_partitions_fail() -> None:
     async def test(_: Simulation) -> None:
         coordinator, told = Coordinator(), {}
         progress = progress_with(coordinator)
@@ -154,7 +154,7 @@ def test_one_that_waits_has_the_time_of_the_last_that_went_into_it() -> None:
     run_virtual(test, 1)
 
 
-def test_who_is_closed_tells_of_commits_that_came_too_late() -> None:
+def test_close_reports_commits_that_came_too_late() -> None:
     async def test(_: Simulation) -> None:
         coordinator, told = Coordinator(), []
         progress = progress_with(coordinator)
@@ -174,7 +174,7 @@ def test_who_is_closed_tells_of_commits_that_came_too_late() -> None:
     run_virtual(test, 1)
 
 
-def test_one_that_never_began_is_told_of_too() -> None:
+def test_a_commit_that_never_began_is_reported_too() -> None:
     async def test(_: Simulation) -> None:
         told: list[object] = []
         progress = progress_with(Coordinator())

@@ -130,7 +130,7 @@ def test_the_limit_of_frames_is_lifted_when_the_login_is_complete(
     assert set(limits[before:]) == {CLIENT_FRAME_SIZE_MAX}
 
 
-def test_a_peer_that_hangs_up_is_named() -> None:
+def test_a_peer_that_closes_the_connection_is_named() -> None:
     error = opening_error(lambda request: None)
     assert isinstance(error, NetworkError)
     assert error.stage is Stage.API_VERSIONS
@@ -256,7 +256,7 @@ def test_a_cancelled_request_leaves_the_connection_in_step() -> None:
     simulate(play)
 
 
-def test_a_broker_that_goes_silent_is_given_up_after_the_request_timeout() -> None:
+def test_a_silent_connection_is_closed_after_the_request_timeout() -> None:
     async def play(connection: Connection, broker: StubBroker, simulation: Simulation) -> None:
         simulation.network.silence(HOST, PORT)
         error = await error_of(ask(connection, 4))
@@ -265,7 +265,7 @@ def test_a_broker_that_goes_silent_is_given_up_after_the_request_timeout() -> No
         assert not connection.closed
         await asyncio.sleep(3.5)
         assert connection.closed
-        assert "has been silent for 7 s" in str(connection.error)
+        assert "has sent nothing for 7 s" in str(connection.error)
 
     simulate(play, request_timeout=7)
 
@@ -376,7 +376,7 @@ def test_a_peer_that_stops_reading_ends_the_connection_after_the_timeout_of_a_on
         assert outcomes == []
         await asyncio.sleep(0.2)
         assert isinstance(outcomes[0], NetworkError)
-        assert "did not take the bytes of Produce" in str(outcomes[0])
+        assert "did not accept the bytes of Produce" in str(outcomes[0])
         assert connection.closed
 
     simulate(play)
@@ -418,7 +418,7 @@ def test_closing_fails_what_is_in_flight_as_closed() -> None:
     simulate(play)
 
 
-def test_closing_sends_what_is_unsent_and_gives_up_on_a_peer_that_does_not_read() -> None:
+def test_close_sends_unsent_bytes_and_aborts_if_the_peer_does_not_read() -> None:
     async def main(reads: bool) -> list[int]:
         network, broker = AsyncioNetwork(), StubBroker()
         listener = await network.listen(HOST, 0, lambda: broker, frame_size_max=1 << 28)

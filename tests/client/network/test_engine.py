@@ -179,7 +179,7 @@ def test_a_server_that_failed_can_be_tried_again() -> None:
     simulate(play)
 
 
-def test_who_wants_to_wait_for_the_first_server_is_told_once_and_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_with_bootstrap_timeout_an_unreachable_server_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         loop = cluster.simulation.loop
         cluster.simulation.network.silence("broker1", 9092)
@@ -267,7 +267,7 @@ def test_versions_are_negotiated_with_each_broker() -> None:
     simulate(play)
 
 
-def test_a_broker_too_old_to_be_told_not_to_create_is_asked_all_the_same() -> None:
+def test_metadata_is_requested_from_brokers_without_allow_auto_topic_creation() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         cluster.versions = {3: (0, 2)}
         cluster.create("t")
@@ -427,7 +427,7 @@ def test_only_one_metadata_request_is_in_flight() -> None:
     simulate(play)
 
 
-def test_a_refresh_that_one_caller_gives_up_goes_on_for_the_others() -> None:
+def test_a_refresh_cancelled_by_one_caller_continues_for_the_others() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         cluster.create("t")
         await engine.start(5)

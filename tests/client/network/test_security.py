@@ -113,12 +113,12 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are():
 
 
 def test_a_client_that_does_not_log_in_is_turned_away(broker):
-    with pytest.raises(NetworkError, match=r"does it want a login .*security_protocol"):
+    with pytest.raises(NetworkError, match=r"does it require authentication .*security_protocol"):
         Admin(bootstrap_servers=broker.bootstrap_servers).list_topics()
 
 
 def test_a_login_at_a_listener_without_one_says_so():
-    with EmbeddedBroker() as open_broker, pytest.raises(AuthenticationError, match="wants no login"):
+    with EmbeddedBroker() as open_broker, pytest.raises(AuthenticationError, match="has no authentication"):
         Admin(bootstrap_servers=open_broker.bootstrap_servers, **login()).list_topics()
 
 
@@ -248,7 +248,7 @@ def test_oauth_tokens_come_from_the_provider():
             Admin(bootstrap_servers=servers, sasl_oauth_token_provider=lambda: None, **settings).list_topics()
 
 
-def test_a_broker_process_gets_its_users_and_shows_them_to_nobody():
+def test_a_broker_process_gets_its_users_and_does_not_show_them():
     with EmbeddedBroker(users=USERS, process=True) as broker:
         round_trip(broker.bootstrap_servers, **login())
         with open(f"/proc/{broker.process_id}/cmdline", "rb") as arguments:

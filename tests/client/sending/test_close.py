@@ -178,7 +178,7 @@ def test_a_first_send_that_meets_close_leaves_nothing_behind(broker, monkeypatch
 # ---- callbacks that end the process
 
 
-def test_close_tells_every_ticket_when_a_callback_calls_sys_exit(broker):
+def test_close_settles_every_ticket_when_a_callback_calls_sys_exit(broker):
     producer = Producer(bootstrap_servers=broker.bootstrap_servers)
     producer.partitions_for("exit")
     broker.faults.on("Produce", times=None).swallow()

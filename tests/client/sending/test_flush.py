@@ -17,7 +17,7 @@ import pytest
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.sending.waiting import REMEMBERED_MAX, PromiseWaiter, UnreportedFailures
-from kafkaraw.core.producer.report import Unacknowledged
+from kafkaraw.core.producer.events import Unacknowledged
 from kafkaraw.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaError, TransactionAbortableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchPromise

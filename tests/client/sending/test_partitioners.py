@@ -29,7 +29,7 @@ def sent_to(keys, *, partitions=5, **settings):
     return on_cluster(test)
 
 
-def test_keys_go_to_javas_partitions_unless_told_otherwise():
+def test_keys_go_to_javas_partitions_by_default():
     assert sent_to(KEYS) == [partition_for_key(key, 5) for key in KEYS]
 
 
@@ -102,7 +102,7 @@ class Machine:
     def waiting(self):
         return self.now_waiting
 
-    def held_up_nodes(self, since_ms):
+    def blocked_nodes(self, since_ms):
         self.asked_since = since_ms
         return self.now_held_up
 

@@ -107,7 +107,7 @@ def test_interceptors_hear_of_records_that_send_refuses():
     on_cluster(test)
 
 
-def test_every_record_of_a_split_batch_is_told_of_once():
+def test_every_record_of_a_batch_split_gets_one_acknowledgement():
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create("t", max_message_bytes="300")
         witness = Witness()

@@ -29,7 +29,7 @@ async def warm(producer) -> None:
 # ---- max_block_ms
 
 
-def test_max_block_ms_bounds_the_wait_for_a_topic_that_nobody_tells_of():
+def test_max_block_ms_bounds_the_wait_for_metadata_of_an_unknown_topic():
     async def test(cluster: VirtualCluster) -> float:
         producer = cluster.producer(max_block_ms=700, request_timeout_ms=200)
         cluster.silence()
@@ -137,7 +137,7 @@ def test_without_retries_the_first_failure_counts():
     assert on_cluster(test) == 2
 
 
-def test_delivery_timeout_ms_counts_from_send_whatever_is_tried_meanwhile():
+def test_delivery_timeout_ms_counts_from_send_across_retries():
     async def test(cluster: VirtualCluster) -> list[float]:
         settings = {"delivery_timeout_ms": 3000, "request_timeout_ms": 500, "linger_ms": 200}
         producer = cluster.producer(**settings)
@@ -235,7 +235,7 @@ def test_with_acks_0_a_record_takes_memory_until_its_bytes_have_left():
                 time.sleep(0.01)
 
 
-def test_with_acks_0_a_broker_that_stops_reading_is_given_up_and_the_records_are_sent_again():
+def test_with_acks_0_a_connection_that_stops_reading_is_closed_and_records_are_retried():
     async def test(cluster: VirtualCluster) -> None:
         async with cluster.producer(acks=0, request_timeout_ms=2000, batch_size=100_000) as producer:
             await warm(producer)
@@ -254,7 +254,7 @@ def test_with_acks_0_a_broker_that_stops_reading_is_given_up_and_the_records_are
     on_cluster(test)
 
 
-def test_send_nowait_never_waits_for_room():
+def test_send_nowait_never_waits_for_buffer_memory():
     async def test(cluster: VirtualCluster) -> None:
         producer = cluster.producer(buffer_memory=1000, batch_size=200)
         await warm(producer)
@@ -296,7 +296,7 @@ def test_flush_without_records_returns_at_once():
     on_cluster(test)
 
 
-def test_closing_with_no_time_gives_up_at_once_and_tells_every_ticket():
+def test_close_with_timeout_zero_fails_every_ticket_at_once():
     async def test(cluster: VirtualCluster) -> None:
         producer = cluster.producer(linger_ms=60_000, request_timeout_ms=5000)
         await producer.partitions_for("t")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkaraw import Admin, ArrowTicket, Consumer, NewTopic, Producer, SentRows, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.client.sending.accumulator import AHEAD_BYTES
+from kafkaraw.client.sending.accumulator import BACKPRESSURE_BYTES
 from kafkaraw.client.sending.arrow_rows import rows_of
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.errors import (
@@ -335,9 +335,9 @@ def test_what_is_written_is_what_is_read(data):
     ("columns", "error", "message"),
     [
         ({"value": [b"", bytes(900)]}, RecordTooLargeError, "row 1 takes 982 bytes uncompressed, and 800 are the most"),
-        ({"value": [b"", b""], "partition": [0, 3]}, UsageError, "row 1 says 3; 't' has partitions 0 to 2"),
-        ({"value": [b"", b""], "timestamp": [0, -5]}, UsageError, "column 'timestamp': row 1 says -5"),
-        ({"value": [b"", b""], "timestamp": [0, -1]}, UsageError, "column 'timestamp': row 1 says -1"),
+        ({"value": [b"", b""], "partition": [0, 3]}, UsageError, "row 1 has 3; 't' has partitions 0 to 2"),
+        ({"value": [b"", b""], "timestamp": [0, -5]}, UsageError, "column 'timestamp': row 1 has -5"),
+        ({"value": [b"", b""], "timestamp": [0, -1]}, UsageError, "column 'timestamp': row 1 has -1"),
     ],
 )
 def test_when_one_row_cannot_be_sent_none_is(columns, error, message):
@@ -353,7 +353,7 @@ def test_when_one_row_cannot_be_sent_none_is(columns, error, message):
     assert on_cluster(test) == [b"the only one"]
 
 
-def test_a_topic_that_is_not_there_is_told():
+def test_an_unknown_topic_is_reported():
     async def test(cluster):
         async with cluster.producer(allow_auto_create_topics=False, max_block_ms=500) as producer:
             with pytest.raises(UnknownTopicError, match="nowhere"):
@@ -377,7 +377,9 @@ def test_above_the_memory_bound_sending_waits():
     assert [rows.first_row for rows in where] == [rows.offset for rows in where]
 
 
-@pytest.mark.parametrize(("answers", "least", "most"), [(True, 0, AHEAD_BYTES + 2_500_000), (False, 12_000_000, 2**24)])
+@pytest.mark.parametrize(
+    ("answers", "least", "most"), [(True, 0, BACKPRESSURE_BYTES + 2_500_000), (False, 12_000_000, 2**24)]
+)
 def test_rows_are_not_far_ahead_of_a_network_that_keeps_up_and_fill_the_buffer_of_one_that_does_not(
     answers, least, most
 ):
@@ -406,7 +408,7 @@ def test_rows_are_not_far_ahead_of_a_network_that_keeps_up_and_fill_the_buffer_o
     assert least <= on_cluster(test) <= most
 
 
-def test_without_room_for_too_long_the_caller_is_told():
+def test_send_raises_if_buffer_memory_stays_full():
     async def test(cluster):
         await cluster.create("t", 1)
         producer = cluster.producer(buffer_memory=20_000, batch_size=4000, max_block_ms=1000)
@@ -473,7 +475,7 @@ def test_rows_that_go_on_in_a_batch_are_one_part():
     assert promises.ticket.rows_count == 20
 
 
-def test_what_failed_is_raised_and_what_was_written_is_told():
+def test_a_partial_failure_raises_and_names_what_was_written():
     promises = Promises(3)
     first, second, third = promises.all
     first.resolve(5)

@@ -132,7 +132,7 @@ def test_an_outcome_that_is_not_known_in_time_can_be_asked_for_again(level: int)
 
 
 @GENERATIONS
-def test_records_that_nobody_acknowledges_fail_the_transaction_and_the_next_one_is_well(level: int) -> None:
+def test_unacknowledged_records_fail_the_transaction_and_the_next_one_succeeds(level: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, 1)
         settings = {"request_timeout_ms": 500, "delivery_timeout_ms": 2_000, "linger_ms": 0}
@@ -354,7 +354,7 @@ def test_a_transaction_that_is_being_ended_takes_no_record_of_a_callback(level: 
             await producer.begin_transaction()
             (await producer.send(TOPIC, b"first")).add_done_callback(send_another)
             prepared = await getattr(producer, end)()
-            assert "takes no more records" in str(refused)
+            assert "accepts no more records" in str(refused)
             if prepared is not None:
                 async with cluster.admin() as admin:
                     await admin.end_transaction(prepared, commit=True)
@@ -377,7 +377,7 @@ def test_a_commit_that_times_out_leaves_a_transaction_that_takes_no_records_and_
                 await producer.send(TOPIC, b"record")
                 with pytest.raises(KafkaTimeoutError):
                     await producer.commit_transaction(timeout=1)
-                with pytest.raises(UsageError, match="takes no more records"):
+                with pytest.raises(UsageError, match="accepts no more records"):
                     await producer.send(TOPIC, b"late")
                 held.release()
                 await (producer.commit_transaction() if commits else producer.abort_transaction())
@@ -484,7 +484,7 @@ def test_only_the_coordinators_of_the_groups_used_last_are_remembered(monkeypatc
 
 
 @GENERATIONS
-def test_prepared_transactions_are_ended_by_somebody_else(level: int) -> None:
+def test_prepared_transactions_are_ended_by_another_process(level: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, 2)
         admin = cluster.admin()

@@ -25,7 +25,7 @@ IMPLEMENTATIONS = [
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_what_threads_are_told_of_a_shared_client_agrees_with_the_log(implementation: str, rounds: int):
+def test_results_of_threads_that_share_a_client_agree_with_the_log(implementation: str, rounds: int):
     arguments = ["--rounds", str(rounds), "--seed", str(FIRST)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.client.threads", *arguments],

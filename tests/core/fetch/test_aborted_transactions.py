@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.core.fetch.completed_fetch import without_aborted
+from kafkaraw.core.fetch.fetcher import without_aborted
 from kafkaraw.protocol.messages.fetch import AbortedTransaction
 from kafkaraw.records import Batch, ControlType, batches_of, encode_batch, encode_control_batch
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import struct
 
-from kafkaraw.core.fetch.completed_fetch import CompletedFetch, complete
+from kafkaraw.core.fetch.fetcher import complete
 from kafkaraw.core.fetch.requests import FetchTarget
+from kafkaraw.core.fetch.subscription_state import CompletedFetch
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, TopicPartition, encode_batch, encode_control_batch
 from kafkaraw.records.control import ControlType

@@ -187,7 +187,7 @@ def test_what_was_given_last_is_unsettled_until_the_user_comes_back() -> None:
     assert made.unsettled == {}
 
 
-def test_whoever_asks_for_a_record_that_cannot_be_given_is_done_with_the_one_before() -> None:
+def test_a_record_that_cannot_be_returned_still_marks_the_previous_one_processed() -> None:
     def convert(record: Record) -> Record:
         if record.offset == 2:
             raise DeserializationError("no", topic="t", partition=0, offset=2)

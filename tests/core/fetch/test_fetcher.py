@@ -300,7 +300,7 @@ def test_an_answer_that_names_the_new_leader_needs_no_refresh_and_no_pause() -> 
     assert asked(made.plan(view, 0, busy=())) == {9: [(0, 0)]}
 
 
-def test_a_passing_error_is_told_only_when_it_does_not_pass() -> None:
+def test_a_retriable_error_is_raised_only_if_it_persists() -> None:
     made, view = fetcher(P0), cluster()
     for now_ms in (0, 30_000, 60_000):
         (plan,) = made.plan(view, now_ms, busy=())
@@ -308,7 +308,7 @@ def test_a_passing_error_is_told_only_when_it_does_not_pass() -> None:
         assert (problem_of(made, now_ms) is not None) == (now_ms == 60_000)
 
 
-def test_an_unknown_topic_is_told_within_seconds() -> None:
+def test_an_unknown_topic_is_an_error_within_seconds() -> None:
     made, view = fetcher(P0), ClusterView()
     made.still_without_leader({"t"}, view, 0)
     assert problem_of(made, 2_999) is None
@@ -323,7 +323,7 @@ def test_an_unknown_partition_says_how_many_there_are() -> None:
     assert "has 3 partitions, there is no partition 8" in str(problem_of(made, 3_000))
 
 
-def test_what_will_not_pass_is_told_at_once() -> None:
+def test_a_final_error_is_raised_at_once() -> None:
     made, view = fetcher(P0), cluster()
     (plan,) = made.plan(view, 0, busy=())
     made.receive(plan, answer(data(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)), view, 0)

@@ -171,7 +171,7 @@ class Life:
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_the_schedule_always_says_what_a_look_at_every_partition_says(seed: int) -> None:
+def test_the_schedule_always_equals_a_full_look_at_every_partition(seed: int) -> None:
     life = Life(seed)
     for _ in range(40):
         note(life.step())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from kafkaraw.core.fetch.requests import NO_SESSION, FetchLimits, FetchTarget, SessionStep
-from kafkaraw.core.fetch.sessions import FetchSession
+from kafkaraw.core.fetch.schedule import FetchSession
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchResponse
@@ -144,7 +144,7 @@ def test_a_request_is_written_with_what_the_session_says() -> None:
     assert (plan.in_session, plan.is_full) == (True, False)
 
 
-def test_whatever_happens_the_broker_knows_what_the_consumer_reads() -> None:
+def test_the_fetch_session_always_matches_the_wanted_partitions() -> None:
     """Against a broker that does what KIP-227 says: after each answer both have the same partitions and offsets."""
     for seed in range(200):
         rng = random.Random(seed)
@@ -188,7 +188,7 @@ def test_partitions_without_news_may_be_left_out_of_an_answer_in_a_session() -> 
     assert made.problem(10**9, patience_ms=1, unknown_patience_ms=1) is None
 
 
-def test_a_partition_that_is_taken_again_between_two_requests_is_told_of_again() -> None:
+def test_a_partition_reassigned_between_two_requests_is_sent_again() -> None:
     made, view = fetcher(P0, P1), cluster()
     (plan,) = made.plan(view, 0, busy=())
     opening = answer(data(0), data(1))

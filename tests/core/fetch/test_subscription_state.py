@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from kafkaraw.core.fetch.completed_fetch import CompletedFetch
 from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP, OffsetAndMetadata
-from kafkaraw.core.fetch.subscription_state import FetchState, SubscriptionState
+from kafkaraw.core.fetch.subscription_state import CompletedFetch, FetchState, SubscriptionState
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, TopicPartition, encode_batch

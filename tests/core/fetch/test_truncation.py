@@ -239,7 +239,7 @@ def test_a_replica_that_cannot_be_reached_is_left() -> None:
         ("by_duration:P100D", 0),
     ],
 )
-def test_a_policy_says_from_when_on(text: str, timestamp: int | None) -> None:
+def test_a_reset_policy_has_a_timestamp(text: str, timestamp: int | None) -> None:
     assert parse_reset_policy(text).timestamp_at(10**9) == timestamp
 
 
@@ -258,7 +258,7 @@ def test_when_all_records_are_older_a_search_goes_on_at_the_end() -> None:
     assert made.subscriptions.partition(P0).fetch_state is FetchState.AWAIT_RESET
 
 
-def test_the_epoch_of_a_topic_that_is_gone_is_not_told_to_its_successor() -> None:
+def test_the_leader_epoch_of_a_deleted_topic_is_not_sent_for_its_successor() -> None:
     made = fetcher(P0)
     read(made, epoch=2)
     anew = cluster()

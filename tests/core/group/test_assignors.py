@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaraw.core.group.assignors import ASSIGNORS, Topics
-from kafkaraw.core.group.assignors.sticky_data import decode_sticky, encode_generation, encode_sticky
+from kafkaraw.core.group.assignors.sticky import decode_sticky, encode_generation, encode_sticky
 from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
 from tests.core.group.java_assignors import JavaAssignors
@@ -117,7 +117,7 @@ def test_any_user_data_can_be_read(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
-def test_every_partition_that_somebody_wants_goes_to_one_member_that_wants_it(name: str) -> None:
+def test_every_subscribed_partition_is_assigned_to_one_subscriber(name: str) -> None:
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
     @given(groups(name))
     def check(group: tuple[Topics, Members]) -> None:

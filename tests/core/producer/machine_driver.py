@@ -8,13 +8,13 @@ from itertools import count
 from kafkaraw.core.producer.events import (
     Acknowledge,
     Answered,
-    AskProducerId,
     BatchesSealed,
     Fail,
+    InitProducerId,
     MetadataRefreshed,
     PartitionOutcome,
     ProducerIdentity,
-    ProducerIdGiven,
+    ProducerIdReceived,
     RefreshMetadata,
     Release,
     RequestLost,
@@ -108,7 +108,7 @@ class Driver:
                     case RefreshMetadata(topics):
                         self.refreshes.append(topics)
                         self.on_refresh(topics)
-                    case AskProducerId():
+                    case InitProducerId():
                         self.id_requests += 1
                         self.on_ask_id()
 
@@ -116,7 +116,7 @@ class Driver:
         self.machine.receive(MetadataRefreshed(), self.now_ms)
 
     def on_ask_id(self):
-        self.machine.receive(ProducerIdGiven(self.identity), self.now_ms)
+        self.machine.receive(ProducerIdReceived(self.identity), self.now_ms)
 
     def answer(self, code=0, base_offset=0, message=None, outcomes=None):
         """Answer the oldest request, all its partitions alike."""

@@ -5,8 +5,8 @@ from kafkaraw.core.producer.events import (
     MetadataRefreshed,
     PartitionOutcome,
     ProducerIdentity,
-    ProducerIdGiven,
-    ProducerIdRefused,
+    ProducerIdFailed,
+    ProducerIdReceived,
     TopicsIdle,
     TransactionBegun,
     TransactionEnded,
@@ -45,7 +45,7 @@ def test_the_first_batch_waits_for_a_producer_id():
     driver.on_ask_id = lambda: None
     driver.seal(FakeBatch())
     assert driver.id_requests == 1 and not driver.sent
-    driver.machine.receive(ProducerIdRefused(KafkaTimeoutError("slow"), retriable=True), 0)
+    driver.machine.receive(ProducerIdFailed(KafkaTimeoutError("slow"), retriable=True), 0)
     del driver.on_ask_id
     driver.sleep(99)
     assert driver.id_requests == 1
@@ -59,7 +59,7 @@ def test_a_refused_producer_id_fails_what_waits_for_it():
     batch = FakeBatch()
     driver.seal(batch)
     error = UnsupportedVersionError("no InitProducerId")
-    driver.machine.receive(ProducerIdRefused(error, retriable=False), 0)
+    driver.machine.receive(ProducerIdFailed(error, retriable=False), 0)
     driver.work()
     assert driver.failed == {batch: error} and driver.released == [batch]
 
@@ -290,7 +290,7 @@ def test_without_idempotence_a_forgotten_partition_has_nothing_to_begin_again():
 
 def test_the_epochs_of_a_transactional_producer_stay_the_coordinators():
     driver = Driver(transactional=True)
-    driver.machine.receive(ProducerIdGiven(ProducerIdentity(7, 3)), 0)
+    driver.machine.receive(ProducerIdReceived(ProducerIdentity(7, 3)), 0)
     driver.machine.receive(TransactionBegun(implicit=True), 0)
     driver.seal(FakeBatch()).answer()
     idle(driver, "t")  # the same epoch goes on: the numbers, too
@@ -322,7 +322,7 @@ def test_a_wrong_leader_leads_to_a_refresh_and_to_the_new_one(code):
     assert driver.sent[0].node_id == 9 and driver.batches_in_flight == [batch]
 
 
-def test_a_topic_that_brokers_tell_nothing_of_fails_its_waiting_batches_at_once():
+def test_queued_batches_of_an_unauthorized_topic_fail_at_once():
     driver = Driver()
     driver.leaders.clear()
     forbidden = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -474,7 +474,7 @@ def test_what_was_last_seen_is_part_of_the_error():
     assert "last seen: the connection was lost" in str(driver.failed[batch])
 
 
-def test_abandoning_says_of_every_batch_which_records_it_held():
+def test_abandoning_reports_the_records_of_every_batch():
     driver, (flying, waiting) = started(2, in_flight_max=1)
     driver.machine.receive(Abandoned(lambda entry: ClosedError(f"closed: {entry}")), 0)
     driver.work()

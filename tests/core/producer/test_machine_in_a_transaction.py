@@ -8,7 +8,7 @@ from kafkaraw.core.producer.events import (
     Fail,
     PartitionsAdded,
     ProducerIdentity,
-    ProducerIdGiven,
+    ProducerIdReceived,
     TransactionAborts,
     TransactionBegun,
 )
@@ -28,7 +28,7 @@ class Leader:
 def test_an_abort_has_to_wait_for_partitions_that_are_being_added():
     """What arrives after the end would open a transaction that nobody ends."""
     machine = ProducerMachine(ProducerLimits(transactional=True), Leader(), lambda attempt: 10)
-    machine.receive(ProducerIdGiven(ProducerIdentity(7, 0)), 0)
+    machine.receive(ProducerIdReceived(ProducerIdentity(7, 0)), 0)
     machine.receive(TransactionBegun(implicit=False), 0)
     machine.receive(BatchesSealed([FakeBatch()], [0]), 0)  # type: ignore[list-item]
     assert AddPartitions(frozenset({T0})) in machine.actions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
-from kafkaraw.core.producer.requests import outcomes_of
+from kafkaraw.core.producer.batches import outcomes_of
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import (
     MetadataResponse,

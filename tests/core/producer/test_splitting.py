@@ -119,7 +119,7 @@ def test_parts_of_a_batch_whose_reply_was_lost_are_written_if_it_was_not():
     assert names(drive(driver, records_max=5)) == batch.records and not driver.failed
 
 
-def test_without_idempotence_parts_go_one_by_one_before_anything_newer():
+def test_without_idempotence_split_batches_are_sent_alone_before_newer_batches():
     driver, batches = started(3, idempotent=False)
     late = FakeBatch()
     driver.answer(ErrorCode.MESSAGE_TOO_LARGE).seal(late).answer().answer().sleep(0)
@@ -147,7 +147,7 @@ def test_parts_keep_the_age_of_the_batch_and_all_expire():
     assert [str(entry) for entry in driver.machine.unacknowledged()] == []
 
 
-def test_a_batch_that_was_given_up_is_not_split_when_it_lands():
+def test_an_expired_batch_is_not_split_when_its_response_arrives():
     driver, (batch,) = started(1, delivery_timeout_ms=1000)
     driver.sleep(1000)
     assert list(driver.failed) == [batch]

@@ -60,13 +60,13 @@ def test_a_node_is_held_up_while_something_waits_that_may_not_be_sent():
     driver = Driver(in_flight_max=1)
     driver.seal(FakeBatch())
     driver.sleep(1000)
-    assert driver.machine.held_up_nodes(driver.now_ms) == set(), "nothing waits"
+    assert driver.machine.blocked_nodes(driver.now_ms) == set(), "nothing waits"
     driver.seal(FakeBatch(partition=1))
     since_ms = driver.now_ms
     driver.sleep(50)
     driver.seal(FakeBatch(partition=2))
-    assert driver.machine.held_up_nodes(since_ms) == {1}
-    assert driver.machine.held_up_nodes(since_ms - 1) == set()
+    assert driver.machine.blocked_nodes(since_ms) == {1}
+    assert driver.machine.blocked_nodes(since_ms - 1) == set()
     driver.answer()
     driver.answer()
-    assert driver.machine.held_up_nodes(driver.now_ms) == set()
+    assert driver.machine.blocked_nodes(driver.now_ms) == set()

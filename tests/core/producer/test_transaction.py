@@ -74,7 +74,7 @@ def test_an_outcome_that_is_not_known_yet_may_be_asked_for_again(call: tuple[Cha
 @pytest.mark.parametrize("end", [Change.COMMITS, Change.PREPARES, Change.ABORTS])
 def test_a_transaction_takes_no_records_from_settling_on(end: Change) -> None:
     producer = machine(Change.BEGUN, Change.SETTLES)
-    with pytest.raises(UsageError, match="takes no more records"):
+    with pytest.raises(UsageError, match="accepts no more records"):
         producer.check_open()
     assert producer.is_ongoing
     producer.change(Change.SETTLES)

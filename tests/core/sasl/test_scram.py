@@ -80,7 +80,7 @@ def test_nobody_logs_in_under_another_name():
         (f"r={CLIENT_NONCE}x,s=c2FsdA==,i=999999999".encode(), "999999999 iterations"),
         (f"r={CLIENT_NONCE}x,s=c2FsdA==,i=-1".encode(), "no usable salt or iterations"),
         (f"r={CLIENT_NONCE}x,s=,i=4096".encode(), "no usable salt or iterations"),
-        (b"e=unknown-user", "the broker says unknown-user"),
+        (b"e=unknown-user", "the broker refuses: unknown-user"),
         (b"\xff", "not UTF-8"),
     ],
 )

@@ -14,7 +14,7 @@ from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.sending.sender import Outbox
 from kafkaraw.core.connection import Fail
-from kafkaraw.core.producer.partition import PartitionQueue, Renumbering
+from kafkaraw.core.producer.batches import PartitionQueue, Renumbering
 from kafkaraw.errors import KafkaError, NetworkError
 from kafkaraw.records import Batch, BatchPromise, SealedBatch
 
@@ -77,16 +77,16 @@ def broker_answers_twice(monkeypatch: pytest.MonkeyPatch):
 
 
 def producer_numbers_anew_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
-    send_back = PartitionQueue.send_back
+    reenqueue = PartitionQueue.reenqueue
 
     def renumber(self, shipment, *_, at_once=False):
-        send_back(self, shipment, Renumbering.NEXT_EPOCH, at_once=at_once)
+        reenqueue(self, shipment, Renumbering.NEXT_EPOCH, at_once=at_once)
 
-    monkeypatch.setattr(PartitionQueue, "send_back", renumber)
+    monkeypatch.setattr(PartitionQueue, "reenqueue", renumber)
 
 
 def producer_lines_up_what_came_back_the_wrong_way(monkeypatch: pytest.MonkeyPatch):
-    line_up = PartitionQueue.try_settle_drain
+    line_up = PartitionQueue.try_end_drain
 
     def reverse(self, now_ms, backoff_ms):
         self._renumbering = Renumbering.NEXT_EPOCH
@@ -95,7 +95,7 @@ def producer_lines_up_what_came_back_the_wrong_way(monkeypatch: pytest.MonkeyPat
             self.waiting.reverse()
         return settled
 
-    monkeypatch.setattr(PartitionQueue, "try_settle_drain", reverse)
+    monkeypatch.setattr(PartitionQueue, "try_end_drain", reverse)
 
 
 def producer_forgets_to_tell(monkeypatch: pytest.MonkeyPatch):

@@ -13,9 +13,8 @@ from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.sending import sender
 from kafkaraw.client.sending.accumulator import BufferPool
 from kafkaraw.core.producer import machine
+from kafkaraw.core.producer.batches import IN_FLIGHT_MAX, PartitionQueue, unanswered
 from kafkaraw.core.producer.events import Answered
-from kafkaraw.core.producer.partition import IN_FLIGHT_MAX, PartitionQueue
-from kafkaraw.core.producer.requests import unanswered
 from kafkaraw.records import BatchPromise, SealedBatch
 
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27
@@ -41,29 +40,29 @@ def producer_changes_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
 
 
 def producer_sends_new_batches_before_what_came_back(monkeypatch: pytest.MonkeyPatch):
-    line_up = PartitionQueue.try_settle_drain
+    line_up = PartitionQueue.try_end_drain
 
     def at_the_end(self, *args):
-        back = sum(not shipment.settled for shipment in self.returned)
+        back = sum(not shipment.settled for shipment in self.reenqueued)
         lined_up = line_up(self, *args)
         if lined_up:
             self.waiting.rotate(-back)
         return lined_up
 
-    monkeypatch.setattr(PartitionQueue, "try_settle_drain", at_the_end)
+    monkeypatch.setattr(PartitionQueue, "try_end_drain", at_the_end)
 
 
 def producer_sends_parts_of_a_batch_the_wrong_way_round(monkeypatch: pytest.MonkeyPatch):
-    send_back = PartitionQueue.send_back_in_parts
+    reenqueue = PartitionQueue.split_and_reenqueue
 
     def the_last_first(self, shipment, batches):
-        parts = send_back(self, shipment, batches)
+        parts = reenqueue(self, shipment, batches)
         for part, first_index in zip(parts, [part.first_index for part in reversed(parts)], strict=True):
             part.first_index = first_index  # by which what came back is lined up
             part.identity, part.sequence = None, -1
         return parts
 
-    monkeypatch.setattr(PartitionQueue, "send_back_in_parts", the_last_first)
+    monkeypatch.setattr(PartitionQueue, "split_and_reenqueue", the_last_first)
 
 
 def producer_takes_a_lost_answer_for_success(monkeypatch: pytest.MonkeyPatch):

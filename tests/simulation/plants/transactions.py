@@ -16,7 +16,7 @@ from kafkaraw.broker.transactions.state_log import PartitionStateLog
 from kafkaraw.broker.transactions.states import ENDING, NO_EPOCH, Transaction
 from kafkaraw.client.sending.sender import Sender
 from kafkaraw.client.sending.transactions import TransactionManager
-from kafkaraw.core.fetch import completed_fetch
+from kafkaraw.core.fetch import fetcher
 from kafkaraw.core.producer.machine import ProducerMachine
 from kafkaraw.core.producer.transaction import TransactionMachine
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -123,7 +123,7 @@ def partition_lets_the_next_batch_take_the_place_of_one_turned_away(monkeypatch:
 
 
 def producer_aborts_while_partitions_are_added(monkeypatch: pytest.MonkeyPatch):
-    idle = property(lambda self: self._ledger.expires_ms is None and not self._requests)
+    idle = property(lambda self: self._incomplete.expires_ms is None and not self._requests)
     monkeypatch.setattr(ProducerMachine, "idle", idle)
 
 
@@ -153,4 +153,4 @@ def producer_commits_while_offsets_are_in_doubt(monkeypatch: pytest.MonkeyPatch)
 
 
 def consumer_shows_aborted_records(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(completed_fetch, "without_aborted", lambda records, aborted: records)
+    monkeypatch.setattr(fetcher, "without_aborted", lambda records, aborted: records)

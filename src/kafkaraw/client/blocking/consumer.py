@@ -25,7 +25,7 @@ from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.client.groups.commit_queue import Done
-from kafkaraw.client.listeners import Callback
+from kafkaraw.client.groups.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.user_calls import UserCalls

@@ -15,7 +15,7 @@ from functools import wraps
 from threading import get_ident
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from kafkaraw.client.forking import tell_about_forks
+from kafkaraw.client.forking import call_after_fork
 from kafkaraw.errors import ConcurrentUseError
 from kafkaraw.net.loop_thread import client_loop_thread
 
@@ -52,7 +52,7 @@ class OneThread:
     def __init__(self) -> None:
         self.caller = 0
         self.loop: Loop | None = None
-        tell_about_forks(self, OneThread._forget)
+        call_after_fork(self, OneThread._forget)
 
     def begin(self, call: str) -> int:
         """Begin a call.
@@ -99,16 +99,16 @@ class OneThread:
         if client_loop_thread().is_current:
             return  # refused by the call itself, which says what to do on that thread
         if self.caller and self.caller != me:
-            raise _refusal(call, "in a call", self.caller)
+            raise _concurrent_use_error(call, "in a call", self.caller)
         loop = self.loop
         while loop is not None and loop.thread != me:
             if any(thread.ident == loop.thread for thread in threading.enumerate()):
-                raise _refusal(call, "in a loop over the records", loop.thread)
+                raise _concurrent_use_error(call, "in a loop over the records", loop.thread)
             loop = loop.outer
         self.loop = loop
 
 
-def _refusal(call: str, what: str, other: int) -> ConcurrentUseError:
+def _concurrent_use_error(call: str, what: str, other: int) -> ConcurrentUseError:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     mine = threading.current_thread()
     return ConcurrentUseError(

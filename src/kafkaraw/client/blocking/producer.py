@@ -22,7 +22,7 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, Prepared
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.deadline import check_timeout
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.forking import tell_about_forks
+from kafkaraw.client.forking import call_after_fork
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
@@ -75,7 +75,7 @@ class Producer(Sender):
         self._config = parse(ProducerConfig, settings)
         self._runtime = runtime
         self._send_with(ProducerCore(self._config, runtime, watch))
-        tell_about_forks(self, Producer._after_fork_in_child)
+        call_after_fork(self, Producer._after_fork_in_child)
         _open_producers[id(self)] = self
 
     @classmethod
@@ -159,7 +159,7 @@ class Producer(Sender):
         status, ticket = core.accumulator.append(topic, value, key, headers, partition, timestamp_ms)
         if ticket is None:
             core.sender.wakeups.wakeup_from_thread()
-            raise core.accumulator.refusal(status, topic)
+            raise core.accumulator.error_of(status, topic)
         core.sender.note_on_thread(status)
         return ticket
 
@@ -180,7 +180,7 @@ class Producer(Sender):
                 sending.check(_run(core.learn_topics(sending.topics)), core.accumulator.record_size_max)
             else:
                 core.sender.note_on_thread(status)
-                if core.accumulator.pool.is_ahead:
+                if core.accumulator.pool.needs_backpressure:
                     _run(core.accumulator.pool.drain())
             again = status is _FULL
 

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.credentials.kerberos import NAME as GSSAPI
 from kafkaraw.client.credentials.kerberos import KerberosCredentials, load_gssapi
-from kafkaraw.client.credentials.msk import NAME as AWS_MSK_IAM
-from kafkaraw.client.credentials.msk import SignedTokens, load_signer
 from kafkaraw.client.credentials.oidc import Endpoint, EndpointTokens
-from kafkaraw.client.credentials.passwords import PasswordCredentials
-from kafkaraw.client.credentials.provider import ProvidedTokens
-from kafkaraw.client.credentials.source import BearerCredentials, CachedTokens, Credentials
+from kafkaraw.client.credentials.source import (
+    AWS_MSK_IAM,
+    BearerCredentials,
+    CachedTokens,
+    Credentials,
+    PasswordCredentials,
+    ProvidedTokens,
+    SignedTokens,
+    load_signer,
+)
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.tls import client_context

@@ -5,22 +5,26 @@ AuthenticationError at once; an endpoint that cannot be reached, is overloaded o
 pause, until the time for the login is up. Proxies of the environment (HTTPS_PROXY, ALL_PROXY) are used for https to
 other machines only: with plain http they would read the secret. Redirects are not followed, answers are bounded, and
 neither the secret nor an answer's content appears in a message, the provider's own error code excepted.
+
+`url_fault` says from which URLs tokens may be requested (CVE-2025-27817 read files and internal hosts): https, and http
+to this machine; no other scheme, no user name inside. With an allow-list, only the URLs in it, compared letter by
+letter, as with Kafka's org.apache.kafka.sasl.oauthbearer.allowed.urls; a listed URL may be plain http.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_plus, urlsplit
 
 from kafkaraw.client.credentials.source import Token
-from kafkaraw.client.credentials.urls import is_loopback
 from kafkaraw.core.retry import Backoff, RandomSource
-from kafkaraw.core.sasl.json_web_tokens import expiry_ms
+from kafkaraw.core.sasl.oauthbearer import expiry_ms
 from kafkaraw.errors import AuthenticationError, NetworkError, Stage
 from kafkaraw.light_classes import dataclass, field
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
+
 
 ANSWER_SIZE_MAX: Final = 1 << 18
 _SHARE_OF_TIMEOUT: Final = 0.95
@@ -40,7 +45,7 @@ class Endpoint:
     """Where and as whom to ask.
 
     Attributes:
-        url: the token endpoint; checked by `urls.url_fault` before.
+        url: the token endpoint; checked by `url_fault` before.
         client_id: who asks.
         client_secret: their secret.
         scope: what the token is to be good for; None leaves that to the provider.
@@ -176,3 +181,32 @@ def _basic(endpoint: Endpoint) -> str:
     if endpoint.urlencode:
         name, secret = quote_plus(name), quote_plus(secret)
     return "Basic " + base64.b64encode(f"{name}:{secret}".encode()).decode()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host of a URL is this machine: `localhost` and names below it, 127.0.0.0/8, ::1."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def url_fault(url: str, allowed: Sequence[str]) -> str:
+    """Why tokens may not be fetched from there; an empty string when they may."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "it is no URL"
+    if parts.scheme not in ("https", "http") or not host:
+        return "it must begin with https:// and name a host"
+    if parts.username is not None or parts.password is not None:
+        return "a user name or password inside a URL ends up in logs: use the client id and secret"
+    if allowed:
+        return "" if url in allowed else "it is not in sasl_oauthbearer_allowed_urls"
+    if parts.scheme == "http" and not is_loopback(host):
+        return "the client's secret would travel in the clear: use https, or list it in sasl_oauthbearer_allowed_urls"
+    return ""

@@ -65,7 +65,7 @@ class Interception:
             if all(isinstance(record, Record) for record in given):
                 records = given
             else:
-                log.error("%s gave %s instead of records", name_of_method(on_consume), type(changed).__name__)
+                log.error("%s returned %s instead of records", name_of_method(on_consume), type(changed).__name__)
         return records
 
 

@@ -163,7 +163,7 @@ async def _ask(
         for partition in topic.partitions:
             topic_partition = TopicPartition(topic.name, partition.partition_index)
             outcomes[topic_partition] = (
-                with_principal(_refusal(topic_partition, partition.error_code), engine.config)
+                with_principal(_partition_error(topic_partition, partition.error_code), engine.config)
                 if partition.error_code
                 else OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
             )
@@ -171,7 +171,7 @@ async def _ask(
     return {topic_partition: outcomes.get(topic_partition, missing) for topic_partition in timestamps}
 
 
-def _refusal(topic_partition: TopicPartition, code: int) -> KafkaError:
+def _partition_error(topic_partition: TopicPartition, code: int) -> KafkaError:
     return error_for(code, f"offsets of {_name(topic_partition)}", resource=topic_partition.topic, operation="DESCRIBE")
 
 

@@ -3,34 +3,51 @@
 `SubscriptionState` has the positions; `Fetcher` decides what to fetch next and processes responses (both in
 `core/fetch`); the engine reaches the brokers. This module starts requests, waits, and takes fetched records in hand.
 Requests run in tasks of their own, so a call that times out loses no records. It must not depend on groups or commits.
-Start at `more` and `take`.
+Start at `Reading.more` and `Reading.take`.
+
+`FetchRequests` has the Fetch requests in flight: for each broker at most one whose response is still wanted. If the
+connection to a broker is open, its request is sent at once, and a callback takes the response, without a task: a task
+takes two more turns of the loop for every response.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.deserializers import conversion_of
-from kafkaraw.client.fetching.fetches import Fetches
 from kafkaraw.client.fetching.interception import interception_of
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.metrics.consumer_metrics import FetchCounters
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
+from kafkaraw.client.network.pool import Lane
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.wakeups import Wakeups
 from kafkaraw.core.fetch.cursor import Conversion
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.offsets import OffsetAndMetadata, parse_reset_policy
+from kafkaraw.core.fetch.requests import (
+    PARTITION_BYTES,
+    PARTITION_BYTES_MOST,
+    AdaptiveFetchSize,
+    FetchLimits,
+    FetchPlan,
+    epoch_ends_request,
+    must_validate,
+)
 from kafkaraw.core.fetch.subscription_state import PartitionState, SubscriptionState
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError, copy_to_raise
+from kafkaraw.light_classes import dataclass
+from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
 
 log = logging.getLogger(__name__)
@@ -80,17 +97,19 @@ class Reading:
         self.cursor = self.subscriptions.cursor
         self.is_waiting = False
         self.is_over = False
-        self.wakeups = Wakeups(self._call_home)
+        self.wakeups = Wakeups(self._require_loop)
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
         self.committed_only = config.isolation_level == "read_committed"
         self._lookup: asyncio.Task[None] | None = None
         self._refresh: set[str] = set()
         self._no_start: KafkaError | None = None
         self._failure: BaseException | None = None
-        self._news = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._wants_records = False  # a call waits, and nothing is in hand
         self._counters = FetchCounters()
-        self._fetches = Fetches(engine, self.fetcher, config, self._counters, self._fetch_ended, self._program_failed)
+        self._fetch_requests = FetchRequests(
+            engine, self.fetcher, config, self._counters, self._fetch_ended, self._program_failed
+        )
         keep_freed_memory()
 
     # -- what to read
@@ -226,7 +245,7 @@ class Reading:
             if self.cursor.holds_records:  # they were in hand already, and the turn came first
                 return True
             if self._take_in_hand():
-                if not self._fetches.are_out:
+                if not self._fetch_requests.all_sent:
                     await asyncio.sleep(0)  # the next Fetch goes out before the caller looks at these records
                 return True
             await self._progress(deadline, fetch=True)
@@ -236,7 +255,7 @@ class Reading:
     async def _is_ready(self, deadline: Deadline) -> bool:
         self._check_goes_on()
         if self.turn is None:
-            self.leave_home()
+            self.allow_reading()
             return True
         ready = await self.turn(deadline)
         self._check_goes_on()  # another task or thread may have begun to close meanwhile
@@ -251,25 +270,27 @@ class Reading:
 
     def wake(self) -> None:
         """Have the call that waits look again."""
-        self._news.set()
+        self._wake_event.set()
 
-    def leave_home(self) -> None:
+    def allow_reading(self) -> None:
         """Give what is in hand, unless the next call is to raise `WakeupError`."""
-        self.cursor.called_home = self.wakeups.is_wanted  # no call in between: `wakeup` on another thread is not missed
+        self.cursor.must_enter_loop = (
+            self.wakeups.is_wanted
+        )  # no call in between: `wakeup` on another thread is not missed
 
     def wakeup(self) -> None:
         """End the calls that wait, or else the next one that reads; on any thread. Nothing is lost."""
         self.wakeups.wake()
-        self._call_home()
+        self._require_loop()
 
-    def _call_home(self) -> None:
+    def _require_loop(self) -> None:
         """Have the next call come to `more`, though there are records in hand."""
-        self.cursor.called_home = True
+        self.cursor.must_enter_loop = True
 
     def end(self) -> None:
         """Return no more records: their partitions are revoked, and none may be processed after the last commit."""
         self.is_over = True
-        self.cursor.called_home = True
+        self.cursor.must_enter_loop = True
         self.wake()
 
     def _check_goes_on(self) -> None:
@@ -290,7 +311,7 @@ class Reading:
     async def close(self, deadline: Deadline | None = None) -> None:
         """End every request; the engine is closed, too, by the deadline if there is one."""
         self.end()
-        await self._fetches.close()
+        await self._fetch_requests.close()
         if self._lookup:
             self._lookup.cancel()
             await asyncio.gather(self._lookup, return_exceptions=True)
@@ -314,14 +335,14 @@ class Reading:
         """Start what can be started, and wait until something has changed or may be tried again."""
         now_ms = self._now_ms()
         self._raise_problem(now_ms)
-        self._news.clear()
+        self._wake_event.clear()
         self._pump(fetch=fetch)
         retry_at_ms = self.fetcher.retry_at_ms(now_ms)
         pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
         self.is_waiting, self._wants_records = True, fetch
         try:
             async with asyncio.timeout(pause):
-                await self._news.wait()
+                await self._wake_event.wait()
         except TimeoutError:
             pass
         finally:
@@ -349,8 +370,8 @@ class Reading:
             self._lookup = self._start(self._look_up(), "consumer lookups")
         if not fetch:
             return
-        for plan in self.fetcher.plan(self._engine.cluster, now_ms, self._fetches.busy_nodes()):
-            self._fetches.begin(plan)
+        for plan in self.fetcher.plan(self._engine.cluster, now_ms, self._fetch_requests.busy_nodes()):
+            self._fetch_requests.begin(plan)
 
     async def _look_up(self) -> None:
         """Find the cluster, leaders and positions, as far as they are missing; one round."""
@@ -362,7 +383,7 @@ class Reading:
             await self._find_out()
         finally:
             self._lookup = None
-            self._news.set()
+            self._wake_event.set()
 
     async def _find_out(self) -> None:
         try:
@@ -404,7 +425,7 @@ class Reading:
         self._refresh |= refresh
         if came and self._wants_records and self._take_in_hand():  # the next Fetch is out before the call has woken up
             self._wants_records = False
-        self._news.set()
+        self._wake_event.set()
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -418,7 +439,7 @@ class Reading:
 
     def _program_failed(self, error: BaseException | None) -> None:
         self._failure = error
-        self._news.set()
+        self._wake_event.set()
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
@@ -431,3 +452,193 @@ def _distance(begin: int | None, end: int | None) -> int | None:
 
 def _known(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
     return {of: offset for of, offset in offsets.items() if offset is not None}
+
+
+_FETCH_KEY: Final = 1
+
+Over: TypeAlias = Callable[[set[str], bool], None]
+"""Called when a request has ended: with the topics to refresh, and whether a response was processed."""
+
+
+@dataclass(slots=True)
+class _FetchInFlight:
+    """A Fetch that has begun.
+
+    Attributes:
+        task: opens the connection, or asks what has to be asked before; None once the request is out.
+    """
+
+    plan: FetchPlan
+    lane: Lane
+    task: asyncio.Task[None] | None = None
+
+
+class FetchRequests:
+    """The Fetch requests of one consumer.
+
+    Args:
+        engine: connections and metadata.
+        fetcher: called with responses and failures.
+        config: the consumer's settings.
+        counters: count them.
+        over: called when a request has ended, with a response or an error.
+        failed: called with errors that are not Kafka's: faults in this program.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        fetcher: Fetcher,
+        config: ConsumerConfig,
+        counters: FetchCounters,
+        over: Over,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._engine = engine
+        self._fetcher = fetcher
+        self._limits = FetchLimits(
+            committed_only=config.isolation_level == "read_committed",
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_bytes=config.fetch_max_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes or PARTITION_BYTES,
+            rack=config.client_rack,
+        )
+        self._partition_bytes_most = config.max_partition_fetch_bytes or PARTITION_BYTES_MOST
+        self._timeout = config.answer_timeout_ms / 1000  # with the way to the broker
+        self._counters = counters
+        self._over = over
+        self._failed = failed
+        self._sizes: dict[int, AdaptiveFetchSize] = {}
+        self._in_flight: dict[tuple[int, Lane], _FetchInFlight] = {}
+        self._closed = False
+
+    @property
+    def all_sent(self) -> bool:
+        """Whether none waits for its connection."""
+        return all(in_flight.task is None for in_flight in self._in_flight.values())
+
+    def busy_nodes(self) -> set[int]:
+        """Brokers that owe an answer which is still wanted, or that owe one on either lane."""
+        owed = Counter(node_id for node_id, _ in self._in_flight)
+        wanted = {node_id for (node_id, _), it in self._in_flight.items() if self._fetcher.is_wanted(it.plan)}
+        return wanted | {node_id for node_id, count in owed.items() if count > 1}
+
+    def begin(self, plan: FetchPlan) -> None:
+        """Send one Fetch."""
+        # After a seek the pending response is useless, and may take half a second: use the other lane.
+        lane: Lane = "spare fetch" if (plan.node_id, "fetch") in self._in_flight else "fetch"
+        in_flight = self._in_flight[plan.node_id, lane] = _FetchInFlight(plan, lane)
+        connection = self._engine.open_connection(plan.node_id, lane)
+        if connection is not None:
+            try:
+                version = self._version(plan, connection)
+            except KafkaError as error:
+                self._lost(in_flight, error)
+                return
+            if not must_validate(version, connection.version_for):
+                self._send(in_flight, connection, version, self._timeout)
+                return
+        name = f"fetch from broker {plan.node_id}"
+        in_flight.task = asyncio.get_running_loop().create_task(self._find_way(in_flight), name=name)
+        in_flight.task.add_done_callback(self._found_way)
+
+    async def close(self) -> None:
+        """Begin no more requests, and call no more callbacks; the engine closes the connections."""
+        self._closed = True
+        tasks = [in_flight.task for in_flight in self._in_flight.values() if in_flight.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- inside: the way there
+
+    async def _find_way(self, in_flight: _FetchInFlight) -> None:
+        plan, deadline = in_flight.plan, Deadline(self._timeout)
+        try:
+            connection = await self._engine.connection(plan.node_id, timeout=deadline.remaining, lane=in_flight.lane)
+            version = self._version(plan, connection)
+            is_needed = must_validate(version, connection.version_for)
+            refresh = await self._validate(plan, connection, deadline) if is_needed else None
+        except KafkaError as error:
+            self._lost(in_flight, error)
+            return
+        in_flight.task = None
+        if refresh is None:
+            self._send(in_flight, connection, version, deadline.remaining)
+        else:
+            self._end(in_flight, refresh)
+
+    def _found_way(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    def _version(self, plan: FetchPlan, connection: Connection) -> int:
+        version = connection.version_for(_FETCH_KEY)
+        return version if plan.version_max is None else min(version, plan.version_max)
+
+    async def _validate(self, plan: FetchPlan, connection: Connection, deadline: Deadline) -> set[str] | None:
+        """Check with the leader for log divergence, where a Fetch response does not report it.
+
+        Returns:
+            None when there is nothing to ask, so that it is to be fetched; else topics whose metadata must be
+            refreshed: some positions may have moved, so the next look makes a new plan.
+        """
+        unvalidated = self._fetcher.unvalidated(plan, self._engine.cluster)
+        if not unvalidated:
+            return None
+        response = await connection.request(epoch_ends_request(unvalidated), timeout=deadline.remaining)
+        refresh = self._fetcher.validated(unvalidated, response, self._engine.cluster, self._now_ms())
+        self._fetcher.abandon(plan)
+        return refresh
+
+    # -- inside: the request and its answer
+
+    def _send(self, in_flight: _FetchInFlight, connection: Connection, version: int, timeout: float) -> None:
+        began_s = asyncio.get_running_loop().time()
+
+        def answered(outcome: FetchResponse | KafkaError) -> None:
+            if self._closed:
+                return
+            try:
+                self._answered(in_flight, outcome, began_s)
+            except Exception as error:  # noqa: BLE001 - the call that waits raises it
+                self._failed(error)
+
+        plan = in_flight.plan
+        request = plan.request(self._size_for(plan.node_id).limits, version)
+        connection.submit(request, answered, version=version, timeout=timeout)
+
+    def _answered(self, in_flight: _FetchInFlight, outcome: FetchResponse | KafkaError, began_s: float) -> None:
+        plan, took_s = in_flight.plan, asyncio.get_running_loop().time() - began_s
+        try:
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            self._counters.answered(outcome, took_s)
+            self._size_for(plan.node_id).answered(outcome, took_s)
+            refresh = self._fetcher.receive(plan, outcome, self._engine.cluster, self._now_ms())
+        except KafkaError as error:
+            self._lost(in_flight, error)
+            return
+        self._end(in_flight, refresh, came=True)
+
+    def _size_for(self, node_id: int) -> AdaptiveFetchSize:
+        if node_id not in self._sizes:
+            self._sizes[node_id] = AdaptiveFetchSize(self._limits, self._partition_bytes_most)
+        return self._sizes[node_id]
+
+    def _lost(self, in_flight: _FetchInFlight, error: KafkaError) -> None:
+        plan = in_flight.plan
+        self._counters.failed()
+        is_news = self._fetcher.fetch_failed(plan, error, self._now_ms()) and not isinstance(error, ClosedError)
+        level = logging.WARNING if is_news else logging.DEBUG  # an outage is logged once, not with every attempt
+        log.log(level, "fetch from broker %d failed, retrying: %s", plan.node_id, error)
+        self._end(in_flight, {target.topic_partition.topic for target in plan.targets})
+
+    def _end(self, in_flight: _FetchInFlight, refresh: set[str], *, came: bool = False) -> None:
+        del self._in_flight[in_flight.plan.node_id, in_flight.lane]
+        self._over(refresh, came)
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)

@@ -160,7 +160,7 @@ class Commits:
                 continue  # the next heartbeat brings the current epoch
             break
         if code:
-            raise self._refusal(code, "committed positions", "DESCRIBE")
+            raise self._error_of(code, "committed positions", "DESCRIBE")
         return self._positions(response)
 
     # -- inside
@@ -264,7 +264,7 @@ class Commits:
             about = f"committing {len(refused)} of {len(offsets)} positions"
         if refused:
             about += f", those of {_names(refused)},"
-        cause = self._refusal(code, about, "READ", topic=refused[0].topic if refused else "")
+        cause = self._error_of(code, about, "READ", topic=refused[0].topic if refused else "")
         what = f"committing {len(offsets)} positions of group {self._group_id!r}"
         error: KafkaError = cause
         if code in _NOT_A_MEMBER:
@@ -283,7 +283,7 @@ class Commits:
             error.__cause__ = cause
         return error
 
-    def _refusal(self, code: int, what: str, operation: str, *, topic: str = "") -> KafkaError:
+    def _error_of(self, code: int, what: str, operation: str, *, topic: str = "") -> KafkaError:
         """Return the error of a code; `operation` is the permission that it takes, on the group or on the topic."""
         resources: dict[int, str] = {
             ErrorCode.GROUP_AUTHORIZATION_FAILED: self._group_id,

@@ -18,12 +18,11 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.group_settings import member_settings
-from kafkaraw.client.groups.callbacks import CallUser
 from kafkaraw.client.groups.commit_queue import Done, Positions
 from kafkaraw.client.groups.commits import Commits
+from kafkaraw.client.groups.listeners import CallUser, Listeners
 from kafkaraw.client.groups.membership import Membership
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
@@ -123,7 +122,7 @@ class Group:
             KafkaError: the error of the member, or of a look-up.
             CallUser: a callback has to be called on the thread of the application.
         """
-        self._reading.leave_home()
+        self._reading.allow_reading()
         self._reader = asyncio.current_task()
         self.progress.note_processed()
         self.progress.async_commits.run_callbacks()
@@ -145,7 +144,7 @@ class Group:
             if not done:
                 # The next call must begin here: records of the last batch may belong to partitions that are being
                 # revoked, and returned now they would come after the commit.
-                self._reading.cursor.called_home = True
+                self._reading.cursor.must_enter_loop = True
         return done
 
     async def place(self, deadline: Deadline) -> bool:

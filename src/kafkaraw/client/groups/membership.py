@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.client.committed import GroupMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.callbacks import Callbacks
 from kafkaraw.client.groups.commit_queue import Positions
+from kafkaraw.client.groups.listeners import Callbacks, Listeners
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.groups.reconciliation import Reconciliation
 from kafkaraw.client.groups.subscription import SubscribedTopics
-from kafkaraw.client.listeners import Listeners
 from kafkaraw.client.metrics.group_metrics import GroupMetrics
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator
@@ -388,7 +387,7 @@ class Membership:
 
     def _interrupt_iteration(self) -> None:
         """Make the next call begin with `turn`, even if records of the last batch are left."""
-        self._reading.cursor.called_home = True
+        self._reading.cursor.must_enter_loop = True
         self._reading.wake()
 
     def _do(self, action: Action) -> None:

@@ -16,10 +16,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TypeAlias
 
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.groups.callbacks import Callbacks, ListenerCall
 from kafkaraw.client.groups.commit_queue import Positions
+from kafkaraw.client.groups.listeners import Callback, Callbacks, ListenerCall, Listeners
 from kafkaraw.client.groups.progress import Progress
-from kafkaraw.client.listeners import Callback, Listeners
 from kafkaraw.core.group.events import AssignmentChange
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.records import TopicPartition

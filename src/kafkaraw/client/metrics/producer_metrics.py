@@ -17,7 +17,7 @@ GROUP: Final = "producer"
 
 MEANINGS: Final = {
     "record_send_total": "Records sent to a broker for the first time.",
-    "record_retry_total": "Records sent again, also in parts of a batch that was too large.",
+    "record_retry_total": "Records sent again, batch splits included.",
     "record_error_total": "Records given up.",
     "request_total": "Produce requests.",
     "batch_total": "Batches sent for the first time (not in Java).",
@@ -107,7 +107,7 @@ class ProducerMetrics:
                 if waited_ms > 1000 * self._queue_time_max_s:
                     self._queue_time_max_s = waited_ms / 1000
 
-    def landed(self, request_id: int, now_s: float, *, answered: bool) -> None:
+    def request_ended(self, request_id: int, now_s: float, *, answered: bool) -> None:
         """A request was answered, or never will be."""
         latency_s = now_s - self._sent_at_s.pop(request_id, now_s)
         if answered:

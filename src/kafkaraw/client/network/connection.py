@@ -19,7 +19,7 @@ from kafkaraw.core.connection_events import (
     Action,
     BecomeReady,
     BytesLeft,
-    CloseAsked,
+    CloseRequested,
     Compute,
     Computed,
     ConnectionLimits,
@@ -28,9 +28,9 @@ from kafkaraw.core.connection_events import (
     Fail,
     LinkLost,
     LinkMade,
-    LoginGiven,
-    LoginMissing,
-    NeedLogin,
+    MechanismFailed,
+    MechanismReady,
+    NeedMechanism,
     Send,
     SendOneway,
     Succeed,
@@ -104,7 +104,7 @@ class Connection:
         self._acting = False
         self._error: KafkaError | None = None
         self._metrics = metrics
-        self._asking = 0
+        self._pending_count = 0
         self._used_at = self._loop.time()
         self._login = login
         self._frame_size_max = frame_size_max
@@ -193,7 +193,7 @@ class Connection:
     @property
     def idle_since(self) -> float | None:
         """The time since when no request has been pending, on the loop's clock, in seconds; None while one is."""
-        return None if self._asking else self._used_at
+        return None if self._pending_count else self._used_at
 
     def count_for(self, metrics: NodeMetrics) -> None:
         """Count for another node from now on: the one that this connection turned out to lead to."""
@@ -235,7 +235,7 @@ class Connection:
         """
         # The machine decodes the answer as the response of this request: that makes it an `R`.
         answer: asyncio.Future[R] = self._loop.create_future()
-        began, metrics = self.asked()
+        began, metrics = self.request_began()
         outcome: R | BaseException | None = None
         try:
             self._submit(answer, message, version, timeout)
@@ -246,7 +246,7 @@ class Connection:
                 self._handle(Abandon(answer))
             raise
         finally:
-            self.ended(metrics, began, outcome)
+            self.request_ended(metrics, began, outcome)
         return response
 
     @overload
@@ -308,7 +308,7 @@ class Connection:
         Args:
             timeout: seconds; more than `CLOSE_TIMEOUT_S` counts as that.
         """
-        self._handle(CloseAsked())
+        self._handle(CloseRequested())
         if self._link is None:
             return
         self._link.close()
@@ -318,7 +318,7 @@ class Connection:
 
     def abort(self) -> None:
         """Fail what is unanswered and close at once."""
-        self._handle(CloseAsked())
+        self._handle(CloseRequested())
         if self._link is not None:
             self._link.abort()
 
@@ -347,18 +347,18 @@ class Connection:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def asked(self) -> tuple[float, NodeMetrics]:
+    def request_began(self) -> tuple[float, NodeMetrics]:
         """Count a request that begins; gives the time, and where it counts."""
         metrics = self._metrics
         metrics.requests += 1
         metrics.in_flight += 1
-        self._asking += 1
+        self._pending_count += 1
         return self._loop.time(), metrics
 
-    def ended(self, metrics: NodeMetrics, began: float, outcome: object) -> None:
+    def request_ended(self, metrics: NodeMetrics, began: float, outcome: object) -> None:
         """Count a request that is over: with a response, or an error."""
         metrics.in_flight -= 1
-        self._asking -= 1
+        self._pending_count -= 1
         self._used_at = now = self._loop.time()
         if isinstance(outcome, BaseException):
             metrics.requests_failed += 1
@@ -373,9 +373,9 @@ class Connection:
         try:
             mechanism = await login.mechanism(timeout)
         except KafkaError as error:
-            self._handle(LoginMissing(error))
+            self._handle(MechanismFailed(error))
         else:
-            self._handle(LoginGiven(mechanism))
+            self._handle(MechanismReady(mechanism))
 
     async def _compute(self, computation: Callable[[], None]) -> None:
         try:
@@ -383,7 +383,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - a hash that this machine's OpenSSL does not allow, or no memory
             failure = AuthenticationError(f"{self.peer} [SASL]: the login cannot be computed: {error!r}")
             failure.__cause__ = error
-            self._handle(LoginMissing(failure))
+            self._handle(MechanismFailed(failure))
         else:
             self._handle(Computed())
 
@@ -446,7 +446,7 @@ class Connection:
                 if self._link is not None:
                     self._link.limit_frames(self._frame_size_max)
                 _settle(self._ready, None)
-            case NeedLogin(deadline_ms):
+            case NeedMechanism(deadline_ms):
                 assert self._login is not None
                 preparing = self._prepare_login(self._login, deadline_ms / 1000 - self._loop.time())
                 self._logging_in = self._loop.create_task(preparing, name=f"log in at {self.peer}")
@@ -483,11 +483,11 @@ class _Call:
     def __init__(self, connection: Connection, answered: Callable[..., None]) -> None:
         self._connection = connection
         self._answered = answered
-        self._began, self._metrics = connection.asked()
+        self._began, self._metrics = connection.request_began()
 
     def finish(self, outcome: object) -> None:
         """Count the request, and call `answered`."""
-        self._connection.ended(self._metrics, self._began, outcome)
+        self._connection.request_ended(self._metrics, self._began, outcome)
         self._answered(outcome)
 
 

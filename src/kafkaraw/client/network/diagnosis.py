@@ -1,9 +1,12 @@
-"""Finds out why a cluster cannot be used from here: the questions that `kafkaraw doctor` asks, without its looks.
+"""Find out why a cluster cannot be used from here: what `kafkaraw doctor` asks, without its output.
 
-Every bootstrap server is dialled as a client would, with the client's own settings; then every broker at the address
-that the cluster advertises for it, because that is where clients go next, and where most of them get stuck. Each is a
-`Visit` with the stages it passed, the one at which it stopped, why, and what to change. Nothing is retried and nothing
-is raised. Start at `diagnose`.
+The client's own settings are used to connect to every bootstrap server, then to every broker at the address that the
+cluster advertises for it, because clients go there next, and most fail there. Each is a `Visit` with the stages it
+passed, the stage at which it failed, why, and what to change. Nothing is retried and nothing is raised. Start at
+`diagnose`.
+
+`probe_address` finds out what an address speaks that does not respond as the settings say: TLS or not, HTTP, SASL. Each
+guess is a connection of its own; all are tried at the same time, send no secret, and use no setting of the client.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ from kafkaraw.client.metrics.client_metrics import BOOTSTRAP
 from kafkaraw.client.network.bootstrap import stage_of
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.pool import ConnectionPool
-from kafkaraw.client.network.second_look import second_look
 from kafkaraw.client.network.security import network_for
 from kafkaraw.client.runtime import Runtime, system_runtime
-from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError, Stage
+from kafkaraw.errors import AuthenticationError, KafkaError, NetworkError, ProtocolError, Stage
 from kafkaraw.light_classes import dataclass, field
+from kafkaraw.net import AsyncioNetwork, Link
+from kafkaraw.net.tls import handshake_context
 from kafkaraw.protocol.error_codes import error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 HEALTHY: Final = 0
 EXIT_CODES: Final[dict[Stage, int]] = {
@@ -187,18 +192,18 @@ class _Visitor:
             return response
         except KafkaError as error:
             self._note_failure(visit, error, stood=connection is not None)
-            await self._look_twice(visit, address)
+            await self._probe(visit, address)
             return None
         finally:
             visit.seconds = loop.time() - began
             if connection is not None:
                 connection.abort()
 
-    async def _look_twice(self, visit: Visit, address: Address) -> None:
+    async def _probe(self, visit: Visit, address: Address) -> None:
         """Where something answers, but not as the settings expect, find out what it is."""
         if self._looks_twice and visit.failed in (Stage.TLS, Stage.API_VERSIONS, Stage.METADATA):
             tls = Stage.TLS in self._stages
-            visit.remedy = await second_look(address, tls=tls, timeout=self._timeout) or visit.remedy
+            visit.remedy = await probe_address(address, tls=tls, timeout=self._timeout) or visit.remedy
 
     async def _ask(self, connection: Connection) -> MetadataResponse:
         response = await connection.request(MetadataRequest(topics=[]), timeout=self._timeout)
@@ -241,9 +246,107 @@ def _advertised_remedy(visit: Visit, broker: MetadataResponseBroker, servers: Se
     if visit.failed not in (Stage.RESOLVE, Stage.CONNECT):
         return visit.remedy
     text = (
-        f"the cluster tells its clients to find broker {broker.node_id} at {visit.address}, which does not work from "
+        f"the cluster advertises {visit.address} for broker {broker.node_id}, which cannot be reached from "
         f"this machine: set advertised.listeners of that broker to an address that its clients can reach"
     )
     if broker.host in _LOCAL_HOSTS and not any(server.host in _LOCAL_HOSTS for server in servers):
         text += f" ({broker.host} means this machine to a client, not the broker's)"
     return f"{text}; or have {broker.host!r} resolve and be routed to it here"
+
+
+TIMEOUT_S: Final = 2.0
+FRAME_SIZE_MAX_AT_FIRST: Final = 1 << 20
+_WEB_REQUEST: Final = b"HEAD / HTTP/1.0\r\n\r\n"
+_HANDSHAKE_VERSION: Final = 1
+
+
+async def probe_address(address: Address, *, tls: bool, timeout: float) -> str:
+    """What to change, as far as the address shows it; an empty string if it does not.
+
+    Args:
+        address: where it did not work.
+        tls: whether the client tried it with TLS.
+        timeout: for all guesses together, in seconds, and no more than `TIMEOUT_S`.
+    """
+    timeout = min(timeout, TIMEOUT_S)
+    guesses = [_kafka(address, timeout, tls=tls), _web_server(address, timeout)]
+    if not tls:
+        guesses.append(_tls(address, timeout))
+    found = await asyncio.gather(*guesses)
+    return next((text for text in found if text), "")
+
+
+async def _kafka(address: Address, timeout: float, *, tls: bool) -> str:
+    """Whether it speaks Kafka without TLS, and by which mechanisms it wants a login."""
+    try:
+        connection = await Connection.open(
+            AsyncioNetwork(), address.host, address.port, client_id=None, connect_timeout=timeout
+        )
+    except KafkaError:
+        return ""
+    try:
+        answer = await connection.request(
+            SaslHandshakeRequest(mechanism=""), version=_HANDSHAKE_VERSION, timeout=timeout
+        )
+    except KafkaError:
+        answer = None
+    finally:
+        connection.abort()
+    if answer is not None and answer.mechanisms:
+        ways = ", ".join(answer.mechanisms)
+        advice = f"set security_protocol=SASL_PLAINTEXT and sasl_mechanism ({ways})"
+        return f"this listener requires authentication, without TLS: {advice}"
+    return (
+        "this listener speaks Kafka without TLS and without authentication: set security_protocol=PLAINTEXT"
+        if tls
+        else ""
+    )
+
+
+async def _tls(address: Address, timeout: float) -> str:
+    try:
+        network = AsyncioNetwork(dial_tls=handshake_context())
+        link = await network.dial(
+            address.host, address.port, _Listener(), timeout=timeout, frame_size_max=FRAME_SIZE_MAX_AT_FIRST
+        )
+    except KafkaError:
+        return ""
+    link.abort()
+    return "this port speaks TLS: set security_protocol=SSL, or SASL_SSL if it requires authentication, and ssl_cafile"
+
+
+async def _web_server(address: Address, timeout: float) -> str:
+    listener = _Listener()
+    try:
+        link = await AsyncioNetwork().dial(
+            address.host, address.port, listener, timeout=timeout, frame_size_max=FRAME_SIZE_MAX_AT_FIRST
+        )
+    except KafkaError:
+        return ""
+    link.send_raw(_WEB_REQUEST)
+    await asyncio.wait([listener.lost], timeout=timeout)
+    link.abort()
+    error = listener.lost.result() if listener.lost.done() else None
+    is_web = isinstance(error, ProtocolError) and "HTTP" in str(error)
+    return "a web server (HTTP) listens there: give the port of a Kafka listener" if is_web else ""
+
+
+class _Listener:
+    """Waits for the end of a link."""
+
+    def __init__(self) -> None:
+        self.lost: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+
+    def link_made(self, link: Link) -> None:
+        """See `LinkHandler.link_made`."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """See `LinkHandler.frame_received`."""
+
+    def link_lost(self, error: KafkaError | None) -> None:
+        """See `LinkHandler.link_lost`."""
+        if not self.lost.done():
+            self.lost.set_result(error)
+
+    def writing_paused(self, paused: bool) -> None:
+        """See `LinkHandler.writing_paused`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.forking import call_after_fork, keep_unfinalized
 from kafkaraw.client.metrics.client_metrics import ClientMetrics
 from kafkaraw.client.network.bootstrap import first_to_answer, may_pass
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
@@ -92,7 +92,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._forked = False
-        tell_about_forks(self, Engine._after_fork_in_child)
+        call_after_fork(self, Engine._after_fork_in_child)
 
     @classmethod
     def on(cls, config: ClientConfig, runtime: Runtime | None) -> Engine:
@@ -304,7 +304,7 @@ class Engine:
 
     def _after_fork_in_child(self) -> None:
         self._forked = True
-        leave_behind(self)
+        keep_unfinalized(self)
 
     def _one_try(self, deadline: Deadline) -> float:
         return deadline.at_most(self.config.request_timeout_ms / 1000)

@@ -2,28 +2,29 @@
 
 A lane is a connection of its own to the same broker, because a broker answers one connection's requests in order: a
 long-polling Fetch on the "main" lane would delay the next Produce. The pool does not retry: the caller knows whether
-the request may be retried.
+the request may be retried. `IdleWatch` closes connections before the broker would (after ten minutes, by default): a
+broker that closes one could lose a request that was just sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Literal
 
 from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, ClientMetrics
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
-from kafkaraw.client.network.idle import IdleWatch
 from kafkaraw.client.network.security import login_at
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.cluster import BrokerNode
-from kafkaraw.core.reconnect import ReconnectPolicy
-from kafkaraw.core.retry import Backoff
+from kafkaraw.core.retry import Backoff, ReconnectPolicy
 from kafkaraw.errors import ClosedError, KafkaError, NetworkError, Stage
 
 if TYPE_CHECKING:
     from kafkaraw.client.credentials.source import Credentials
+
 
 Lane = Literal["main", "fetch", "spare fetch", "group"]
 _Key = tuple[int, Lane]
@@ -208,3 +209,55 @@ def _retrieve(attempt: asyncio.Task[Connection]) -> None:
     """Retrieve the exception of a task without waiters; otherwise asyncio logs that it was never retrieved."""
     if not attempt.cancelled():
         attempt.exception()
+
+
+log = logging.getLogger(__name__)
+
+
+class IdleWatch:
+    """Watches connections for disuse.
+
+    Args:
+        max_idle_ms: how long one may be unused, in milliseconds; negative for ever.
+    """
+
+    def __init__(self, max_idle_ms: int) -> None:
+        self._max_idle_s = max_idle_ms / 1000
+        self._watched: list[Connection] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, connection: Connection) -> None:
+        """Close this one when its time has come."""
+        if self._max_idle_s < 0:
+            return
+        # Connections that broke are let go here: the timer may be far away, and a broker may be lost again and again.
+        self._watched = [each for each in self._watched if not each.closed] + [connection]
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._max_idle_s, self._look)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._watched.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        now_s = loop.time()
+        for connection in self._watched:
+            if not connection.closed and _unused_s(connection, now_s) >= self._max_idle_s:
+                log.info("closing the connection to %s: unused for %g s", connection.peer, self._max_idle_s)
+                connection.abort()
+        self._watched = [connection for connection in self._watched if not connection.closed]
+        if self._watched:
+            longest = max(_unused_s(connection, now_s) for connection in self._watched)
+            # Not more often than once a second, nor than the limit itself.
+            pause = max(self._max_idle_s - longest, min(self._max_idle_s, 1.0))
+            self._timer = loop.call_later(pause, self._look)
+
+
+def _unused_s(connection: Connection, now_s: float) -> float:
+    since = connection.idle_since
+    return 0.0 if since is None else now_s - since

@@ -4,7 +4,7 @@ What a record costs is in `records.OpenBatches.take`; here is what happens once 
 leaves: a check of their fields and size, the wait for the topic's metadata (`ProducerMetadata`) or for buffer memory
 (`BufferPool`). `PartitionLoad` feeds the partitioner. Nothing here sends, and nothing here knows the sender.
 
-Everything runs on the producer's loop, but for `append`, `refusal`, `ProducerMetadata.counts_of` and `outdated`, which
+Everything runs on the producer's loop, but for `append`, `error_of`, `ProducerMetadata.counts_of` and `outdated`, which
 any thread may call. Start at `RecordAccumulator.append` and `RecordAccumulator.drain`.
 
 Source: Kafka's RecordAccumulator, BufferPool, ProducerMetadata and BuiltInPartitioner.
@@ -26,9 +26,8 @@ from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.batch_sizes import BatchSizes
-from kafkaraw.core.producer.events import BatchesSealed
+from kafkaraw.core.producer.events import BatchesSealed, Unacknowledged, describe
 from kafkaraw.core.producer.machine import ProducerMachine
-from kafkaraw.core.producer.report import Unacknowledged, describe
 from kafkaraw.core.producer.spreading import Spreading
 from kafkaraw.errors import (
     BufferFullError,
@@ -59,7 +58,7 @@ RECORD_OVERHEAD_BYTES: Final = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
 RETRY_S: Final = 0.005
 """How long after a release that left less than half of the buffer memory free the next waiter is admitted."""
-AHEAD_BYTES: Final = 4 * 1024 * 1024
+BACKPRESSURE_BYTES: Final = 4 * 1024 * 1024
 """Bytes that fit the caches that a processor shares with little else."""
 DRAIN_S_MAX: Final = 0.02
 """How long a sender of rows waits at most until the network has caught up."""
@@ -173,7 +172,7 @@ class RecordAccumulator:
                 f"{describe(self._machine.unacknowledged())}{last_seen}"
             )
 
-    def refusal(self, status: AppendStatus, topic: str) -> KafkaError:
+    def error_of(self, status: AppendStatus, topic: str) -> KafkaError:
         """Make the error of a record that `append` did not take, for callers that do not wait.
 
         Raises:
@@ -355,7 +354,7 @@ class BufferPool:
 
     Attributes:
         releases: how often memory was released; compared by `wait`, because memory may be released on this loop between
-            a refusal on another thread and the wait that follows it.
+            an append that failed on another thread and the wait that follows it.
     """
 
     def __init__(self, open_batches: OpenBatches, size_bytes: int) -> None:
@@ -370,7 +369,7 @@ class BufferPool:
         """Wait to be admitted; False when the time is up.
 
         Args:
-            releases: what `releases` was before the refusal.
+            releases: what `releases` was before the record was refused.
             timeout: in seconds.
             first: wait at the head of the queue, having been admitted before and found too little memory.
         """
@@ -400,7 +399,7 @@ class BufferPool:
         self._open_batches.release(batch)
         used_bytes = self._open_batches.used_bytes
         self.releases += 1
-        if used_bytes <= AHEAD_BYTES // 2:
+        if used_bytes <= BACKPRESSURE_BYTES // 2:
             self._drained.set()
         if used_bytes <= self._size_bytes // 2:
             self.admit_one()
@@ -445,18 +444,18 @@ class BufferPool:
             self._timer = None
 
     @property
-    def is_ahead(self) -> bool:
+    def needs_backpressure(self) -> bool:
         """Whether more is in use than fits the caches: a sender of many rows then does well to call `drain`.
 
         What is sent while it is in the processor's caches costs a quarter less, and memory that is used again needs no
         fresh pages. This is no bound: with a slow network, senders use all of the buffer memory.
         """
-        return self._open_batches.used_bytes > AHEAD_BYTES
+        return self._open_batches.used_bytes > BACKPRESSURE_BYTES
 
     async def drain(self) -> None:
-        """Wait until half of `AHEAD_BYTES` is in use, or `DRAIN_S_MAX` has passed."""
+        """Wait until half of `BACKPRESSURE_BYTES` is in use, or `DRAIN_S_MAX` has passed."""
         self._drained.clear()
-        if self.is_ahead:
+        if self.needs_backpressure:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_S_MAX):
                     await self._drained.wait()
@@ -641,7 +640,7 @@ class PartitionLoad:
             return
         self._update_ms = now_ms + LOAD_UPDATED_AFTER_MS
         waiting = self._machine.waiting()
-        held_up = self._machine.held_up_nodes(now_ms - self._timeout_ms) if self._timeout_ms else set()
+        held_up = self._machine.blocked_nodes(now_ms - self._timeout_ms) if self._timeout_ms else set()
         for topic in set(topics) & self._led.keys():
             led = self._led[topic]
             unavailable = [

@@ -160,7 +160,7 @@ def _topics_plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
             return None
         column = column.cast(pa.large_string())
     if column.null_count:
-        raise UsageError(f"column 'topic': row {column.is_null().index(True).as_py()} is null, so it goes nowhere")
+        raise UsageError(f"column 'topic': row {column.is_null().index(True).as_py()} is null; every row needs a topic")
     return column.dictionary_encode()
 
 
@@ -442,7 +442,7 @@ class ArrowSending:
         for columns, rows in zip(self._columns, self._rows, strict=True):
             bad = rows.check([partition_counts[name] for name in columns.topics], size_max)
             if bad is not None:
-                raise _refusal(bad, first_row, columns, partition_counts, size_max)
+                raise _row_error(bad, first_row, columns, partition_counts, size_max)
             first_row += rows.count
 
     def go_on(self) -> AppendStatus | None:
@@ -459,7 +459,7 @@ class ArrowSending:
         return status
 
 
-def _refusal(
+def _row_error(
     bad: BadRow, first_row: int, columns: RowColumns, partition_counts: dict[str, int], size_max: int
 ) -> UsageError | RecordTooLargeError:
     row = first_row + bad.row
@@ -472,10 +472,13 @@ def _refusal(
         case Fault.PARTITION:
             counts = {name: partition_counts[name] for name in columns.topics}
             known = ", ".join(f"{name!r} has partitions 0 to {count - 1}" for name, count in counts.items())
-            return UsageError(f"column 'partition': row {row} says {bad.number}; {known}")
+            return UsageError(f"column 'partition': row {row} has {bad.number}; {known}")
         case Fault.TIMESTAMP:
-            return UsageError(f"column 'timestamp': row {row} says {bad.number}: no number of milliseconds since 1970")
+            return UsageError(
+                f"column 'timestamp': row {row} has {bad.number}, which is not a number of milliseconds since 1970"
+            )
         case _:
             return UsageError(
-                "the buffers of the columns contradict each other; validate(full=True) of the data says where"
+                "the buffers of the columns contradict each other; call validate(full=True) on the data to find out "
+                "where"
             )

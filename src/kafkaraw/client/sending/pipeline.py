@@ -76,7 +76,7 @@ class Pipeline:
             if isinstance(changed, ProducerRecord):
                 record = changed
             elif changed is not None:
-                log.error("%s gave %s instead of a ProducerRecord", name_of_method(on_send), type(changed).__name__)
+                log.error("%s returned %s instead of a ProducerRecord", name_of_method(on_send), type(changed).__name__)
         return record
 
     def _serialized(self, record: ProducerRecord) -> PlainRecord:

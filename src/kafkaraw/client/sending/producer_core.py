@@ -21,7 +21,7 @@ from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.committed import GroupMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.deadline import Deadline, check_timeout
-from kafkaraw.client.forking import leave_behind, tell_about_forks
+from kafkaraw.client.forking import call_after_fork, keep_unfinalized
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.metrics.producer_metrics import GROUP, ProducerMetrics
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S
@@ -35,12 +35,12 @@ from kafkaraw.client.sending.transactions import Offsets, TransactionManager
 from kafkaraw.client.sending.waiting import FORKED, Flush, PromiseWaiter
 from kafkaraw.core.producer.events import (
     ProducerIdentity,
-    ProducerIdGiven,
+    ProducerIdReceived,
     TransactionAborts,
     TransactionBegun,
     TransactionEnded,
+    Unacknowledged,
 )
-from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.errors import (
     ClosedError,
@@ -96,7 +96,7 @@ class ProducerCore:
         self._closing: asyncio.Event | None = None  # there once `close` was called, and set once it is over
         self._close_error: DeliveryError | None = None
         self._losses_taken = False
-        tell_about_forks(self, ProducerCore._after_fork_in_child)
+        call_after_fork(self, ProducerCore._after_fork_in_child)
 
     # ---- the loop
 
@@ -136,7 +136,7 @@ class ProducerCore:
         """Touch nothing of the parent's, which delivers what was sent (see `forking`)."""
         self._waiter.forked = True
         self.accumulator.close(ForkedError, FORKED)
-        leave_behind(self)
+        keep_unfinalized(self)
 
     # ---- taking records
 
@@ -318,7 +318,7 @@ class ProducerCore:
             self._close_error = error
         finally:
             try:
-                self.sender.give_up(_closed_before)
+                self.sender.fail_all(_closed_before)
                 if self.pipeline is not None:
                     self.pipeline.close()
                 await self._close_network(CLOSE_TIMEOUT_S if deadline is None else deadline.remaining)
@@ -471,7 +471,7 @@ class Transactions:
             async with asyncio.timeout(deadline.remaining):
                 await self._call.acquire()
         except TimeoutError:
-            raise KafkaTimeoutError(f"{what}: an earlier call for the transaction is still under way") from None
+            raise KafkaTimeoutError(f"{what}: an earlier call for the transaction has not returned yet") from None
         try:
             yield
         finally:
@@ -533,7 +533,7 @@ class Transactions:
 
     def _adopt(self, identity: ProducerIdentity) -> None:
         self._manager.adopt(identity)
-        self._sender.receive(ProducerIdGiven(identity))
+        self._sender.receive(ProducerIdReceived(identity))
         self._sender.receive(TransactionEnded(identity))
 
 

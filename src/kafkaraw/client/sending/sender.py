@@ -30,30 +30,32 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.sending.accumulator import RecordAccumulator
 from kafkaraw.client.sending.transactions import PRODUCE_VERSION_EXPLICIT, TransactionManager
 from kafkaraw.client.sending.waiting import Flush, PendingFlushes
+from kafkaraw.core.producer.batches import outcomes_of, produce_request, unanswered
 from kafkaraw.core.producer.events import (
     Abandoned,
     Acknowledge,
     Action,
     AddPartitions,
     Answered,
-    AskProducerId,
+    BatchSplit,
     Event,
     Fail,
+    InitProducerId,
     MetadataRefreshed,
     PartitionsAdded,
     ProducerIdentity,
-    ProducerIdGiven,
-    ProducerIdRefused,
+    ProducerIdFailed,
+    ProducerIdReceived,
     RefreshMetadata,
     Release,
     RequestLost,
-    Resplit,
     SendProduce,
     TopicsIdle,
+    Unacknowledged,
+    describe,
+    summarise,
 )
 from kafkaraw.core.producer.machine import ProducerLimits, ProducerMachine
-from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
-from kafkaraw.core.producer.requests import outcomes_of, produce_request, unanswered
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     AuthorizationError,
@@ -234,9 +236,9 @@ class Sender:
         """Pass the end of a request to the machine, and carry out its actions at once: no other step would do it."""
         now_s = self.wakeups.now_s()
         if type(event) is Answered:
-            self._metrics.landed(event.request_id, now_s, answered=True)
+            self._metrics.request_ended(event.request_id, now_s, answered=True)
         elif type(event) is RequestLost:
-            self._metrics.landed(event.request_id, now_s, answered=False)
+            self._metrics.request_ended(event.request_id, now_s, answered=False)
         try:
             self.machine.receive(event, int(now_s * 1000))
         except BaseException as error:  # noqa: BLE001 - as in `_step`
@@ -297,7 +299,7 @@ class Sender:
             if not self._actions:
                 if not self._outcomes:
                     return
-                self._tell_outcomes()
+                self._run_outcome_callbacks()
             while self._actions:
                 action = self._actions.popleft()
                 try:
@@ -306,7 +308,7 @@ class Sender:
                     self._actions.appendleft(action)  # for `break_down`
                     raise
 
-    def _tell_outcomes(self) -> None:
+    def _run_outcome_callbacks(self) -> None:
         """Settle promises, which calls callbacks: user code, from which nothing is raised here."""
         while self._outcomes:
             settle = self._outcomes.popleft()
@@ -344,7 +346,7 @@ class Sender:
         self._accumulator.note_written(batch)
         self._outcomes.append(partial(batch.promise.resolve, action.base_offset, action.log_append_time_ms))
 
-    def _note_split(self, action: Resplit) -> None:
+    def _note_split(self, action: BatchSplit) -> None:
         self._metrics.split()
         self._accumulator.note_too_large(action.batch)
 
@@ -367,8 +369,8 @@ class Sender:
     def _refresh_metadata(self, action: RefreshMetadata) -> None:
         self._outbox.refresh(action.topics)
 
-    def _ask_producer_id(self, _: AskProducerId) -> None:
-        self._outbox.ask_producer_id()
+    def _init_producer_id(self, _: InitProducerId) -> None:
+        self._outbox.init_producer_id()
 
     # ---- the end
 
@@ -386,20 +388,20 @@ class Sender:
         failed = [report for promise, report in failures if not promise.is_seen(report.records_count)]
         return summarise([*failed, *self.machine.unacknowledged(), *unsent])
 
-    def give_up(self, make_error: Callable[[Unacknowledged], KafkaError]) -> None:
+    def fail_all(self, make_error: Callable[[Unacknowledged], KafkaError]) -> None:
         """Fail every record that has no outcome."""
         self._drain(everything=True)
         self.machine.receive(Abandoned(make_error), self.wakeups.now_ms())
         for action in self.machine.actions():
             if isinstance(action, Acknowledge | Fail | Release):
                 self._do(action)
-        self._tell_outcomes()
+        self._run_outcome_callbacks()
         self.flushes.end_settled()
 
     async def close(self) -> None:
         """Stop: no step, no request and no waiter is left."""
         self.wakeups.cancel_timer()
-        self._accumulator.pool.fail(ClosedError("the producer was closed while send() waited for room"))
+        self._accumulator.pool.fail(ClosedError("the producer was closed while send() waited for buffer memory"))
         try:
             await self._outbox.close()
         finally:
@@ -429,14 +431,14 @@ class Sender:
             self._fail_by_break(batch, report, DeliveryError(message))
         self._accumulator.pool.fail(ClosedError(message))
         self._idle.set()
-        self._tell_outcomes()
+        self._run_outcome_callbacks()
         self.flushes.end_settled()
         if not isinstance(error, Exception):
             self.wakeups.raise_soon(error)
         try:
             if self.transactions is not None:
                 self.transactions.note_break(ClosedError(message))
-            log.error("the producer failed in an unforeseen way", exc_info=error)
+            log.error("the producer failed because of an unexpected error", exc_info=error)
         except BaseException as of_log:  # noqa: BLE001 - the handler that has failed before, or another one
             if not isinstance(of_log, Exception):
                 self.wakeups.raise_soon(of_log)
@@ -451,11 +453,11 @@ _DOING: Final[dict[type[Action], Callable[[Sender, Any], None]]] = {
     SendProduce: Sender._send,  # noqa: SLF001 - the table of this class
     Acknowledge: Sender._acknowledge,  # noqa: SLF001
     Release: Sender._release,  # noqa: SLF001
-    Resplit: Sender._note_split,  # noqa: SLF001
+    BatchSplit: Sender._note_split,  # noqa: SLF001
     Fail: Sender._fail,  # noqa: SLF001
     AddPartitions: Sender._add_partitions,  # noqa: SLF001
     RefreshMetadata: Sender._refresh_metadata,  # noqa: SLF001
-    AskProducerId: Sender._ask_producer_id,  # noqa: SLF001
+    InitProducerId: Sender._init_producer_id,  # noqa: SLF001
 }
 
 
@@ -481,7 +483,7 @@ class SenderWakeups:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._step = step
         self._timer: asyncio.Handle | None = None
-        self._timer_s = 0.0  # when it fires; uvloop's handle of a time that has passed cannot tell
+        self._timer_s = 0.0  # when it fires; uvloop's handle of a time that has passed does not say
         self._is_scheduled = False
         self._is_called = False
         self._error: BaseException | None = None
@@ -579,8 +581,8 @@ class Outbox:
         engine: connections and metadata.
         config: for acks and timeouts.
         transactions: the producer's, when it is transactional.
-        tell: called with the event with which each request ends; on the loop.
-        give_up: called with an error that is none of Kafka's: a bug, after which no event will come.
+        report: called with the event with which each request ends; on the loop.
+        fail_all: called with an error that is not a KafkaError: a bug, after which no event will come.
     """
 
     def __init__(
@@ -588,16 +590,16 @@ class Outbox:
         engine: Engine,
         config: ProducerConfig,
         transactions: TransactionManager | None,
-        tell: Callable[[Event], None],
-        give_up: Callable[[BaseException], None],
+        report: Callable[[Event], None],
+        fail_all: Callable[[BaseException], None],
     ) -> None:
         self._engine = engine
         self._acks = config.acks
         self._timeout_ms = config.request_timeout_ms
         self._timeout = config.request_timeout_ms / 1000
         self._transactions = transactions
-        self._tell = tell
-        self._give_up = give_up
+        self._report = report
+        self._fail_all = fail_all
         self._waiting: dict[int, deque[SendProduce]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -616,9 +618,9 @@ class Outbox:
         if len(waiting) == 1:
             self._spawn(self._send_waiting(action.node_id, waiting), f"produce to {action.node_id}")
 
-    def ask_producer_id(self) -> None:
-        """Get a producer id; ends in `ProducerIdGiven` or `ProducerIdRefused`."""
-        self._spawn(self._ask_producer_id(), "producer id")
+    def init_producer_id(self) -> None:
+        """Get a producer id; ends in `ProducerIdReceived` or `ProducerIdFailed`."""
+        self._spawn(self._init_producer_id(), "producer id")
 
     def add_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """Make partitions part of the transaction; ends in `PartitionsAdded`."""
@@ -645,14 +647,14 @@ class Outbox:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._give_up(error)
+            self._fail_all(error)
 
     async def _send_waiting(self, node_id: int, waiting: deque[SendProduce]) -> None:
         try:
             connection = await self._engine.connection(node_id, timeout=self._timeout)
         except KafkaError as error:
             while waiting:
-                self._tell(_lost(waiting.popleft(), error, maybe_written=False))
+                self._report(_lost(waiting.popleft(), error, maybe_written=False))
             return
         while waiting:
             self._exchange(connection, waiting.popleft())
@@ -664,7 +666,7 @@ class Outbox:
         except KafkaError as error:
             self._lost(action, error)
         except Exception as error:  # noqa: BLE001 - logged where the producer breaks
-            self._give_up(error)
+            self._fail_all(error)
 
     def _submit(self, connection: Connection, action: SendProduce) -> None:
         transactions, version = self._transactions, None
@@ -691,19 +693,19 @@ class Outbox:
             if isinstance(outcome, KafkaError):
                 raise outcome
             if outcome is None:  # acks=0, and the bytes have left
-                self._tell(Answered(action.request_id, unanswered(action)))
+                self._report(Answered(action.request_id, unanswered(action)))
                 return
             outcomes = outcomes_of(request, outcome, self._engine.cluster, action.node_id)
-            self._tell(Answered(action.request_id, outcomes))
+            self._report(Answered(action.request_id, outcomes))
         except KafkaError as error:
             self._lost(action, error)
         except Exception as error:  # noqa: BLE001 - logged where the producer breaks
-            self._give_up(error)
+            self._fail_all(error)
 
     def _lost(self, action: SendProduce, error: KafkaError) -> None:
-        self._tell(_lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError)))
+        self._report(_lost(action, error, maybe_written=not isinstance(error, UnsupportedVersionError)))
 
-    async def _ask_producer_id(self) -> None:
+    async def _init_producer_id(self) -> None:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=self._timeout_ms, producer_id=-1, producer_epoch=-1
         )
@@ -716,13 +718,13 @@ class Outbox:
                     operation="IDEMPOTENT_WRITE",
                 )
         except KafkaError as error:
-            self._tell(ProducerIdRefused(error, retriable=isinstance(error, RetriableError)))
+            self._report(ProducerIdFailed(error, retriable=isinstance(error, RetriableError)))
         else:
-            self._tell(ProducerIdGiven(ProducerIdentity(answer.producer_id, answer.producer_epoch)))
+            self._report(ProducerIdReceived(ProducerIdentity(answer.producer_id, answer.producer_epoch)))
 
     async def _add_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         assert self._transactions is not None
-        self._tell(PartitionsAdded(partitions, await self._transactions.add_partitions(partitions)))
+        self._report(PartitionsAdded(partitions, await self._transactions.add_partitions(partitions)))
 
     async def _refresh(self, topics: frozenset[str]) -> None:
         problem: KafkaError | None = None
@@ -736,12 +738,12 @@ class Outbox:
             bad = {topic: error_name(cluster.error_of(topic)) for topic in sorted(topics) if cluster.error_of(topic)}
             if bad:
                 problem = StaleMetadataError(f"metadata: {', '.join(f'topic {t!r} {name}' for t, name in bad.items())}")
-            errors = {topic: _refusal(topic, cluster.error_of(topic)) for topic in bad}
+            errors = {topic: _topic_error(topic, cluster.error_of(topic)) for topic in bad}
             refused = {topic: error for topic, error in errors.items() if isinstance(error, AuthorizationError)}
-        self._tell(MetadataRefreshed(problem, refused))
+        self._report(MetadataRefreshed(problem, refused))
 
 
-def _refusal(topic: str, code: int) -> KafkaError:
+def _topic_error(topic: str, code: int) -> KafkaError:
     return error_for(code, f"topic {topic!r}", resource=topic, operation="DESCRIBE")
 
 

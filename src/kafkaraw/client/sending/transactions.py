@@ -110,7 +110,7 @@ class TransactionManager:
 
     def _refuse_record(self) -> NoReturn:
         self.machine.check_open()
-        raise UsageError("the transaction takes no more records")
+        raise UsageError("the transaction accepts no more records")
 
     # ---- the life of a transaction
 
@@ -324,7 +324,7 @@ class TransactionManager:
         if reaction is Reaction.FENCED:
             error = ProducerFencedError(
                 f"another producer has taken over the transactional id {self.transactional_id!r}{self._timeout_hint}; "
-                f"make a new one if this is the one that should go on: {cause}"
+                f"make a new one if this one should continue: {cause}"
             )
         self.machine.break_down(error)
         self.pause()

@@ -19,9 +19,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kafkaraw.client.forking import leave_behind
+from kafkaraw.client.forking import keep_unfinalized
 from kafkaraw.client.sending.producer_core import ProducerCore
-from kafkaraw.core.producer.report import describe
+from kafkaraw.core.producer.events import describe
 from kafkaraw.errors import KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.net.process_hooks import at_exit, in_forked_child
@@ -50,7 +50,7 @@ def forget(producer: object, core: ProducerCore) -> None:
         try:
             loop.call_soon_threadsafe(_begin, core)
         except RuntimeError:  # the loop is closed
-            _tell_losses(core, "its event loop has ended")
+            _log_losses(core, "its event loop has ended")
     message = f"{type(producer).__name__} was not closed: call close(), or use a `with` block"
     warnings.warn(message, ResourceWarning, stacklevel=3, source=producer)
 
@@ -61,7 +61,7 @@ def watch(core: ProducerCore) -> None:
     ends = _loop_ends.get(loop)
     if ends is None:
         for ended in [each for each in list(_loop_ends) if each.is_closed()]:
-            _loop_ends.pop(ended).tell("its event loop has ended")
+            _loop_ends.pop(ended).log_losses("its event loop has ended")
         ends = _loop_ends[loop] = _LoopEnd(loop)
     ends.cores.add(core)
 
@@ -83,13 +83,13 @@ class _LoopEnd:
         try:
             yield
         finally:
-            self.tell("its event loop ends")
+            self.log_losses("its event loop ends")
             _loop_ends.pop(loop, None)
 
-    def tell(self, why: str) -> None:
+    def log_losses(self, why: str) -> None:
         """Log what is lost."""
         for core in list(self.cores):
-            _tell_losses(core, why)
+            _log_losses(core, why)
 
 
 _forgotten: Final[dict[ProducerCore, None]] = {}
@@ -133,7 +133,7 @@ async def _close(core: ProducerCore) -> None:
             waiting.set()
 
 
-def _tell_losses(core: ProducerCore, why: str) -> None:
+def _log_losses(core: ProducerCore, why: str) -> None:
     _forgotten.pop(core, None)
     lost = core.take_losses()
     if lost:
@@ -166,14 +166,14 @@ def end_forgotten(seconds: float) -> None:
     if any(thread.runs(core.loop) for core in list(_forgotten)):  # Python 3.12 starts no thread at this time
         thread.run(_forgotten_end(seconds))
     for ends in list(_loop_ends.values()):
-        ends.tell("the process ends")
+        ends.log_losses("the process ends")
     for core in list(_forgotten):
-        _tell_losses(core, "the process ends")
+        _log_losses(core, "the process ends")
 
 
 def _after_fork_in_child() -> None:
     """The parent delivers them."""
-    leave_behind((dict(_forgotten), dict(_loop_ends), set(_closing)))
+    keep_unfinalized((dict(_forgotten), dict(_loop_ends), set(_closing)))
     for registry in (_forgotten, _loop_ends, _closing):
         registry.clear()
 

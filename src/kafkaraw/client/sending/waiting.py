@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkaraw.client.deadline import check_timeout
-from kafkaraw.core.producer.report import Unacknowledged, describe, summarise
+from kafkaraw.core.producer.events import Unacknowledged, describe, summarise
 from kafkaraw.errors import DeliveryError, DeliveryTimeoutError, ForkedError, KafkaTimeoutError, UsageError
 from kafkaraw.net.threads import check_holds_no_loop_lock, wait_interruptibly
 from kafkaraw.records import BatchPromise
@@ -69,14 +69,14 @@ class PromiseWaiter:
             raise UsageError("Ticket.result() would block the loop that has to deliver the record; `await` the ticket")
         done = threading.Event()
 
-        def tell(_: BatchPromise) -> None:
+        def wake(_: BatchPromise) -> None:
             done.set()
 
-        promise.add_callback(tell)
+        promise.add_callback(wake)
         try:
             in_time = wait_interruptibly(done.wait, timeout)
         finally:
-            promise.remove_callback(tell)
+            promise.remove_callback(wake)
         if not in_time:
             raise KafkaTimeoutError(
                 f"no acknowledgement for {promise.topic}-{promise.partition} within {timeout:g} s; "

@@ -45,11 +45,11 @@ class RecordCursor:
         paused: the paused partitions: none of their records are returned; those in hand stay.
 
     Attributes:
-        called_home: while set, no records are returned, as if none were in hand, so that the next call uses the loop.
+        must_enter_loop: while set, no records are returned, as if none were in hand, so the next call uses the loop.
     """
 
     def __init__(self, paused: Collection[TopicPartition] = ()) -> None:
-        self.called_home = False
+        self.must_enter_loop = False
         self._paused = paused
         self._visits = 0
         self._giving: Generator[Record, None, None] | _InNext | None = None  # what may be making a record
@@ -188,7 +188,7 @@ class RecordCursor:
                     yield record
                     if self._records is not records:  # dropped, or taken over by another way of reading
                         break
-                    if self.called_home:
+                    if self.must_enter_loop:
                         return
                 else:
                     self._end_of(records)
@@ -237,7 +237,7 @@ class RecordCursor:
     def holds_records(self) -> bool:
         """Whether records in hand can be returned now."""
         batches = self._waiting if self._batch is None else (self._batch, *self._waiting)
-        return not self.called_home and any(batch.topic_partition not in self._paused for batch in batches)
+        return not self.must_enter_loop and any(batch.topic_partition not in self._paused for batch in batches)
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -343,7 +343,7 @@ class RecordCursor:
         self._changes += 1
         self.set_aside()
         self._given = {}
-        if self.called_home:
+        if self.must_enter_loop:
             return None
         change = self._changes
         for index, batch in enumerate(self._waiting):
@@ -356,7 +356,7 @@ class RecordCursor:
         while True:
             batch = self._batch
             is_paused = self._paused and batch is not None and batch.topic_partition in self._paused
-            if batch is not None and not is_paused and not self.called_home:
+            if batch is not None and not is_paused and not self.must_enter_loop:
                 if self._records is None:
                     last = self._last
                     records = iter(batch.starting_at(_next_offset(batch, last)))

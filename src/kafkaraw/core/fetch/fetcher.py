@@ -11,17 +11,21 @@ are assigned.
 Partitions are asked for in an order that rotates: one that just gave records goes to the end. It matters, because a
 broker fills its response in that order, and delivers a batch that exceeds every limit only for the first partition.
 
-Start at `plan` and `receive`. Lookups of leaders and positions (`offset_lookups`, `offset_found`) share the same
-backoff and the same table of reactions (`failures.py`).
+`complete` makes one `Batch` of what a broker sends for a partition: whole wire batches from the one that holds the
+position on, up to the last stable offset, with those of aborted transactions; brokers before KIP-74 cut the last one.
+No record is decoded, so damaged records are found when they are read.
+
+Start at `Fetcher.plan` and `Fetcher.receive`. Lookups of leaders and positions (`offset_lookups`, `offset_found`) share
+the same backoff and the same table of reactions (`failures.py`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Protocol
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
-from kafkaraw.core.fetch.completed_fetch import CompletedFetch, MakeBatch, complete
 from kafkaraw.core.fetch.failures import (
     Reaction,
     is_final,
@@ -36,18 +40,35 @@ from kafkaraw.core.fetch.failures import (
 )
 from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH
 from kafkaraw.core.fetch.requests import FetchPlan, FetchTarget, epoch_ends_of
-from kafkaraw.core.fetch.schedule import FetchSchedule, knows_later_leader
-from kafkaraw.core.fetch.sessions import SESSION_ERRORS
-from kafkaraw.core.fetch.subscription_state import FetchState, PartitionState, SubscriptionState
+from kafkaraw.core.fetch.schedule import SESSION_ERRORS, FetchSchedule, knows_later_leader
+from kafkaraw.core.fetch.subscription_state import CompletedFetch, FetchState, PartitionState, SubscriptionState
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.errors import CorruptBatchError, KafkaError, RecordTooLargeError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
-from kafkaraw.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from kafkaraw.records import TopicPartition
+from kafkaraw.records import (
+    Batch,
+    ControlType,
+    TopicPartition,
+    Wire,
+    batches_of,
+    control_type_of,
+    emptied,
+    parse_header,
+)
 
 log = logging.getLogger(__name__)
+
+_LENGTH_PREFIX_BYTES: Final = 12
+
+
+class MakeBatch(Protocol):
+    """Makes the batch that the caller is given; a consumer adds its deserializers and interceptors."""
+
+    def __call__(self, topic: str, partition: int, data: Sequence[Wire], /, *, start_offset: int) -> Batch:
+        """Make one of wire batches with their headers; records before `start_offset` are not given."""
 
 
 class _Problem(NamedTuple):
@@ -201,7 +222,7 @@ class Fetcher:
             self._schedule.sessions[plan.node_id].answered(response)
         if response.error_code:
             if response.error_code in SESSION_ERRORS and not plan.is_full:
-                log.info("fetch session with broker %d is over (error %d)", plan.node_id, response.error_code)
+                log.info("fetch session with broker %d has ended (error %d)", plan.node_id, response.error_code)
                 return set()  # everything is said anew at once
             self._all_failed(plan, error_for(response.error_code, f"fetch from broker {plan.node_id}"), now_ms)
             return set()
@@ -300,7 +321,7 @@ class Fetcher:
                 found.failing_since_ms = now_ms
                 if unknown or not self.was_reached:
                     return found.error
-                log.warning("%s cannot be read, trying again: %s", name_of(topic_partition), found.error)
+                log.warning("%s cannot be fetched, retrying: %s", name_of(topic_partition), found.error)
         return None
 
     def retry_at_ms(self, now_ms: int) -> int | None:
@@ -332,7 +353,7 @@ class Fetcher:
             return False
         if data.preferred_read_replica >= 0:
             partition.prefer_replica(data.preferred_read_replica, now_ms + self._replica_age_max_ms)
-            self._schedule.look_at(partition.topic_partition, partition.replica_until_ms)
+            self._schedule.recheck_at(partition.topic_partition, partition.replica_until_ms)
         partition.learn_ends(data.high_watermark, data.last_stable_offset, data.log_start_offset)
         records = data.records
         if isinstance(records, memoryview) and len(records):
@@ -374,7 +395,9 @@ class Fetcher:
     def _out_of_range(self, partition: PartitionState, has: str = "") -> None:
         offset, name = partition.offset, name_of(partition.topic_partition)
         if self._subscriptions.request_reset(partition):
-            log.warning("offset %d of %s is not there%s: going on as auto_offset_reset says", offset, name, has)
+            log.warning(
+                "offset %d of %s is out of range%s: resetting the position by auto_offset_reset", offset, name, has
+            )
             return
         text = f"offset {offset} of {name} is not there{has}; seek(), or set auto_offset_reset"
         self._raise_soon(partition, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, text))
@@ -391,7 +414,7 @@ class Fetcher:
             return
         error = truncated(target, end_offset)
         if self._subscriptions.has_reset_policy:
-            log.warning("%s; going on there", error)
+            log.warning("%s; continuing there", error)
             partition.seek(end_offset, epoch)
         else:
             self._subscriptions.lose_position(partition)
@@ -419,10 +442,103 @@ class Fetcher:
         partition.failed(error, now_ms, delay_ms)
         if before is not None and is_unknown(error) != is_unknown(before):
             partition.failing_since_ms = now_ms  # a topic that is unknown after an outage was not unknown during it
-        self._schedule.look_at(partition.topic_partition, partition.retry_at_ms)
+        self._schedule.recheck_at(partition.topic_partition, partition.retry_at_ms)
         self._subscriptions.unready[partition.topic_partition] = None
         if is_final(error):
             self._raise_soon(partition, error)
 
     def _raise_soon(self, partition: PartitionState, error: KafkaError) -> None:
         self._problems[partition.topic_partition] = _Problem(partition, partition.generation, error)
+
+
+def complete(
+    node_id: int,
+    target: FetchTarget,
+    records: memoryview,
+    aborted: Sequence[AbortedTransaction],
+    make_batch: MakeBatch,
+) -> CompletedFetch | int:
+    """Make a batch of what a broker sent for a partition.
+
+    Args:
+        node_id: the broker.
+        target: what was asked for.
+        records: what was sent, not empty.
+        aborted: transactions that were aborted, as the broker lists them for a read_committed consumer.
+        make_batch: makes the batch.
+
+    Returns:
+        the batch; or, if not even the first wire batch is whole, the bytes to ask for to get all of it.
+
+    Raises:
+        CorruptBatchError: a header is damaged, or the batches end before the offset that was asked for.
+        RecordTooLargeError: the broker cuts the first wire batch however many bytes are asked for.
+    """
+    try:
+        wires = batches_of(records)
+    except CorruptBatchError as error:
+        raise CorruptBatchError(f"{where(target)}: {error}; seek() behind it to continue") from error
+    if not wires:
+        return _size_of_first(target, records)
+    next_offset = wires[-1][0].next_offset
+    if next_offset <= target.offset:
+        raise CorruptBatchError(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
+    epochs = _epochs_in(wires)
+    left = without_aborted(wires, aborted)
+    begin = next(index for index, (header, _) in enumerate(left) if header.next_offset > target.offset)
+    topic, partition = target.topic_partition
+    batch = make_batch(topic, partition, left[begin:] if begin else left, start_offset=target.offset)
+    return CompletedFetch(node_id, batch, epochs, target.topic_id)
+
+
+def without_aborted(wires: Sequence[Wire], aborted: Sequence[AbortedTransaction]) -> Sequence[Wire]:
+    """Replace the batches of aborted transactions by empty ones, so that no reader has to know of transactions.
+
+    Args:
+        wires: whole wire batches with their headers.
+        aborted: the transactions that end in an abort, with the first offset of each; in any order.
+
+    Raises:
+        CorruptBatchError: a header or a marker makes no sense.
+    """
+    if not aborted:
+        return wires
+    coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    aborting: set[int] = set()  # producer ids
+    left: list[Wire] = []
+    for header, batch in wires:
+        while coming and coming[-1].first_offset <= header.last_offset:
+            aborting.add(coming.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in aborting and control_type_of(batch) is ControlType.ABORT:
+                aborting.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in aborting:
+            empty = memoryview(emptied(header))
+            left.append((parse_header(empty), empty))
+            continue
+        left.append((header, batch))
+    return left
+
+
+def _epochs_in(wires: Iterable[Wire]) -> list[tuple[int, int]]:
+    """Return the leader epochs in which batches were written, each with its first offset."""
+    epochs: list[tuple[int, int]] = []
+    epoch = None
+    for header, _ in wires:
+        if header.partition_leader_epoch != epoch:
+            epoch = header.partition_leader_epoch
+            epochs.append((header.base_offset, epoch))
+    return epochs
+
+
+def _size_of_first(target: FetchTarget, records: memoryview) -> int:
+    """Return the size of the first wire batch, of which only the beginning came."""
+    if len(records) < _LENGTH_PREFIX_BYTES:
+        return 2 * max(_LENGTH_PREFIX_BYTES, target.size_wanted_bytes)
+    size = int.from_bytes(records[8:_LENGTH_PREFIX_BYTES], "big", signed=True) + _LENGTH_PREFIX_BYTES
+    if size <= target.size_wanted_bytes:
+        raise RecordTooLargeError(
+            f"{where(target)}: the broker sends {len(records)} of the {size} bytes of a batch, however many are asked "
+            f"for; raise its limit for fetches (fetch.max.bytes), or seek() behind the batch"
+        )
+    return size

@@ -1,4 +1,4 @@
-"""The fetch schedule: what each partition needs next, decided anew only when something about it has changed. Pure.
+"""The fetch schedule: what each partition needs next, and the fetch session with each broker. Pure.
 
 A partition may have to be fetched from a node, may have a pending lookup (of its leader or of its position), both, or
 neither. `need_of` says which, from everything that is known about the partition. `FetchSchedule` keeps the answers, by
@@ -7,21 +7,34 @@ that the answer depends on has changed:
 
 - the partition's state, its pause or its buffer: `SubscriptionState.changed` names it,
 - the metadata of its topic, or the brokers: `look` compares them with what it saw last,
-- the time, as at the end of a pause after a failure: `look_at`.
+- the time, as at the end of a pause after a failure: `recheck_at`.
 
-Times are passed in. Start at `look`. A test compares the schedule with a look at every partition.
+`FetchSession` is the consumer's half of a session with one broker (KIP-227): both ends remember the partitions, so that
+a Fetch contains changes only. `targets` has the wanted partitions, `_said` those that the broker has, and `_changed`
+those in which the two may differ.
+
+    NONE (id 0, epoch 0) -- response with an id --> KEPT (id, epoch 1, 2, ...) -- error or no response --> epoch 0 again
+
+Epoch 0 opens a session with all partitions, and closes the session whose id it names. The broker may decline (id 0);
+then the next Fetch is a full one again. A session identifies topics by id or by name, never by both.
+
+Start at `FetchSchedule.look` and `FetchSession.ask`. A test compares the schedule with a look at every partition.
+Source: Kafka's FetchSessionHandler.
 """
 
 from __future__ import annotations
 
 import heapq
+from typing import Final
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView, TopicView
 from kafkaraw.core.fetch.offsets import NO_EPOCH
-from kafkaraw.core.fetch.requests import FetchTarget
-from kafkaraw.core.fetch.sessions import FetchSession
+from kafkaraw.core.fetch.requests import NO_SESSION, FetchPlan, FetchTarget, SessionStep
 from kafkaraw.core.fetch.subscription_state import FetchState, PartitionState, SubscriptionState
 from kafkaraw.light_classes import NamedTuple
+from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.records import TopicPartition
 
 
@@ -108,7 +121,7 @@ class FetchSchedule:
         self._views_seen: dict[str, TopicView | None] = {}
         self._brokers_seen: dict[int, BrokerNode] = {}
 
-    def look_at(self, of: TopicPartition, at_ms: int) -> None:
+    def recheck_at(self, of: TopicPartition, at_ms: int) -> None:
         """The time will change what this partition needs."""
         heapq.heappush(self._times, (at_ms, of))
 
@@ -178,3 +191,147 @@ class FetchSchedule:
             if session is None:
                 session = self.sessions[node_id] = FetchSession()
             session.want(target)
+
+
+_NO_ID: Final = 0
+_OPENING: Final = 0
+_EPOCH_MAX: Final = 2**31 - 1
+_NAMES_KEPT: Final = 16
+"""So many names of topics that are not asked for any more may be kept, besides one for each partition that is."""
+
+SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors of a whole response after which the next Fetch is a full one."""
+
+
+class FetchSession:
+    """The consumer's half of a session with one broker.
+
+    Attributes:
+        targets: what is to be asked for, in the order in which the broker should serve it.
+    """
+
+    def __init__(self) -> None:
+        self.targets: dict[TopicPartition, FetchTarget] = {}
+        self._id = _NO_ID
+        self._epoch = _OPENING
+        self._said: dict[TopicPartition, FetchTarget] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._is_under_way = False
+        self._by_ids = True
+        self._nameless: set[TopicPartition] = set()  # those whose topic has no id
+        self._sizes: dict[TopicPartition, int] = {}  # of those that need a certain one
+        self._names: dict[Uuid, str] = {}
+
+    # -- what is wanted
+
+    def want(self, target: FetchTarget) -> None:
+        """Add or change a partition; a partition whose position has changed goes behind the others."""
+        of = target.topic_partition
+        before = self.targets.get(of)
+        if before is not None and before.offset != target.offset:
+            del self.targets[of]
+        self.targets[of] = target
+        self._changed[of] = None
+        if before is None or before.topic_id != target.topic_id:
+            self._names[target.topic_id] = of.topic
+            (self._nameless.add if target.topic_id == ZERO_UUID else self._nameless.discard)(of)
+        if target.size_wanted_bytes:
+            self._sizes[of] = target.size_wanted_bytes
+        elif self._sizes:
+            self._sizes.pop(of, None)
+
+    def leave_out(self, of: TopicPartition) -> None:
+        """Remove a partition."""
+        del self.targets[of]
+        self._changed[of] = None
+        self._nameless.discard(of)
+        self._sizes.pop(of, None)
+
+    # -- requests
+
+    def plan(self, node_id: int) -> FetchPlan:
+        """Return the next request."""
+        if len(self._names) > _NAMES_KEPT + 2 * len(self.targets):  # an earlier request keeps those that it had
+            self._names = {target.topic_id: of.topic for of, target in self.targets.items()}
+        step = self.ask()
+        asked = dict(self.targets) if step is NO_SESSION else self._said
+        size = max(self._sizes.values(), default=0)
+        return FetchPlan(node_id, asked, step, self._names, by_ids=not self._nameless, size_wanted_bytes=size)
+
+    def ask(self) -> SessionStep:
+        """Return the session part of the next request.
+
+        One request at a time uses the session; another one meanwhile has no session.
+        """
+        if self._is_under_way:
+            return NO_SESSION
+        by_ids = not self._nameless
+        # A partition that was removed and added again between two requests has not changed for the broker, but its log
+        # start and end are unknown here. A new session returns them.
+        again = any(
+            of in self._said and (target := self.targets.get(of)) is not None and target.is_fresh
+            for of in self._changed
+        )
+        if again or by_ids != self._by_ids:
+            self._by_ids = by_ids
+            self._start_anew()
+        self._is_under_way = True
+        if self._epoch == _OPENING:
+            self._said = dict(self.targets)
+            self._changed.clear()
+            return SessionStep(self._id, _OPENING, tuple(self.targets.values()), ())
+        changed, forgotten = self._take_changes()
+        return SessionStep(self._id, self._epoch, tuple(changed), tuple(forgotten))
+
+    def _take_changes(self) -> tuple[list[FetchTarget], list[FetchTarget]]:
+        """Return the partitions to add or change, and those to forget, and note that the broker has them now."""
+        changed, forgotten = [], []
+        for of in self._changed:
+            old, new = self._said.get(of), self.targets.get(of)
+            if old is not None and (new is None or new.topic_id != old.topic_id):
+                forgotten.append(old)
+                del self._said[of]
+            if new is not None:
+                if not _same(old, new):
+                    changed.append(new)
+                self._said[of] = new
+        self._changed.clear()
+        return changed, forgotten
+
+    def answered(self, response: FetchResponse) -> None:
+        """Process the response to the last request."""
+        self._is_under_way = False
+        if response.error_code:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._id = _NO_ID
+            self._start_anew()
+        elif response.session_id == _NO_ID:
+            self._id = _NO_ID
+            self._start_anew()
+        else:
+            self._id = response.session_id
+            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+
+    def failed(self) -> None:
+        """Process a request without a response: it is unknown whether the broker has received it."""
+        self._is_under_way = False
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._epoch = _OPENING
+        self._said = {}  # a new one: the request that has failed still has the old one
+
+
+def _same(old: FetchTarget | None, new: FetchTarget) -> bool:
+    """Whether the broker has this target already; a seek and a seek back between two requests need no change."""
+    return old is not None and (
+        (old.topic_id, old.offset, old.leader_epoch, old.last_epoch, old.size_wanted_bytes)
+        == (new.topic_id, new.offset, new.leader_epoch, new.last_epoch, new.size_wanted_bytes)
+    )

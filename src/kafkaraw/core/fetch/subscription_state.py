@@ -29,7 +29,8 @@ partition's records from the buffer and the cursor. A pause keeps them, and none
 
 Delivered is not written per record: it is the last record that the cursor returned + 1, or the start of the records in
 hand, or fetched if there are none. The cursor belongs to the thread in the caller's call, everything else to the
-client's loop (decision 0026). This module must not depend on requests, errors or groups. Start at `SubscriptionState`.
+client's loop (decision 0026). This module must not depend on requests, errors or groups. `FetchBuffer` has the fetched
+batches that no call has taken. Start at `SubscriptionState`.
 
 A partition's fetch state (Java's FetchStates):
 
@@ -42,17 +43,81 @@ Source: Kafka's SubscriptionState. Why so: decision 0031.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
-from kafkaraw.core.fetch.completed_fetch import FetchBuffer
 from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH, NO_OFFSET, OffsetAndMetadata
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.light_classes import dataclass, field
+from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import ZERO_UUID, Uuid
-from kafkaraw.records import TopicPartition
+from kafkaraw.records import (
+    Batch,
+    TopicPartition,
+)
+
+
+class CompletedFetch(NamedTuple):
+    """What one response brought for one partition.
+
+    Attributes:
+        node_id: the broker that sent it.
+        batch: the records, from the fetched offset on.
+        epochs: the leader epochs in which they were written, each with its first offset.
+        topic_id: of the topic that they come from.
+    """
+
+    node_id: int
+    batch: Batch
+    epochs: Sequence[tuple[int, int]]
+    topic_id: Uuid
+
+
+class FetchBuffer:
+    """Completed fetches that no call has taken, at most one of each partition, in the order in which they came.
+
+    Those of paused partitions are kept apart: they are not given, and do not keep their broker from being asked.
+    """
+
+    def __init__(self) -> None:
+        self._ready: dict[TopicPartition, CompletedFetch] = {}
+        self._paused: dict[TopicPartition, CompletedFetch] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ready)
+
+    def __contains__(self, of: object) -> bool:
+        return of in self._ready or of in self._paused
+
+    @property
+    def node_ids(self) -> set[int]:
+        """The brokers of which something can be taken."""
+        return {fetch.node_id for fetch in self._ready.values()}
+
+    def put(self, of: TopicPartition, fetch: CompletedFetch, *, is_paused: bool) -> None:
+        """Keep a completed fetch."""
+        (self._paused if is_paused else self._ready)[of] = fetch
+
+    def take(self) -> Iterator[tuple[TopicPartition, CompletedFetch]]:
+        """Give up everything but the fetches of paused partitions."""
+        taken, self._ready = self._ready, {}
+        return iter(taken.items())
+
+    def drop(self, of: TopicPartition) -> None:
+        """Forget what came of a partition."""
+        self._ready.pop(of, None)
+        self._paused.pop(of, None)
+
+    def pause(self, of: TopicPartition) -> None:
+        """Keep what came of a partition until `resume`."""
+        if of in self._ready:
+            self._paused[of] = self._ready.pop(of)
+
+    def resume(self, of: TopicPartition) -> None:
+        """Let what came of a partition be taken again."""
+        if of in self._paused:
+            self._ready[of] = self._paused.pop(of)
 
 
 class FetchState(Enum):

@@ -616,7 +616,7 @@ class ClassicMember:
         self._move(_T.JOIN)
 
     def _join_after_backoff(self, reason: str, now_ms: int) -> None:
-        log.info("group %r: %s; trying again", self.settings.group_id, reason)
+        log.info("group %r: %s; retrying", self.settings.group_id, reason)
         self._rebalance.reason = reason[:200]
         self._begin_join(now_ms + self._requests.backoff_ms())
 

@@ -469,7 +469,7 @@ class ConsumerMember:
             self._move(_T.INSTANCE_ID_IN_USE)
             self._heartbeat.due_ms = now_ms
         elif meaning is Meaning.RETRY:
-            log.info("group %r: heartbeat: %s; trying again", group_id, why)
+            log.info("group %r: heartbeat: %s; retrying", group_id, why)
             self._retry_heartbeat(now_ms)
         elif meaning is Meaning.FENCED:
             log.warning("group %r: heartbeat: %s; rejoining", group_id, why)

@@ -67,7 +67,8 @@ class ErrorTable:
         what = f"group {settings.group_id!r}, {doing}"
         if code == ErrorCode.FENCED_INSTANCE_ID:
             return FencedInstanceIdError(
-                f"{what}: another consumer with group_instance_id={settings.group_instance_id!r} has taken over; each "
+                f"{what}: another consumer with group_instance_id={settings.group_instance_id!r} has replaced this "
+                "one; each "
                 f"running consumer needs a name of its own"
             )
         resource, right, more = _unauthorized(code, settings, subscription)

@@ -334,7 +334,7 @@ class MemberMetrics:
 def poll_timeout_error(settings: GroupSettings, elapsed_ms: int) -> MaxPollExceededError:
     """Return the error of a member that left the group because the application did not poll in time."""
     return MaxPollExceededError(
-        f"the consumer has left group {settings.group_id!r}: it was not asked for records for "
+        f"the consumer has left group {settings.group_id!r}: the application did not poll for "
         f"{elapsed_ms / 1000:g} s, more than max_poll_interval_ms={settings.max_poll_interval_ms}; call poll() more "
         f"often, ask it for fewer records with max_poll_records, or set max_poll_interval_ms higher (None for no "
         f"limit); the next call joins again"

@@ -1,5 +1,5 @@
 """The producer's decisions, pure: when to send each sealed batch to which broker, and its outcome.
 
-Start at `machine.py`. `partition.py` keeps the order of one partition's batches, `ledger.py` reports outcomes, and
-`outcomes.py` and `remedies.py` decide what follows an error response.
+Start at `machine.py`. `batches.py` keeps the order of each partition's batches, makes the requests and
+reports outcomes; `failures.py` decides what follows an error response.
 """

@@ -1,7 +1,9 @@
-"""The words that the producer machine and its driver exchange: events go in, actions come out.
+"""The values that the producer machine and its driver exchange: events go in, actions come out.
 
 Plain values only, so that a test can write a conversation down and a log can print it. Those of which every batch makes
-one are not frozen, which would treble the time that making them takes. Start at `machine.py`.
+one are not frozen, which would treble the time that making them takes. `machine.py` decides. `Unacknowledged` names
+records without an acknowledgement. They have no offset yet, so they are named by the order in which this producer sent
+them to the partition: record 0 is the first one.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from kafkaraw.core.producer.report import Unacknowledged
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.records import SealedBatch, TopicPartition
@@ -45,14 +46,14 @@ class BatchesSealed:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdGiven:
+class ProducerIdReceived:
     """InitProducerId succeeded."""
 
     identity: ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdRefused:
+class ProducerIdFailed:
     """InitProducerId failed; unless it may be tried again, everything that waits for it fails."""
 
     error: KafkaError
@@ -154,8 +155,8 @@ class TransactionEnded:
 
 Event = (
     BatchesSealed
-    | ProducerIdGiven
-    | ProducerIdRefused
+    | ProducerIdReceived
+    | ProducerIdFailed
     | MetadataRefreshed
     | Answered
     | RequestLost
@@ -194,8 +195,8 @@ class SendProduce:
 
 
 @dataclass(frozen=True, slots=True)
-class AskProducerId:
-    """Call InitProducerId, then report `ProducerIdGiven` or `ProducerIdRefused`."""
+class InitProducerId:
+    """Call InitProducerId, then report `ProducerIdReceived` or `ProducerIdFailed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class Resplit:
+class BatchSplit:
     """A batch was too large for the broker and goes again in parts: something to be counted, not to be done."""
 
     batch: SealedBatch
@@ -247,4 +248,59 @@ class Release:
     batch: SealedBatch
 
 
-Action = SendProduce | AskProducerId | AddPartitions | RefreshMetadata | Acknowledge | Resplit | Fail | Release
+Action = SendProduce | InitProducerId | AddPartitions | RefreshMetadata | Acknowledge | BatchSplit | Fail | Release
+
+
+PARTITIONS_LISTED_MAX = 5
+
+
+class Unacknowledged(NamedTuple):
+    """Records of one partition that no broker has acknowledged.
+
+    `first_index` and `last_index` count, from 0, the records that this producer sent to the partition;
+    `maybe_written` says that a broker may have got some of them all the same.
+    """
+
+    topic: str
+    partition: int
+    records_count: int
+    first_index: int
+    last_index: int
+    maybe_written: bool
+
+    def __str__(self) -> str:
+        """As in `12 records for flights-0 (numbers 40 to 51 sent there, possibly written)`."""
+        what, which = f"{self.records_count} records", f"numbers {self.first_index} to {self.last_index}"
+        if self.records_count == 1:
+            what, which = "1 record", f"number {self.first_index}"
+        perhaps = "possibly written" if self.maybe_written else "not written"
+        return f"{what} for {self.topic}-{self.partition} ({which} sent there, {perhaps})"
+
+
+def describe(entries: Sequence[Unacknowledged]) -> str:
+    """One sentence part for a message; a long list is cut with a count of the rest."""
+    listed = "; ".join(str(entry) for entry in entries[:PARTITIONS_LISTED_MAX])
+    left_out = entries[PARTITIONS_LISTED_MAX:]
+    if not left_out:
+        return listed
+    return f"{listed}; and {sum(e.records_count for e in left_out)} records for {len(left_out)} more partitions"
+
+
+def summarise(entries: Sequence[Unacknowledged]) -> list[Unacknowledged]:
+    """Join the entries of each partition into one, in order of first appearance."""
+    joined: dict[tuple[str, int], Unacknowledged] = {}
+    for entry in entries:
+        key = (entry.topic, entry.partition)
+        before = joined.get(key)
+        if before is None:
+            joined[key] = entry
+            continue
+        joined[key] = Unacknowledged(
+            entry.topic,
+            entry.partition,
+            before.records_count + entry.records_count,
+            min(before.first_index, entry.first_index),
+            max(before.last_index, entry.last_index),
+            before.maybe_written or entry.maybe_written,
+        )
+    return list(joined.values())

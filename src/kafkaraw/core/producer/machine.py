@@ -1,7 +1,7 @@
 """The producer's decisions about sealed batches: when to send them to which broker, and when they succeed or fail.
 
 Pure: `receive` takes events, `actions` returns what to do, `deadline_ms` returns when to call `tick`. The machine uses
-no records, sockets or clocks; times are milliseconds of one monotonic clock. `partition.py` keeps the order of a
+no records, sockets or clocks; times are milliseconds of one monotonic clock. `batches.py` keeps the order of a
 partition's batches, and explains it. The asyncio driver is `kafkaraw.client.sending.sender`.
 
 Guarantees. With idempotence, every record is written at most once, in the order of sending, within its delivery
@@ -16,36 +16,41 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafkaraw.core.producer.batches import (
+    EPOCH_MAX,
+    IncompleteBatches,
+    PartitionQueue,
+    PartitionState,
+    ProducerBatch,
+    Renumbering,
+    Requests,
+)
 from kafkaraw.core.producer.events import (
     NO_IDENTITY,
     Abandoned,
     Action,
     AddPartitions,
     Answered,
-    AskProducerId,
     BatchesSealed,
+    BatchSplit,
     Event,
+    InitProducerId,
     Leaders,
     MetadataRefreshed,
     PartitionOutcome,
     PartitionsAdded,
     ProducerIdentity,
-    ProducerIdGiven,
-    ProducerIdRefused,
+    ProducerIdFailed,
+    ProducerIdReceived,
     RefreshMetadata,
     RequestLost,
-    Resplit,
     TopicsIdle,
     TransactionAborts,
     TransactionBegun,
     TransactionEnded,
+    Unacknowledged,
 )
-from kafkaraw.core.producer.ledger import Ledger
-from kafkaraw.core.producer.outcomes import HINTS, MAYBE_WRITTEN, Verdict, verdict_on
-from kafkaraw.core.producer.partition import EPOCH_MAX, PartitionQueue, PartitionState, Renumbering, Shipment
-from kafkaraw.core.producer.remedies import Case, Remedy, remedy_for
-from kafkaraw.core.producer.report import Unacknowledged
-from kafkaraw.core.producer.requests import Requests
+from kafkaraw.core.producer.failures import HINTS, MAYBE_WRITTEN, Case, Remedy, Verdict, remedy_for, verdict_on
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -53,7 +58,7 @@ from kafkaraw.records import SealedBatch, TopicPartition, split_batch
 
 log = logging.getLogger(__name__)
 
-NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response says nothing about them")
+NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response has no entry for this partition")
 _READY: Final = PartitionState.READY  # members of an enum are slow to look up
 _DRAINING: Final = PartitionState.DRAINING
 RENUMBERING: Final = {Remedy.NEXT_EPOCH: Renumbering.NEXT_EPOCH, Remedy.SAME_EPOCH: Renumbering.SAME_EPOCH}
@@ -72,7 +77,7 @@ class ProducerLimits:
 
 
 @dataclass(slots=True)
-class _Asking:
+class _PendingRequest:
     """Something that is asked for until it succeeds, with a back-off between the attempts."""
 
     under_way: bool = False
@@ -106,18 +111,18 @@ class ProducerMachine:
         self._partitions: dict[TopicPartition, PartitionQueue] = {}
         self._sendable: dict[TopicPartition, PartitionQueue] = {}
         self._backing_off: dict[TopicPartition, PartitionQueue] = {}
-        self._ledger = Ledger(limits.delivery_timeout_ms, self._do)
+        self._incomplete = IncompleteBatches(limits.delivery_timeout_ms, self._do)
         self._requests = Requests(limits.in_flight_max)
-        self._held_up_since: dict[int, int] = {}
-        self._asking_id = _Asking()
-        self._refreshing = _Asking()
+        self._blocked_since: dict[int, int] = {}
+        self._id_request = _PendingRequest()
+        self._refreshing = _PendingRequest()
         self._stale_topics: set[str] = set()
         self._refreshed_topics: frozenset[str] = frozenset()
         self._last_error: KafkaError | None = None
         self._part_of_transaction: set[TopicPartition] = set()
         self._adding: frozenset[TopicPartition] = frozenset()
         self._adds_partitions = limits.transactional
-        self._turn_away: Callable[[Unacknowledged], KafkaError] | None = None
+        self._reject_with: Callable[[Unacknowledged], KafkaError] | None = None
         self._actions: list[Action] = []
 
     # ---- the four verbs
@@ -131,9 +136,9 @@ class ProducerMachine:
                 self._on_sealed(event, now_ms)
             case RequestLost():
                 self._on_lost(event, now_ms)
-            case ProducerIdGiven():
+            case ProducerIdReceived():
                 self._on_identity(event)
-            case ProducerIdRefused():
+            case ProducerIdFailed():
                 self._on_identity_refused(event, now_ms)
             case MetadataRefreshed():
                 self._on_refreshed(event, now_ms)
@@ -158,21 +163,21 @@ class ProducerMachine:
 
     def deadline_ms(self) -> int | None:
         """Return when to call `tick` at the latest; None while only an event can cause an action."""
-        expires_ms = self._ledger.expires_ms
+        expires_ms = self._incomplete.expires_ms
         if not self._backing_off and not self._stale_topics and self._identity is not None:  # all is well
             return expires_ms
         times = [queue.resume_ms for queue in self._backing_off.values()]
         if expires_ms is not None:
             times.append(expires_ms)
-        if self._wants_identity() and not self._asking_id.under_way:
-            times.append(self._asking_id.next_ms)
+        if self._wants_identity() and not self._id_request.under_way:
+            times.append(self._id_request.next_ms)
         if self._stale_topics and not self._refreshing.under_way:
             times.append(self._refreshing.next_ms)
         return min(times, default=None)
 
     def tick(self, now_ms: int) -> None:
         """Fail the batches whose delivery timeout has passed, and retry those whose backoff has ended."""
-        self._ledger.expire(now_ms, self._last_error)
+        self._incomplete.expire(now_ms, self._last_error)
         for topic_partition, queue in list(self._backing_off.items()):
             if queue.resume_ms <= now_ms:
                 del self._backing_off[topic_partition]
@@ -186,7 +191,7 @@ class ProducerMachine:
     @property
     def idle(self) -> bool:
         """Whether nothing is queued or in flight, and no partition is being made part of a transaction."""
-        return self._ledger.expires_ms is None and not self._requests and not self._adding
+        return self._incomplete.expires_ms is None and not self._requests and not self._adding
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -195,55 +200,55 @@ class ProducerMachine:
 
     def unsettled(self) -> list[SealedBatch]:
         """Return the batches without an outcome, oldest first."""
-        return self._ledger.unsettled_batches()
+        return self._incomplete.unsettled_batches()
 
     def unsettled_reports(self) -> list[tuple[SealedBatch, Unacknowledged]]:
         """The same, each with what there is to report about it."""
-        return [(shipment.batch, shipment.report()) for shipment in self._ledger.unsettled()]
+        return [(batch.sealed, batch.report()) for batch in self._incomplete.unsettled()]
 
     def unacknowledged(self) -> list[Unacknowledged]:
         """Return the records that are neither acknowledged nor failed, one entry per partition."""
-        return self._ledger.report()
+        return self._incomplete.report()
 
     def waiting(self) -> dict[TopicPartition, int]:
         """How many batches wait to be sent, by partition; only where there are any."""
-        return dict(Counter(shipment.topic_partition for shipment in self._ledger.queued()))
+        return dict(Counter(batch.topic_partition for batch in self._incomplete.queued()))
 
     def busy_topics(self) -> set[str]:
         """The topics of which a batch is queued, in flight or coming back."""
         return {of.topic for of, queue in self._partitions.items() if not queue.is_idle}
 
-    def held_up_nodes(self, since_ms: int) -> set[int]:
+    def blocked_nodes(self, since_ms: int) -> set[int]:
         """The nodes for which something has waited since then, because as much as may be was in flight to them."""
-        return {node_id for node_id, held_up_ms in self._held_up_since.items() if held_up_ms <= since_ms}
+        return {node_id for node_id, held_up_ms in self._blocked_since.items() if held_up_ms <= since_ms}
 
     # ---- events
 
     def _on_sealed(self, event: BatchesSealed, now_ms: int) -> None:
-        for batch, age_ms in zip(event.batches, event.ages_ms, strict=True):
-            topic_partition = TopicPartition(batch.topic, batch.partition)
+        for sealed, age_ms in zip(event.batches, event.ages_ms, strict=True):
+            topic_partition = TopicPartition(sealed.topic, sealed.partition)
             queue = self._partitions.get(topic_partition)
             if queue is None:
                 queue = self._partitions[topic_partition] = PartitionQueue(topic_partition)
-            shipment = queue.append(batch, now_ms - age_ms + self._limits.delivery_timeout_ms)
-            self._ledger.add(shipment)
-            if self._turn_away is not None:
-                self._ledger.fail(shipment, self._turn_away(shipment.report()))
+            batch = queue.append(sealed, now_ms - age_ms + self._limits.delivery_timeout_ms)
+            self._incomplete.add(batch)
+            if self._reject_with is not None:
+                self._incomplete.fail(batch, self._reject_with(batch.report()))
             elif queue.state is _READY:
                 self._sendable[topic_partition] = queue
 
-    def _on_identity(self, event: ProducerIdGiven) -> None:
+    def _on_identity(self, event: ProducerIdReceived) -> None:
         self._identity = event.identity
-        self._asking_id = _Asking()
+        self._id_request = _PendingRequest()
 
-    def _on_identity_refused(self, event: ProducerIdRefused, now_ms: int) -> None:
+    def _on_identity_refused(self, event: ProducerIdFailed, now_ms: int) -> None:
         self._last_error = event.error
-        self._asking_id.under_way = False
-        self._asking_id.next_ms = now_ms + self._backoff_ms(self._asking_id.attempts)
-        self._asking_id.attempts += 1
+        self._id_request.under_way = False
+        self._id_request.next_ms = now_ms + self._backoff_ms(self._id_request.attempts)
+        self._id_request.attempts += 1
         if not event.retriable:
-            for shipment in self._ledger.queued():
-                self._ledger.fail(shipment, event.error)
+            for batch in self._incomplete.queued():
+                self._incomplete.fail(batch, event.error)
 
     def _on_refreshed(self, event: MetadataRefreshed, now_ms: int) -> None:
         self._last_error = event.error or self._last_error
@@ -253,25 +258,25 @@ class ProducerMachine:
         self._refreshing.next_ms = now_ms + self._backoff_ms(self._refreshing.attempts)
         self._refreshing.attempts += 1
         if event.refused:
-            for shipment in self._ledger.queued():
-                refusal = event.refused.get(shipment.topic_partition.topic)
-                if refusal is not None:
-                    self._ledger.fail(shipment, refusal)
+            for batch in self._incomplete.queued():
+                topic_error = event.refused.get(batch.topic_partition.topic)
+                if topic_error is not None:
+                    self._incomplete.fail(batch, topic_error)
 
     def _on_answer(self, event: Answered, now_ms: int) -> None:
         outcomes = event.outcomes
-        for queue, shipment in self._land(event.request_id):
-            self._conclude(queue, shipment, outcomes.get(shipment.topic_partition, NO_ANSWER))
+        for queue, batch in self._complete(event.request_id):
+            self._conclude(queue, batch, outcomes.get(batch.topic_partition, NO_ANSWER))
             if queue.state is _DRAINING:
-                self._go_on(queue, now_ms)
+                self._try_end_drain(queue, now_ms)
 
     def _on_lost(self, event: RequestLost, now_ms: int) -> None:
         self._last_error = event.error
-        for queue, shipment in self._land(event.request_id):
-            shipment.maybe_written |= event.maybe_written
-            self._stale_topics.add(shipment.topic_partition.topic)
-            self._again(queue, shipment, event.error, retriable=event.retriable)
-            self._go_on(queue, now_ms)
+        for queue, batch in self._complete(event.request_id):
+            batch.maybe_written |= event.maybe_written
+            self._stale_topics.add(batch.topic_partition.topic)
+            self._retry(queue, batch, event.error, retriable=event.retriable)
+            self._try_end_drain(queue, now_ms)
 
     def _on_topics_idle(self, topics: frozenset[str]) -> None:
         """Forget the partitions of these topics, where that is safe.
@@ -302,26 +307,26 @@ class ProducerMachine:
         self._identity = None if identity.epoch >= EPOCH_MAX else ProducerIdentity(now.producer_id, identity.epoch + 1)
 
     def _on_abandoned(self, event: Abandoned) -> None:
-        for shipment in self._ledger.unsettled():
-            self._ledger.fail(shipment, event.make_error(shipment.report()))
+        for batch in self._incomplete.unsettled():
+            self._incomplete.fail(batch, event.make_error(batch.report()))
 
     def _on_partitions_added(self, event: PartitionsAdded) -> None:
         self._adding = frozenset()
         if event.error is None:
             self._part_of_transaction |= event.partitions
             return
-        for shipment in self._ledger.unsettled():
-            if shipment.topic_partition in event.partitions:
-                self._ledger.fail(shipment, event.error)
+        for batch in self._incomplete.unsettled():
+            if batch.topic_partition in event.partitions:
+                self._incomplete.fail(batch, event.error)
 
     def _on_transaction_aborts(self, event: TransactionAborts) -> None:
-        self._turn_away = event.make_error
-        for shipment in self._ledger.queued():
-            self._ledger.fail(shipment, event.make_error(shipment.report()))
+        self._reject_with = event.make_error
+        for batch in self._incomplete.queued():
+            self._incomplete.fail(batch, event.make_error(batch.report()))
 
     def _on_transaction_ended(self, identity: ProducerIdentity | None) -> None:
         self._part_of_transaction.clear()
-        self._turn_away = None
+        self._reject_with = None
         if identity is not None:
             self._identity = identity
             for queue in self._partitions.values():
@@ -329,67 +334,69 @@ class ProducerMachine:
 
     # ---- what becomes of a batch that was in flight
 
-    def _land(self, request_id: int) -> list[tuple[PartitionQueue, Shipment]]:
-        shipments = self._requests.land(request_id)
+    def _complete(self, request_id: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        batches = self._requests.complete(request_id)
         partitions = self._partitions
-        landed = [(partitions[shipment.topic_partition], shipment) for shipment in shipments]
-        for queue, shipment in landed:
-            queue.land(shipment)
+        landed = [(partitions[batch.topic_partition], batch) for batch in batches]
+        for queue, batch in landed:
+            queue.complete(batch)
         return landed
 
-    def _conclude(self, queue: PartitionQueue, shipment: Shipment, outcome: PartitionOutcome) -> None:
+    def _conclude(self, queue: PartitionQueue, batch: ProducerBatch, outcome: PartitionOutcome) -> None:
         verdict = verdict_on(outcome.error_code)
         if verdict is Verdict.WRITTEN:
             base_offset = outcome.base_offset
-            queue.note_written(base_offset + shipment.batch.records_count - 1 if base_offset >= 0 else -1)
+            queue.note_written(base_offset + batch.sealed.records_count - 1 if base_offset >= 0 else -1)
             self._refreshing.attempts = 0
             self._last_error = None
-            self._ledger.acknowledge(shipment, outcome)
+            self._incomplete.acknowledge(batch, outcome)
             return
-        shipment.maybe_written |= outcome.error_code in MAYBE_WRITTEN
-        first = queue.is_first(shipment)
-        case = Case(shipment, outcome, first, queue.has_hole, queue.last_acked_offset, self._limits.transactional)
+        batch.maybe_written |= outcome.error_code in MAYBE_WRITTEN
+        first = queue.is_first(batch)
+        case = Case(batch, outcome, first, queue.has_hole, queue.last_acked_offset, self._limits.transactional)
         remedy = remedy_for(verdict, case)
-        error = _error_of(shipment, outcome)
-        if remedy is Remedy.GIVE_UP:
-            self._ledger.fail(shipment, error)
-            queue.forget(shipment)
-        elif remedy is Remedy.SPLIT and not shipment.settled:
-            self._send_back_in_parts(queue, shipment, error)
+        error = _error_of(batch, outcome)
+        if remedy is Remedy.FAIL:
+            self._incomplete.fail(batch, error)
+            queue.forget(batch)
+        elif remedy is Remedy.SPLIT and not batch.settled:
+            self._send_back_split(queue, batch, error)
         else:
-            if remedy is Remedy.AGAIN_ELSEWHERE and not outcome.new_leader_known:
-                self._stale_topics.add(shipment.topic_partition.topic)
+            if remedy is Remedy.RETRY_AFTER_REFRESH and not outcome.new_leader_known:
+                self._stale_topics.add(batch.topic_partition.topic)
             at_once = outcome.new_leader_known or (verdict is Verdict.OUT_OF_SEQUENCE and not first)
-            self._again(queue, shipment, error, RENUMBERING.get(remedy, Renumbering.KEEP), at_once=at_once)
+            self._retry(queue, batch, error, RENUMBERING.get(remedy, Renumbering.KEEP), at_once=at_once)
 
-    def _send_back_in_parts(self, queue: PartitionQueue, shipment: Shipment, error: KafkaError) -> None:
-        parts = queue.send_back_in_parts(shipment, self._split(shipment.batch))
-        log.info("sent again in %d parts (a lower batch_size would avoid that): %s", len(parts), error)
+    def _send_back_split(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        parts = queue.split_and_reenqueue(batch, self._split(batch.sealed))
+        log.info(
+            "batch split into %d batches, which are sent again (a lower batch_size avoids that): %s", len(parts), error
+        )
         for part in parts:
             part.last_error = error
-        self._ledger.replace(shipment, parts)
-        self._do(Resplit(shipment.batch))
+        self._incomplete.replace(batch, parts)
+        self._do(BatchSplit(batch.sealed))
         self._sendable.pop(queue.topic_partition, None)
 
-    def _again(
+    def _retry(
         self,
         queue: PartitionQueue,
-        shipment: Shipment,
+        batch: ProducerBatch,
         error: KafkaError,
         renumbering: Renumbering = Renumbering.KEEP,
         *,
         at_once: bool = False,
         retriable: bool = True,
     ) -> None:
-        shipment.last_error = error
-        if shipment.settled or not retriable or shipment.attempts > self._limits.retries:
-            self._ledger.fail(shipment, error)
-        queue.send_back(shipment, renumbering, at_once=at_once)
+        batch.last_error = error
+        if batch.settled or not retriable or batch.attempts > self._limits.retries:
+            self._incomplete.fail(batch, error)
+        queue.reenqueue(batch, renumbering, at_once=at_once)
         self._sendable.pop(queue.topic_partition, None)
 
-    def _go_on(self, queue: PartitionQueue, now_ms: int) -> None:
+    def _try_end_drain(self, queue: PartitionQueue, now_ms: int) -> None:
         """After a landing: if that was the last one to wait for, back off (or not), then send again."""
-        if not queue.try_settle_drain(now_ms, self._backoff_ms):
+        if not queue.try_end_drain(now_ms, self._backoff_ms):
             return
         self._backing_off[queue.topic_partition] = queue
         if queue.identity is None:  # its epochs are used up
@@ -404,7 +411,7 @@ class ProducerMachine:
         if self._sendable:
             self._drop_settled_heads()
             self._add_partitions()
-            self._ask_identity(now_ms)
+            self._init_identity(now_ms)
             self._make_requests(now_ms)
         if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
             self._refreshing.under_way = True
@@ -416,8 +423,8 @@ class ProducerMachine:
             requests = self._next_requests(self._identity, now_ms)
             if not requests:
                 return
-            for node_id, shipments in requests.items():
-                self._do(self._requests.make(node_id, shipments))
+            for node_id, batches in requests.items():
+                self._do(self._requests.make(node_id, batches))
 
     def _drop_settled_heads(self) -> None:
         for topic_partition, queue in list(self._sendable.items()):
@@ -430,14 +437,14 @@ class ProducerMachine:
             if self._adding:
                 self._do(AddPartitions(self._adding))
 
-    def _ask_identity(self, now_ms: int) -> None:
-        if self._wants_identity() and not self._asking_id.under_way and self._asking_id.next_ms <= now_ms:
-            self._asking_id.under_way = True
-            self._do(AskProducerId())
+    def _init_identity(self, now_ms: int) -> None:
+        if self._wants_identity() and not self._id_request.under_way and self._id_request.next_ms <= now_ms:
+            self._id_request.under_way = True
+            self._do(InitProducerId())
 
-    def _next_requests(self, identity: ProducerIdentity, now_ms: int) -> dict[int, list[Shipment]]:
+    def _next_requests(self, identity: ProducerIdentity, now_ms: int) -> dict[int, list[ProducerBatch]]:
         """One more request for each node that may get one; a batch per partition, those that waited longest first."""
-        requests: dict[int, list[Shipment]] = {}
+        requests: dict[int, list[ProducerBatch]] = {}
         sizes: dict[int, int] = {}
         for queue in list(self._sendable.values()):
             if self._adds_partitions and queue.topic_partition not in self._part_of_transaction:
@@ -448,11 +455,11 @@ class ProducerMachine:
             node_id = self._leader_of(queue.topic_partition)
             if node_id is None or not queue.may_send_to(node_id):
                 continue
-            if not self._requests.room_at(node_id):
-                self._held_up_since.setdefault(node_id, now_ms)
+            if not self._requests.can_send_more(node_id):
+                self._blocked_since.setdefault(node_id, now_ms)
                 continue
-            self._held_up_since.pop(node_id, None)
-            size = sizes.get(node_id, 0) + head.batch.size_bytes
+            self._blocked_since.pop(node_id, None)
+            size = sizes.get(node_id, 0) + head.sealed.size_bytes
             if node_id in requests and size > self._limits.request_size_max:
                 continue
             sizes[node_id] = size
@@ -474,10 +481,10 @@ class ProducerMachine:
         self._actions.append(action)
 
 
-def _error_of(shipment: Shipment, outcome: PartitionOutcome) -> KafkaError:
-    what = str(shipment.report())
+def _error_of(batch: ProducerBatch, outcome: PartitionOutcome) -> KafkaError:
+    what = str(batch.report())
     if verdict_on(outcome.error_code) is Verdict.TOO_LARGE:
-        what = f"{what}, {shipment.batch.size_bytes} bytes uncompressed"
+        what = f"{what}, {batch.sealed.size_bytes} bytes uncompressed"
     parts = (what, outcome.message, HINTS.get(outcome.error_code))
     text = "; ".join(part for part in parts if part)
-    return error_for(outcome.error_code, text, resource=shipment.topic_partition.topic, operation="WRITE")
+    return error_for(outcome.error_code, text, resource=batch.topic_partition.topic, operation="WRITE")

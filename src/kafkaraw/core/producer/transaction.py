@@ -28,7 +28,7 @@ class Phase(Enum):
     NEW = "has not been initialised: call init_transactions() first"
     READY = "has no open transaction: call begin_transaction() first"
     OPEN = "has an open transaction: commit or abort it first"
-    SETTLING = "is ending its transaction, which takes no more records: if that failed, call it again, or abort"
+    SETTLING = "is ending its transaction, which accepts no more records: if that failed, call it again, or abort"
     MUST_ABORT = "has a transaction that failed: call abort_transaction()"
     COMMITTING = "is committing and does not know yet whether that succeeded: call commit_transaction() again"
     PREPARED = "has handed its transaction over: call init_transactions() to go on"
@@ -165,7 +165,7 @@ class TransactionMachine:
         """
         after = TRANSITIONS.get((self.phase, change))
         if after is None:
-            raise self._refusal() from self.cause
+            raise self._state_error() from self.cause
         if change in _TAKES_OFFSETS and self._in_doubt:
             raise TransactionAbortableError(self._doubt())
         log.debug("transaction: %s -> %s", self.phase.name, after.name)  # first: a handler that raises changes nothing
@@ -189,7 +189,7 @@ class TransactionMachine:
     def check_open(self) -> None:
         """Refuse records, unless an open transaction takes them; raises as `change` does."""
         if self.phase is not Phase.OPEN:
-            raise self._refusal() from self.cause
+            raise self._state_error() from self.cause
 
     @property
     def is_ongoing(self) -> bool:
@@ -237,7 +237,7 @@ class TransactionMachine:
             f"succeeded, so the transaction would commit without them; call it again, or call abort_transaction()"
         )
 
-    def _refusal(self) -> KafkaError:
+    def _state_error(self) -> KafkaError:
         if self.phase is Phase.BROKEN:
             if isinstance(self.cause, ProducerFencedError):
                 return ProducerFencedError(str(self.cause))

@@ -87,9 +87,9 @@ _TAKES_HANDSHAKE: Final = {
 }
 # What ILLEGAL_SASL_STATE means as an answer to the handshake.
 _NOT_NOW: Final = {
-    _S.RECEIVE_HANDSHAKE_RESPONSE: "this listener wants no login; use security_protocol PLAINTEXT or SSL here",
-    _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE: "the broker takes a renewal once a second at most; let logins last "
-    "longer (the broker's connections.max.reauth.ms, or the token's expiry)",
+    _S.RECEIVE_HANDSHAKE_RESPONSE: "this listener has no authentication; use security_protocol PLAINTEXT or SSL",
+    _S.REAUTH_RECEIVE_HANDSHAKE_OR_OTHER_RESPONSE: "the broker accepts one re-authentication a second; let sessions "
+    "last longer (the broker's connections.max.reauth.ms, or the token's expiry)",
 }
 _SENDS_FIRST_TOKEN: Final = frozenset({_S.INITIAL, _S.REAUTH_INITIAL})
 
@@ -113,7 +113,7 @@ class SaslConversation:
         self.computation: Callable[[], None] | None = None
         self._challenge = BareToken(b""), 0
         self._handshake_version: int | None = None
-        self._what = "renewing the login" if renews else "login"
+        self._what = "re-authentication" if renews else "authentication"
         self._mechanism: ClientMechanism | None = None
         self._peer = peer
         self._token = b""
@@ -183,7 +183,7 @@ class SaslConversation:
                 self._take(token, session_lifetime_ms=0)
             case _:
                 self.fail()
-                raise ProtocolError(f"{self._peer} answered {type(response).__name__} in the middle of the login")
+                raise ProtocolError(f"{self._peer} answered {type(response).__name__} during the authentication")
 
     def fail(self) -> None:
         """End the conversation because its connection has ended."""

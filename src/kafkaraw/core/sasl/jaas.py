@@ -58,12 +58,12 @@ def parse_jaas(text: str, what: str) -> JaasEntry:
     """
     tokens = _tokens(text, what)
     if ("sign", ";") in tokens[:-1]:
-        raise ConfigError(f"{what}: names more than one login module; there is to be one")
+        raise ConfigError(f"{what}: names more than one login module; only one is allowed")
     if len(tokens) < 3 or tokens[-1] != ("sign", ";"):
         raise ConfigError(f'{what}: is not of the form: MODULE required name="value" ...; with a semicolon at the end')
     (_, module), (_, flag), *pairs = tokens[:-1]
     if flag.lower() not in _FLAGS:
-        raise ConfigError(f"{what}: the word after the login module is one of {', '.join(_FLAGS)}")
+        raise ConfigError(f"{what}: the control flag after the login module must be one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     for at in range(0, len(pairs), 3):
         triple = pairs[at : at + 3]

@@ -123,11 +123,11 @@ class ScramClient:
         """Nonce, salt and iterations of the broker's first message, checked."""
         values = _attributes(server_first)
         if "e" in values:
-            raise AuthenticationError(f"{self.name}: the broker says {values['e']}")
+            raise AuthenticationError(f"{self.name}: the broker refuses: {values['e']}")
         nonce, salt, iterations = values.get("r", ""), _decode(values.get("s", "")), values.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationError(
-                f"{self.name}: the broker's nonce does not continue ours; is somebody in between?"
+                f"{self.name}: the broker's nonce does not begin with the client's; an attacker may be between them"
             )
         if not salt or not (iterations.isascii() and iterations.isdigit() and len(iterations) < 10):
             raise AuthenticationError(f"{self.name}: the broker's first message has no usable salt or iterations")
@@ -159,7 +159,7 @@ class ScramClient:
     def _verify(self, server_final: str) -> None:
         values = _attributes(server_final)
         if "e" in values:
-            raise AuthenticationError(f"{self.name}: the broker says {values['e']}")
+            raise AuthenticationError(f"{self.name}: the broker refuses: {values['e']}")
         if not _same(_decode(values.get("v", "")), self._signature):
             raise AuthenticationError(f"{self.name}: the broker does not know the password: it is not who it claims")
         self._next = _Step.DONE

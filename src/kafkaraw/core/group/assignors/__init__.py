@@ -13,7 +13,7 @@ from typing import Final
 from kafkaraw.core.group.assignors.interface import Assignor as Assignor
 from kafkaraw.core.group.assignors.interface import Topics as Topics
 from kafkaraw.core.group.assignors.range import RangeAssignor as RangeAssignor
-from kafkaraw.core.group.assignors.round_robin import RoundRobinAssignor as RoundRobinAssignor
+from kafkaraw.core.group.assignors.range import RoundRobinAssignor as RoundRobinAssignor
 from kafkaraw.core.group.assignors.sticky import CooperativeStickyAssignor as CooperativeStickyAssignor
 from kafkaraw.core.group.assignors.sticky import StickyAssignor as StickyAssignor
 

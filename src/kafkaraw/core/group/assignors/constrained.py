@@ -6,9 +6,8 @@ below their share before those that may have one more. Source: Kafka's AbstractS
 
 from __future__ import annotations
 
-from kafkaraw.core.group.assignors.interface import Assignment, Topics
+from kafkaraw.core.group.assignors.interface import Assignment, RackMap, Topics
 from kafkaraw.core.group.assignors.owned import Owned
-from kafkaraw.core.group.assignors.racks import RackMap
 from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
 

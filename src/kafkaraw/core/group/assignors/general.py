@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from kafkaraw.core.group.assignors.interface import Assignment, Members, Topics
+from kafkaraw.core.group.assignors.interface import Assignment, Members, RackMap, Topics
 from kafkaraw.core.group.assignors.java_order import partition_hash_order
 from kafkaraw.core.group.assignors.owned import Owned
-from kafkaraw.core.group.assignors.racks import RackMap
 from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
 

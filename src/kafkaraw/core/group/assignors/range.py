@@ -1,18 +1,27 @@
-"""Range: of each topic, every member gets a run of neighbouring partitions.
+"""The range and round-robin assignors. Source: Kafka's RangeAssignor (KIP-881) and RoundRobinAssignor.
 
-Topics with equally many partitions and the same members are cut in the same places, so that partition 7 of both goes to
-one member. When members and replicas name racks, partitions go to members nearby first, and topics that are cut alike
-stay so. Source: Kafka's RangeAssignor, KIP-881.
+Range: of each topic, every member gets a run of consecutive partitions. Topics with the same number of partitions and
+the same members are divided at the same places, so that partition 7 of both is assigned to one member. When members and
+replicas have racks, members in a replica's rack come first, and such topics stay divided alike.
+
+Round robin: the partitions of all topics are assigned to the members in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import ClassVar
 
-from kafkaraw.core.group.assignors.interface import Assignment, Assignor, Members, Topics
+from kafkaraw.core.group.assignors.interface import (
+    Assignment,
+    Assignor,
+    Members,
+    Topics,
+    racks_matter,
+    racks_of_members,
+)
 from kafkaraw.core.group.assignors.java_order import member_order, partitions_in_order
-from kafkaraw.core.group.assignors.racks import racks_matter, racks_of_members
 from kafkaraw.core.group.consumer_protocol import text_order
 from kafkaraw.records import TopicPartition
 
@@ -107,3 +116,21 @@ def _give_alike(together: list[_Topic], count: int, assignment: Assignment) -> N
             waiting.remove(taker)
             if not waiting:
                 return
+
+
+class RoundRobinAssignor(Assignor):
+    """Deals partitions out in order; a member that does not want the topic is passed over."""
+
+    name: ClassVar[str] = "roundrobin"
+
+    def assign(self, topics: Topics, members: Members) -> Assignment:
+        """Share the partitions out; see `Assignor.assign`."""
+        assignment: Assignment = {member_id: [] for member_id in members}
+        wanted = {member_id: frozenset(member.topics) for member_id, member in members.items()}
+        known = frozenset().union(*wanted.values()) & topics.keys()
+        turns = cycle(member_order(members))
+        for topic in sorted(known, key=text_order):
+            for number in range(len(topics[topic])):
+                turn = next(member_id for member_id in turns if topic in wanted[member_id])
+                assignment[turn].append(TopicPartition(topic, number))
+        return assignment

@@ -2,28 +2,26 @@
 
 Two ways, as in Kafka's AbstractStickyAssignor: `constrained` when all members want the same topics, `general` when not.
 The two assignors differ in how a member's former partitions are known: the eager one puts them into its user data,
-because it gives them up before it joins; the cooperative one keeps them, and says so in its subscription. Source:
-KIP-54, KIP-429, KIP-792.
+because they are revoked before it joins; the cooperative one keeps them, and lists them in its subscription. The user
+data of the eager one has topics with their partitions, and (version 1) the generation; that of the cooperative one, the
+generation alone. Neither has a version number: the shorter form is tried when the longer one does not fit, and user
+data that fits neither is ignored.
+
+Source: Kafka's StickyAssignor, CooperativeStickyAssignor; KIP-54, KIP-341, KIP-429, KIP-792.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
 from kafkaraw.core.group.assignors.constrained import assign_constrained
 from kafkaraw.core.group.assignors.general import assign_general
-from kafkaraw.core.group.assignors.interface import Assignment, Assignor, Members, Topics
+from kafkaraw.core.group.assignors.interface import Assignment, Assignor, Members, RackMap, Topics
 from kafkaraw.core.group.assignors.java_order import hash_order
 from kafkaraw.core.group.assignors.owned import Claim, ClaimOf, settle_claims
-from kafkaraw.core.group.assignors.racks import RackMap
-from kafkaraw.core.group.assignors.sticky_data import (
-    decode_generation,
-    decode_sticky,
-    encode_generation,
-    encode_sticky,
-)
-from kafkaraw.core.group.consumer_protocol import NO_GENERATION, MemberSubscription
+from kafkaraw.core.group.consumer_protocol import NO_GENERATION, MemberSubscription, by_topic
 from kafkaraw.records import TopicPartition
 
 
@@ -108,3 +106,61 @@ def _moved(members: Members, assignment: Assignment) -> dict[TopicPartition, str
         for partition in given
         if partition in owner_before and partition in lost and partition not in members[member_id].owned_partitions
     }
+
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+def encode_sticky(partitions: Sequence[TopicPartition], generation_id: int) -> bytes:
+    """What a member of a sticky group had, and in which generation."""
+    topics = by_topic(partitions)
+    parts = [_INT32.pack(len(topics))]
+    for topic, numbers in topics.items():
+        name = topic.encode()
+        parts += [_INT16.pack(len(name)), name, struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
+    return b"".join([*parts, _INT32.pack(generation_id)])
+
+
+def decode_sticky(member: MemberSubscription) -> Claim:
+    """Read it; a form without generation is taken, too, and what cannot be read claims nothing."""
+    data = member.user_data
+    if not data:
+        return Claim((), None)
+    try:
+        partitions, at = _read_partitions(data)
+    except (struct.error, UnicodeDecodeError, ValueError):
+        return Claim((), NO_GENERATION)
+    generation = _INT32.unpack_from(data, at)[0] if at + 4 <= len(data) else None
+    return Claim(tuple(partitions), generation)
+
+
+def encode_generation(generation_id: int) -> bytes:
+    """The generation alone."""
+    return _INT32.pack(generation_id)
+
+
+def decode_generation(data: bytes | None) -> int | None:
+    """Read it; None when there is nothing, -1 when it cannot be read."""
+    if data is None:
+        return None
+    return int(_INT32.unpack_from(data)[0]) if len(data) >= 4 else NO_GENERATION
+
+
+def _read_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
+    (topics,), at = _INT32.unpack_from(data), 4
+    partitions: list[TopicPartition] = []
+    for _ in range(_checked(topics, data, at)):
+        (size,), at = _INT16.unpack_from(data, at), at + 2
+        topic, at = data[at : at + _checked(size, data, at)].decode(), at + size
+        (count,), at = _INT32.unpack_from(data, at), at + 4
+        numbers = struct.unpack_from(f">{_checked(count * 4, data, at) // 4}i", data, at)
+        partitions += [TopicPartition(topic, number) for number in numbers]
+        at += 4 * count
+    return partitions, at
+
+
+def _checked(size: int, data: bytes, at: int) -> int:
+    """A length, unless the bytes that are left cannot hold so much."""
+    if not 0 <= size <= len(data) - at:
+        raise ValueError(f"{size} at byte {at} of {len(data)}")
+    return size
