@@ -110,3 +110,16 @@ def test_record_passes_the_functions_of_the_picture_in_their_order(servers: str,
         expected = (twin(step.module), step.function)
         assert expected in rest, f"step {number}, {step.module}: {step.function}, is not after step {number - 1}"
     assert len({step.module for step in steps}) <= MOST_MODULES[walk]
+
+
+def test_each_file_of_the_table_is_in_its_layer() -> None:
+    table = PAGE.read_text(encoding="utf-8").partition("## The layers")[2].partition("\n## ")[0]
+    missing = []
+    for row in table.splitlines():
+        if not row.startswith("| `"):
+            continue
+        _, names, _, starts, _ = row.split("|")
+        folders = [drawing.PACKAGE, *(drawing.PACKAGE / name for name in re.findall(r"`(\w+)`", names))]
+        starting = re.findall(r"`([^`]+)`", starts)
+        missing += [path for path in starting if not any((folder / path).exists() for folder in folders)]
+    assert missing == []

@@ -1,6 +1,6 @@
 """What can be set for groups and for subscriptions to client metrics. Declarations only.
 
-A group's setting that is not given follows the broker's configuration in `GROUP_PROPERTY`, where there is one.
+A setting that a group does not have follows the broker's configuration with `group.` before its name.
 Source: org.apache.kafka.coordinator.group.GroupConfig, org.apache.kafka.server.metrics.ClientMetricsConfigs, Kafka 4.3.
 """
 
