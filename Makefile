@@ -130,6 +130,7 @@ docs: setup ## Draw the pictures and write the reference pages anew
 	@$(BIN)/python -m docs.draw_state_machines
 	@$(BIN)/python docs/pictures/wire_decode.py
 	@$(BIN)/python -m docs.generate_reference
+	@$(BIN)/python -m docs.generate_rights
 
 .PHONY: clean
 clean: ## Remove what can be made again (not .venv)
