@@ -224,3 +224,30 @@ def test_each_place_to_start_at_exists() -> None:
 )
 def test_places_to_start_at_are_found_in_a_sentence(text: str, targets: list[str]) -> None:
     assert [target for sentence in _START.findall(text) for target in _QUOTED.findall(sentence)] == targets
+
+
+@functools.cache
+def members() -> frozenset[str]:
+    """The names of all members of enums of the package: names in upper case that a class sets."""
+    found = (
+        re.findall(r"^    ([A-Z][A-Z0-9_]+)\b.* = ", text_of(file), re.MULTILINE) for file in PACKAGE.rglob("*.py")
+    )
+    return frozenset(name for names in found for name in names)
+
+
+def test_each_state_of_a_diagram_or_table_exists() -> None:
+    named = [
+        Pointer(file, state)
+        for file in [*SOURCES, *PAGES]
+        for text in prose(file)
+        for line in text.splitlines()
+        if re.search(r"-->|\|", line)
+        for part in (
+            line.split("|")[1:2] if file.suffix == ".md" else re.split(r"--.*?-*>", line) if "-->" in line else []
+        )
+        for state in re.findall(r"(?<![`\w.])[A-Z][A-Z0-9]*_?[A-Z0-9_]{3,}(?![`\w])", part)
+        if file.suffix == ".py" or "_" in state or part.strip() == state
+    ]
+    assert len(named) > 40
+    missing = [pointer for pointer in named if pointer.target not in members()]
+    assert not missing, _listed(missing)

@@ -3,7 +3,7 @@
 The size of a request depends on the changes since the last one, not on the number of partitions. `targets` has the
 wanted partitions, `_said` those that the broker has, and `_news` those in which the two may differ.
 
-    NONE (id 0, epoch 0) -- answer with an id --> KEPT (id, epoch 1, 2, ...) -- error or no answer --> id kept, epoch 0
+    id 0, epoch 0 -- response with an id --> id, epoch 1, 2, ... -- error or no response --> id, epoch 0
 
 Epoch 0 opens a session with everything in it, and closes the one whose id is given; the broker may decline (id 0), then
 the next Fetch is a full one again. A session goes by topic ids or by names, never both. Start at `FetchSession.ask`.
