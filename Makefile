@@ -126,10 +126,11 @@ wheel: ## Build a wheel with the compiled modules for every Python 3.11-3.14 tha
 
 .PHONY: docs
 docs: setup ## Draw the pictures and write the reference pages anew
-	@$(BIN)/python docs/draw_architecture.py
+	@$(BIN)/python -m docs.draw_architecture
 	@$(BIN)/python -m docs.draw_state_machines
 	@$(BIN)/python docs/pictures/wire_decode.py
 	@$(BIN)/python -m docs.generate_reference
+	@$(BIN)/python -m docs.generate_rights
 
 .PHONY: clean
 clean: ## Remove what can be made again (not .venv)

@@ -1,7 +1,7 @@
 """The table of the send path: what is compared, in which number, and by which factor it must and should be better.
 
-A row compares one way to send with our client with one or more ways with others, of which the best counts. Each is a
-name in `works.py`.
+A row compares one way to send with our client with one or more ways with others, of which the best counts. Each is
+a name in `WORKS` of `ours.py` or `others.py`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The documentation is true where a machine can tell: picture, links, the README's example."""
+"""The documentation is true where a machine can tell: links, the README's example."""
 
 from __future__ import annotations
 
 import re
-import runpy
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,22 +14,6 @@ from kafkaraw.protocol.apis import API_BY_KEY
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-
-
-def drawing() -> dict[str, object]:
-    return runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))
-
-
-def test_the_picture_is_what_its_script_draws() -> None:
-    assert drawing()["draw"]() == (ROOT / "docs" / "architecture.svg").read_text()
-
-
-def test_the_picture_shows_the_layers_of_the_import_contract() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = next(contract for contract in contracts if contract["id"] == "layers")["layers"]
-    existing = {name.strip() for layer in layers for name in layer.split("|") if "(" not in name}
-    shown = {box.name for box in drawing()["BOXES"] if box.layer}
-    assert shown == existing - {"__main__", "_version", "light_classes"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,39 +1,140 @@
-"""What the docstrings of the package point at exists: modules, files, and the place to start at."""
+"""What docstrings, comments and pages point at exists: files, modules, names, and the place to start at.
+
+Covers all Python sources of the repository and all pages, without docs/decisions: a decision names the modules of its
+time. `test_state_machines.py` checks the states of diagrams, `test_docs.py` the links between pages.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import keyword
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.docs.test_first_change import PAGE as FIRST_CHANGE
+from tests.docs.test_first_change import changes
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "kafkaraw"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = sorted(file for folder in ("src", "tests", "bench", "docs") for file in (ROOT / folder).rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/how-to/*.md")])
 
-_QUOTED = re.compile(r"`([^`\n]+)`")
-_FILE = re.compile(r"[\w./]*\w\.(py|pxd|md|toml|xml)")
-_MODULE_PATH = re.compile(r"[a-z_]+(/[a-z_0-9]+)+/?")
-_NO_PATHS = frozenset({"bin/java", "id/slot"})  # a file of a JAVA_HOME, the key of a record
-_START = re.compile(r"[Ss]tart (?:at|with|in)\s+`([^`\n]+)`")
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+_STRING = re.compile(r'"""(.*?)"""', re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)#:? (.*)$", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_SOURCE_COLUMN = re.compile(r"\|[^|\n]*\|$", re.MULTILINE)  # of the glossary: names of Kafka
+_QUOTED = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_FILE = re.compile(r"[\w./-]*\w\.(?:py|pxd|md|toml|xml|svg|java)")
+_MODULE_PATH = re.compile(r"[a-z_]+(?:/[a-z_0-9]+)+/?")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
+_PYTHON_NAME = re.compile(r"_*[a-z][a-z0-9]*_[a-z0-9_]*|_?[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[A-Z][A-Z0-9]*_[A-Z0-9_]+")
+_START = re.compile(r"\b[Ss]tart(?:\s+reading)?\s+(?:at|with|in)\s+((?:`[^`]+`|[^.;:`]|\.(?=\w))*)")
+_NO_PATHS = frozenset(
+    {
+        "bin/java",  # a file of a JAVA_HOME
+        "id/slot",  # the key of a record
+        "bench/results",  # made by the benchmarks
+        "bench/results/",
+        "pyspark/sql/worker/plan_data_source_read.py",
+    }
+)
+_ELSEWHERE_TEXT = """
+ConcurrentModificationException UnknownTopicOrPartitionException HashMap HashSet SaslClientAuthenticator
+OAuthBearerUnsecuredValidatorCallbackHandler ClassicGroupState SubscribedTopicRegex SparkConf PythonDataSourceV2
+PythonMicroBatchStream DataSourceV2ScanRelation DATA_SOURCE_NOT_FOUND KRB5_CLIENT_KTNAME write_into_data_source
+AvailableNow cache_clear sun_path unsafe_hash
+"""
+_ELSEWHERE = frozenset(_ELSEWHERE_TEXT.split())
+"""Names of Java, Kafka, Spark and the shell that sources and pages mention."""
+_BEGINNINGS = ("looks_like_", "read_", "_max_ms")  # parts of names
+
+
+class Pointer(NamedTuple):
+    """A backticked text, and the file that has it."""
+
+    file: Path
+    target: str
+
+    def __repr__(self) -> str:
+        return f"{self.file.relative_to(ROOT)}: {self.target}"
 
 
 @functools.cache
-def parsed(module: Path) -> ast.Module:
-    return ast.parse(module.read_text(encoding="utf-8"))
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
-def docstrings(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node, clean=False) or ""
+def prose(file: Path) -> Iterator[str]:
+    """The docstrings and comments of a module; a page without its examples."""
+    text = text_of(file)
+    if file.suffix == ".md":
+        yield (_SOURCE_COLUMN if file == GLOSSARY else _FENCED).sub("", text)
+    else:
+        yield from _STRING.findall(text)
+        yield "\n".join(_COMMENT.findall(_STRING.sub("", text)))
 
 
-def names(tree: ast.Module) -> set[str]:
+@functools.cache
+def pointers() -> list[Pointer]:
+    made = {change.path for change in changes()} if FIRST_CHANGE in PAGES else set()
+    return [
+        Pointer(file, target)
+        for file in [*SOURCES, *PAGES]
+        for text in prose(file)
+        for target in _QUOTED.findall(text)
+        if not (file == FIRST_CHANGE and target in made)
+    ]
+
+
+@functools.cache
+def known_words() -> frozenset[str]:
+    """Every word of the sources that is not in backticks, and each part of a file's name."""
+    others = [ROOT / "pyproject.toml", ROOT / "Makefile", *PACKAGE.rglob("*.pxd"), *PACKAGE.rglob("*.java")]
+    texts = [text_of(file) for file in [*SOURCES, *others]]
+    words = {word for text in texts for word in re.findall(r"\w+", _QUOTED.sub("", text))}
+    return frozenset(words | {file.stem for file in SOURCES} | {file.parent.name for file in SOURCES})
+
+
+@functools.cache
+def names_in_package() -> frozenset[str]:
+    """Every module and folder of the package and every name that a module of it defines at its top."""
+    found = {part for file in PACKAGE.rglob("*.py") for part in (file.stem, file.parent.name)}
+    for file in PACKAGE.rglob("*.py"):
+        found |= set(re.findall(r"^(?:class|def|async def) (\w+)", text_of(file), re.MULTILINE))
+    return frozenset(found)
+
+
+@functools.cache
+def paths() -> frozenset[str]:
+    """Each file and folder of the repository, by each ending of its path."""
+    found: set[str] = set()
+    tops = [*ROOT.glob("*.*"), *(each for top in ("src", "tests", "bench", "docs") for each in (ROOT / top).rglob("*"))]
+    for path in tops:
+        parts = path.relative_to(ROOT).parts
+        found |= {"/".join(parts[at:]) for at in range(len(parts))}
+    return frozenset(found)
+
+
+def exists_for(file: Path, target: str) -> bool:
+    """Whether a path is in the repository: for a module beside it or beside one of its folders, for a page anywhere."""
+    target = target.removeprefix("./").rstrip("/")
+    if file.suffix == ".md":
+        return target in paths() or f"{target}.py" in paths()
+    folders = [folder for folder in file.parents if folder.is_relative_to(ROOT)] + [PACKAGE]
+    return any((folder / target).exists() or (folder / f"{target}.py").exists() for folder in folders)
+
+
+def defined_in(file: Path) -> set[str]:
     """Every name that a module defines, imports or takes as an attribute."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(text_of(file))):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 found.add(node.name)
@@ -48,38 +149,105 @@ def names(tree: ast.Module) -> set[str]:
     return found
 
 
-def candidates(module: Path, target: str) -> Iterator[Path]:
-    """Where a path in a docstring of `module` may be: beside it, in the package, or in the repository."""
-    for folder in (module.parent, *module.parent.parents):
-        yield folder / target
-        yield folder / f"{target.rstrip('/')}.py"
-        if folder == ROOT:
-            return
+def modules_named(file: Path, name: str) -> list[Path]:
+    """The modules and packages of a name: beside a file, or else anywhere in the repository."""
+    beside = [path for path in (file.parent / f"{name}.py", file.parent / name / "__init__.py") if path.exists()]
+    return beside or [each for each in SOURCES if name in (each.stem, each.parent.name)]
 
 
-def exists(module: Path, target: str) -> bool:
-    return any(path.exists() for path in candidates(module, target))
+def is_place(file: Path, target: str) -> bool:
+    """Whether a place to start at exists: a path, a name of the module, or a module of the package and a name in it."""
+    if _FILE.fullmatch(target) or "/" in target:
+        return exists_for(file, target)
+    first, *others = target.removesuffix("()").split(".")
+    own = defined_in(file) if file.suffix == ".py" else set()
+    if first in own:
+        return all(other in known_words() for other in others)
+    modules = modules_named(file, first)
+    if not others:
+        return bool(modules) or (file.suffix == ".md" and first in names_in_package())
+    return any(set(others) <= defined_in(module) | {module.stem} for module in modules)
 
 
-def test_each_file_that_a_docstring_names_exists() -> None:
+def _listed(pointers: list[Pointer]) -> str:
+    return "\n".join(["nothing of this name exists:", *map(repr, pointers)])
+
+
+def test_each_file_that_is_named_exists() -> None:
     missing = [
-        (module.relative_to(ROOT), target)
-        for module in MODULES
-        for docstring in docstrings(parsed(module))
-        for target in _QUOTED.findall(docstring)
-        if target not in _NO_PATHS
-        if (_FILE.fullmatch(target) or _MODULE_PATH.fullmatch(target)) and not exists(module, target)
+        pointer
+        for pointer in pointers()
+        if pointer.target not in _NO_PATHS
+        if _FILE.fullmatch(pointer.target) or _MODULE_PATH.fullmatch(pointer.target)
+        if not exists_for(*pointer)
     ]
-    assert not missing
+    assert not missing, _listed(missing)
+
+
+def test_each_name_of_the_package_exists() -> None:
+    missing = []
+    for pointer in pointers():
+        if _FILE.fullmatch(pointer.target) or not _DOTTED.fullmatch(pointer.target) or pointer.target in _BEGINNINGS:
+            continue
+        parts = pointer.target.removesuffix("()").split(".")
+        ours = len(parts) == 1 or parts[0] in names_in_package()
+        unknown = [part for part in parts if part not in known_words() and part not in _ELSEWHERE]
+        if ours and any(_PYTHON_NAME.fullmatch(part) for part in unknown):
+            missing.append(pointer)
+    assert not missing, _listed(missing)
 
 
 def test_each_place_to_start_at_exists() -> None:
-    missing = []
-    for module in MODULES:
-        for docstring in docstrings(parsed(module)):
-            for target in _START.findall(docstring):
-                first, *others = target.removesuffix("()").split(".")
-                known = first in names(parsed(module)) or exists(module, "/".join([first, *others[:-1]]))
-                if not known:
-                    missing.append((module.relative_to(ROOT), target))
-    assert not missing
+    places = [
+        Pointer(file, target)
+        for file in [*SOURCES, *PAGES]
+        for text in prose(file)
+        for sentence in _START.findall(text)
+        for target in _QUOTED.findall(sentence)
+        if not keyword.iskeyword(target) and (file.suffix == ".py" or _FILE.fullmatch(target))
+    ]
+    assert len(places) > 100
+    missing = [place for place in places if not is_place(*place)]
+    assert not missing, _listed(missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("Start at `machine.py`. `ledger.py` reports.", ["machine.py"]),
+        (
+            "Start reading at `batch_index.BatchIndex`, then at `segment`; `log` stores.",
+            ["batch_index.BatchIndex", "segment"],
+        ),
+        ("It starts at `offset`.", []),
+    ],
+)
+def test_places_to_start_at_are_found_in_a_sentence(text: str, targets: list[str]) -> None:
+    assert [target for sentence in _START.findall(text) for target in _QUOTED.findall(sentence)] == targets
+
+
+@functools.cache
+def members() -> frozenset[str]:
+    """The names of all members of enums of the package: names in upper case that a class sets."""
+    found = (
+        re.findall(r"^    ([A-Z][A-Z0-9_]+)\b.* = ", text_of(file), re.MULTILINE) for file in PACKAGE.rglob("*.py")
+    )
+    return frozenset(name for names in found for name in names)
+
+
+def test_each_state_of_a_diagram_or_table_exists() -> None:
+    named = [
+        Pointer(file, state)
+        for file in [*SOURCES, *PAGES]
+        for text in prose(file)
+        for line in text.splitlines()
+        if re.search(r"-->|\|", line)
+        for part in (
+            line.split("|")[1:2] if file.suffix == ".md" else re.split(r"--.*?-*>", line) if "-->" in line else []
+        )
+        for state in re.findall(r"(?<![`\w.])[A-Z][A-Z0-9]*_?[A-Z0-9_]{3,}(?![`\w])", part)
+        if file.suffix == ".py" or "_" in state or part.strip() == state
+    ]
+    assert len(named) > 40
+    missing = [pointer for pointer in named if pointer.target not in members()]
+    assert not missing, _listed(missing)
