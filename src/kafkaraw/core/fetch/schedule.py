@@ -13,7 +13,7 @@ that the answer depends on has changed:
 a Fetch contains changes only. `targets` has the wanted partitions, `_said` those that the broker has, and `_changed`
 those in which the two may differ.
 
-    NONE (id 0, epoch 0) -- response with an id --> KEPT (id, epoch 1, 2, ...) -- error or no response --> epoch 0 again
+    id 0, epoch 0 -- response with an id --> id, epoch 1, 2, ... -- error or no response --> id, epoch 0
 
 Epoch 0 opens a session with all partitions, and closes the session whose id it names. The broker may decline (id 0);
 then the next Fetch is a full one again. A session identifies topics by id or by name, never by both.

@@ -1,7 +1,7 @@
 """Groups of consumers, their offsets, and transactions; and the configurations of one group.
 
 Configurations of Kafka 4.3's broker, with their defaults. Declarations only. A configuration of a group that is not set
-follows the broker's configuration in `GROUP_PROPERTY`, where there is one.
+follows the broker's configuration with `group.` before its name, where there is one.
 Source: also org.apache.kafka.coordinator.group.GroupConfig.
 """
 
