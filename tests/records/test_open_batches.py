@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import Counter
+from collections import Counter, UserList
 from typing import NoReturn
 
 import pytest
@@ -397,6 +397,21 @@ def test_a_record_is_taken_at_once_where_a_batch_is_open_for_it() -> None:
         (None, b"1"),
         (b"k", b"2"),
     ]
+
+
+@pytest.mark.parametrize("headers", [[], (), [("trace", b"42"), ("none", None)], (("ä", bytearray(b"1")),)])
+def test_a_record_with_headers_that_fits_its_open_batch_is_taken_at_once(headers: Headers) -> None:
+    encoded = []
+    for at_once in (True, False):
+        batches = open_batches()
+        append(batches, b"1", partition=0, timestamp_ms=5)
+        if at_once:
+            assert batches.take("t", b"2", b"k", headers, 0, 6) is not None
+        else:
+            append(batches, b"2", key=bytearray(b"k"), headers=UserList(headers), partition=0, timestamp_ms=6)  # type: ignore[arg-type]
+        (sealed,) = batches.seal_all()
+        encoded.append(bytes(sealed.encode()))
+    assert encoded[0] == encoded[1]
 
 
 def test_at_once_or_not_a_record_goes_to_the_same_partition() -> None:

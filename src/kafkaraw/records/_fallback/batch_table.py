@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
-from kafkaraw.records._fallback.builder import BatchBuilder
+from kafkaraw.records._fallback.builder import BatchBuilder, encode_headers
 from kafkaraw.records._fallback.ticket import Ticket
 from kafkaraw.records.interface import KEY_SIZE_SAFE, Lock
 from kafkaraw.records.partitioning import Partitioner, StickyPartitioner
@@ -29,6 +29,7 @@ T = TypeVar("T")
 _join: Final = b"".join
 _new: Final = object.__new__
 _INT64_MAX: Final = 2**63 - 1
+_VARINT_SIZE_MAX: Final = 10
 
 
 class TopicBatches:
@@ -198,13 +199,17 @@ class BatchTable:
     ) -> Ticket | None:
         """Add a record that is plain, small and fits its open batch; None for any other: try `OpenBatches.append`."""
         if (
-            headers is not None
-            or type(value) is not bytes  # tombstones are rare
+            type(value) is not bytes  # tombstones are rare
             or len(value) > self._value_size_safe
             or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
             or (partition is None and self.decides_each)
         ):
             return None
+        tail = b"\x00"
+        if headers is not None:
+            tail = _encoded(headers)
+            if not tail or len(value) + len(tail) + _VARINT_SIZE_MAX * len(headers) > self._value_size_safe:
+                return None
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
         elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _INT64_MAX:
@@ -236,10 +241,10 @@ class BatchTable:
                     batch.set_timestamp(timestamp_ms)
                 index = batch.records_count
                 if key is None:
-                    record = _join((batch.front, VARINTS[index], b"\x01", VARINTS[len(value)], value, b"\x00"))
+                    record = _join((batch.front, VARINTS[index], b"\x01", VARINTS[len(value)], value, tail))
                 else:
                     key_size, value_size = VARINTS[len(key)], VARINTS[len(value)]
-                    record = _join((batch.front, VARINTS[index], key_size, key, value_size, value, b"\x00"))
+                    record = _join((batch.front, VARINTS[index], key_size, key, value_size, value, tail))
                 length = VARINTS[len(record)]
             except IndexError:  # longer than the table of varints; or the partition was removed just now
                 return None
@@ -266,18 +271,20 @@ class BatchTable:
         ticket.timestamp_ms = timestamp_ms
         return ticket
 
-    @_change
     def add(
         self, batch: OpenBatch, time_ms: int, key: bytes | None, value: bytes | None, headers: bytes | None
     ) -> Ticket | None:
         """Add a record to an open batch; None if it does not fit, or the batch is not open."""
-        if batch.topic is None:
-            return None
-        size_bytes = batch.size_bytes
-        try:
-            index = batch.put(time_ms, key, value, headers)
-        finally:  # an interruption may come as soon as the record is in the batch
-            self.used_bytes += batch.size_bytes - size_bytes
+        with self._lock:  # as `_change`, without another call
+            if self.is_changing or batch.topic is None:
+                return None
+            self.is_changing = True
+            size_bytes = batch.size_bytes
+            try:
+                index = batch.put(time_ms, key, value, headers)
+            finally:  # an interruption may come as soon as the record is in the batch
+                self.used_bytes += batch.size_bytes - size_bytes
+                self.is_changing = False
         return None if index < 0 else Ticket(batch.promise, index, time_ms)
 
     # ---- batches
@@ -355,6 +362,16 @@ class BatchTable:
     def release(self, size_bytes: int) -> None:
         """Count the memory of a batch as free."""
         self.used_bytes -= size_bytes
+
+
+def _encoded(headers: Headers) -> bytes:
+    """Encode headers; empty bytes for wrong ones, which `OpenBatches.append` refuses with a reason."""
+    if type(headers) is not list and type(headers) is not tuple:
+        return b""
+    try:
+        return encode_headers(headers)
+    except Exception:  # noqa: BLE001 - as above
+        return b""
 
 
 class SendFastPath:
