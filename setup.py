@@ -14,7 +14,7 @@ from setuptools import Extension, setup
 NATIVE_MODULES = (
     "kafkaraw.records._builder",
     "kafkaraw.records._ticket",
-    "kafkaraw.records._open_batches",
+    "kafkaraw.records._batch_table",
     "kafkaraw.records._reader",
     "kafkaraw.records._filling",
     "kafkaraw.records._rows",

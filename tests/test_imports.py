@@ -48,7 +48,7 @@ RARELY_USED = {
         "kafkaraw.core.group.assignors",
         "kafkaraw.net.tls",
         "kafkaraw.protocol.annotate",
-        "kafkaraw.records._fallback.open_batches",
+        "kafkaraw.records._fallback.batch_table",
     ],
     "from kafkaraw.broker import EmbeddedBroker": [
         "cramjam",

@@ -85,7 +85,7 @@ TARGETS = {
         record_targets.mutated,
         lambda data: f"records {data[0] % record_targets.CHOICES} {data[1:].hex()}\n",
         "kafkaraw.records",
-        ("._builder", "._ticket", "._open_batches", "._reader", "._filling"),
+        ("._builder", "._ticket", "._batch_table", "._reader", "._filling"),
     ),
 }
 

@@ -61,7 +61,7 @@ def open_batches(
         buffer_memory,
         clock or FakeClock(3),
         waiter=waiter or FakeWaiter(),
-        lock=threading.Lock(),
+        new_lock=threading.RLock,
         value_size_safe=value_size_safe,
         partitioner=partitioner,
     )

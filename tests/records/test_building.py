@@ -57,4 +57,4 @@ def test_without_a_working_compiler_the_build_succeeds_and_compiles_nothing(fold
 def test_with_a_compiler_all_modules_are_compiled(folder: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("no compiler")
-    assert build(folder) == ["_builder", "_filling", "_open_batches", "_reader", "_rows", "_ticket"]
+    assert build(folder) == ["_batch_table", "_builder", "_filling", "_reader", "_rows", "_ticket"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.records._implementation import choose
+from kafkaraw.records._implementation import choose, reuses_values
 
-MODULES = ("_builder", "_ticket", "_open_batches", "_reader", "_filling", "_rows")
+MODULES = ("_builder", "_ticket", "_batch_table", "_reader", "_filling", "_rows")
 
 
 def compiled(folder: Path, *names: str) -> Path:
@@ -61,3 +61,39 @@ def test_importing_the_layer_imports_no_pyarrow() -> None:
     command = "import sys, kafkaraw.records; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13)])
+def test_values_are_written_to_again_on_the_versions_of_cpython_on_which_that_was_tested(version) -> None:
+    assert reuses_values("", "cpython", version, "")
+    assert reuses_values("1", "cpython", version, "")
+    assert not reuses_values("0", "cpython", version, "")
+
+
+def test_values_are_new_objects_on_other_interpreters() -> None:
+    for python, version, flags in (("cpython", (3, 15), ""), ("pypy", (3, 11), ""), ("cpython", (3, 13), "t")):
+        assert not reuses_values("1", python, version, flags)
+
+
+def test_an_unknown_setting_of_the_reuse_of_values_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="KAFKARAW_REUSE_VALUES=yes is unknown; it can be 0 or 1"):
+        reuses_values("yes", "cpython", (3, 11), "")
+
+
+READ_VALUES = """
+from kafkaraw.records import Batch, encode_batch
+records = [(0, None, bytes([number]) * 1000, []) for number in range(50)]
+values = []
+for number, record in enumerate(Batch("t", 0, memoryview(encode_batch(records)), start_offset=0)):
+    value = record.value
+    assert value == bytes([number]) * 1000
+    if number % 7 == 0:
+        values.append(value)
+assert values == [bytes([number]) * 1000 for number in range(0, 50, 7)]
+"""
+
+
+@pytest.mark.parametrize("setting", ["0", "1"])
+def test_values_are_the_same_whether_they_are_written_to_again_or_not(setting: str) -> None:
+    environment = {**os.environ, "KAFKARAW_REUSE_VALUES": setting}
+    subprocess.run([sys.executable, "-c", READ_VALUES], env=environment, check=True, timeout=60)

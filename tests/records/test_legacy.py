@@ -25,8 +25,7 @@ from kafkaraw.records import (
 )
 from kafkaraw.records import batch as batch_module
 from kafkaraw.records.header import BatchHeader
-from kafkaraw.records.legacy import old_header, verify_message, with_right_lz4_checksum
-from kafkaraw.records.xxh32 import xxh32
+from kafkaraw.records.legacy import old_header, verify_message, with_right_lz4_checksum, xxh32
 
 VECTORS = Path(__file__).parent / "vectors"
 CODECS = ("none", "gzip", "snappy", "lz4")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import Counter
+from collections import Counter, UserList
 from typing import NoReturn
 
 import pytest
@@ -20,7 +20,7 @@ from kafkaraw.records import (
     OpenBatches,
     Partitioner,
     SealedBatch,
-    Sender,
+    SendFastPath,
     Ticket,
     parse_header,
     partition_for_key,
@@ -330,7 +330,7 @@ def test_keys_of_other_buffer_types_are_hashed_as_bytes() -> None:
 
 
 def test_threads_lose_and_mix_up_nothing() -> None:
-    batches = OpenBatches(2000, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), lock=threading.Lock())
+    batches = OpenBatches(2000, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), new_lock=threading.RLock)
     batches.set_partitions("t", 4)
     tickets: list[tuple[bytes, Ticket]] = []
 
@@ -348,15 +348,6 @@ def test_threads_lose_and_mix_up_nothing() -> None:
     contents = {sealed.promise: values_of(sealed) for sealed in batches.seal_all()}
     assert sum(map(len, contents.values())) == len(tickets) == 8000
     assert all(contents[ticket.batch_promise][ticket.index] == value for value, ticket in tickets)
-
-
-def test_a_new_lock_replaces_one_that_a_fork_left_locked() -> None:
-    held = threading.Lock()
-    batches = OpenBatches(1000, "none", None, 10_000, FakeClock(), waiter=FakeWaiter(), lock=held)
-    held.acquire()
-    batches.renew_lock(threading.Lock())
-    batches.set_partitions("t", 1)
-    assert append(batches)[0] is AppendStatus.OPENED
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -408,6 +399,21 @@ def test_a_record_is_taken_at_once_where_a_batch_is_open_for_it() -> None:
     ]
 
 
+@pytest.mark.parametrize("headers", [[], (), [("trace", b"42"), ("none", None)], (("ä", bytearray(b"1")),)])
+def test_a_record_with_headers_that_fits_its_open_batch_is_taken_at_once(headers: Headers) -> None:
+    encoded = []
+    for at_once in (True, False):
+        batches = open_batches()
+        append(batches, b"1", partition=0, timestamp_ms=5)
+        if at_once:
+            assert batches.take("t", b"2", b"k", headers, 0, 6) is not None
+        else:
+            append(batches, b"2", key=bytearray(b"k"), headers=UserList(headers), partition=0, timestamp_ms=6)  # type: ignore[arg-type]
+        (sealed,) = batches.seal_all()
+        encoded.append(bytes(sealed.encode()))
+    assert encoded[0] == encoded[1]
+
+
 def test_at_once_or_not_a_record_goes_to_the_same_partition() -> None:
     batches = open_batches()
     for partition in range(3):
@@ -429,7 +435,9 @@ def test_at_once_or_not_a_record_goes_to_the_same_partition() -> None:
         ("other", b"v", None, None, 0),
         ("t", b"v", None, None, 3),
         ("t", b"v", None, None, -1),
-        ("t", b"v", None, [("h", b"v")], 0),
+        ("t", b"v", None, None, True),
+        ("t", b"v", None, [("h", "text")], 0),
+        ("t", b"v", None, [("h", bytes(50))], 0),
         ("t", bytearray(b"v"), None, None, 0),
         ("t", b"v", memoryview(b"k"), None, 0),
         ("t", "text", None, None, 0),
@@ -488,7 +496,7 @@ def test_a_record_is_refused_when_records_are_refused_while_its_partition_is_cho
     partitioner = Partitioner(function=choose)
     waiter = FakeWaiter()
     batches = OpenBatches(
-        1000, "none", None, 10_000, FakeClock(), waiter=waiter, lock=threading.Lock(), partitioner=partitioner
+        1000, "none", None, 10_000, FakeClock(), waiter=waiter, new_lock=threading.RLock, partitioner=partitioner
     )
     batches.set_partitions("t", 1)
     with pytest.raises(Refused):
@@ -507,7 +515,7 @@ def batches_that_refuse_when_the_clock_is_asked(armed: list[int]) -> OpenBatches
                 batches.refuse(refuse)
         return 1_000
 
-    batches = OpenBatches(1000, "none", None, 10_000, now_ms, waiter=FakeWaiter(), lock=threading.Lock())
+    batches = OpenBatches(1000, "none", None, 10_000, now_ms, waiter=FakeWaiter(), new_lock=threading.RLock)
     batches.set_partitions("t", 1)
     return batches
 
@@ -522,7 +530,7 @@ def test_a_record_is_not_taken_at_once_when_records_are_refused_meanwhile() -> N
     assert sealed.records_count == 1
 
 
-@pytest.mark.parametrize("questions", [1, 2])
+@pytest.mark.parametrize("questions", [1, 2, 3])
 def test_a_record_is_in_a_batch_or_refused_when_records_are_refused_meanwhile(questions: int) -> None:
     batches = batches_that_refuse_when_the_clock_is_asked([questions])
     try:
@@ -537,8 +545,7 @@ def test_a_record_is_in_a_batch_or_refused_when_records_are_refused_meanwhile(qu
 
 
 def test_signal_handlers_that_send_in_the_middle_of_a_send_lose_and_mix_up_nothing() -> None:
-    lock = threading.RLock()
-    batches = OpenBatches(300, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), lock=lock)
+    batches = OpenBatches(300, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), new_lock=threading.RLock)
     batches.set_partitions("t", 2)
     tickets: list[tuple[bytes, Ticket]] = []
 
@@ -574,14 +581,14 @@ def test_signal_handlers_that_send_in_the_middle_of_a_send_lose_and_mix_up_nothi
 def test_a_sender_passes_on_what_is_not_taken_at_once() -> None:
     sent_slowly: list[tuple[object, ...]] = []
 
-    class Face(Sender):  # of the twin that is tested
+    class Face(SendFastPath):  # of the twin that is tested
         def _send_slowly(self, *record: object) -> Ticket:
             sent_slowly.append(record)
             return Ticket(BatchPromise("t", 0, FakeWaiter()), 0, -1)
 
     batches, face = open_batches(), Face()
     face.send("t", b"1")
-    face._send_through(batches)
+    face._send_through(batches.table)
     append(batches, partition=0)
     assert face.send("t", b"2", partition=0).index == 1
     face.send("t", b"3", b"k", headers=[("h", b"v")], partition=1, timestamp_ms=7)
@@ -604,10 +611,7 @@ def test_a_timestamp_before_1970_or_of_another_type_is_refused(timestamp_ms: obj
     for open_before in (False, True):
         if open_before:
             append(batches, partition=0)
-        for send in (
-            lambda: batches.append("t", None, b"v", None, timestamp_ms, 0),
-            lambda: batches.take("t", b"v", None, None, 0, timestamp_ms),
-        ):
-            with pytest.raises(UsageError, match=f"timestamp '?{timestamp_ms}'? is not a number of milliseconds since"):
-                send()
+        assert batches.take("t", b"v", None, None, 0, timestamp_ms) is None
+        with pytest.raises(UsageError, match=f"timestamp '?{timestamp_ms}'? is not a number of milliseconds since"):
+            batches.append("t", None, b"v", None, timestamp_ms, 0)
     assert [sealed.records_count for sealed in batches.seal_all()] == [1]

@@ -147,24 +147,24 @@ def test_a_function_may_send_records_itself() -> None:
 
 def test_records_without_a_key_follow_the_order_they_are_given() -> None:
     batches = open_batches(batch_size=500)
-    batches.spread("t", [2, 2, 1])
+    batches.set_partition_order("t", [2, 2, 1])
     seen = [sent_to(batches, None, bytes(100)) for _ in range(4 * 7)]
     assert Counter(seen[4:]) == {2: 16, 1: 8}, "the batch that is open is filled first"
-    batches.spread("t", [])
+    batches.set_partition_order("t", [])
     assert set(sent_to(batches, None, bytes(100)) for _ in range(4 * 6)) == {0, 1, 2}
 
 
 def test_an_order_that_does_not_fit_the_topic_changes_nothing() -> None:
     batches = open_batches(partitioner=Partitioner(KeyHash.NONE, every_record=True))
-    batches.spread("t", [0, 3])
-    batches.spread("t", [-1])
-    batches.spread("unknown", [0])
+    batches.set_partition_order("t", [0, 3])
+    batches.set_partition_order("t", [-1])
+    batches.set_partition_order("unknown", [0])
     assert {sent_to(batches, None) for _ in range(3)} == {0, 1, 2}
 
 
 def test_an_order_is_forgotten_when_the_partitions_change() -> None:
     batches = open_batches(partitioner=Partitioner(KeyHash.NONE, every_record=True))
-    batches.spread("t", [1])
+    batches.set_partition_order("t", [1])
     assert {sent_to(batches, None) for _ in range(3)} == {1}
     batches.set_partitions("t", 5)
     assert {sent_to(batches, None) for _ in range(5)} == {0, 1, 2, 3, 4}

@@ -245,7 +245,7 @@ def test_contradicting_buffers_are_found() -> None:
 
 
 def test_threads_lose_and_mix_up_nothing() -> None:
-    batches = OpenBatches(3000, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), lock=threading.Lock())
+    batches = OpenBatches(3000, "none", None, 100_000_000, FakeClock(), waiter=FakeWaiter(), new_lock=threading.RLock)
     batches.set_partitions("t", 4)
     sent: list[SentPart] = []
 

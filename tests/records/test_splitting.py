@@ -21,7 +21,7 @@ RECORDS = st.lists(
 
 
 def batches_of(codec: str = "none", level: int | None = None, memory: int = 2**30) -> OpenBatches:
-    return OpenBatches(2**20, codec, level, memory, FakeClock(), waiter=FakeWaiter(), lock=threading.Lock())
+    return OpenBatches(2**20, codec, level, memory, FakeClock(), waiter=FakeWaiter(), new_lock=threading.RLock)
 
 
 def sealed(count: int, codec: str = "none") -> tuple[OpenBatches, list[Ticket], SealedBatch]:

@@ -17,16 +17,17 @@ import pytest
 from kafkaraw.records import _implementation
 
 NAMES = {
-    "_builder": ("BatchBuilder",),
-    "_ticket": ("Ticket",),
-    "_open_batches": ("OpenBatches", "Sender"),
+    "_builder": ("BatchBuilder", "as_bytes", "encode_headers"),
+    "_ticket": ("Outcome", "Ticket"),
+    "_batch_table": ("BatchTable", "SendFastPath", "TopicBatches"),
     "_reader": ("Record", "read_batches", "read_records", "read_values"),
     "_filling": ("fill", "fill_batches"),
     "_rows": ("Rows",),
 }
 PLAIN_NAMES = {
-    "_fallback.builder": ("BatchBuilder",),
-    "_fallback.open_batches": ("OpenBatches", "Sender", "Ticket"),
+    "_fallback.builder": ("BatchBuilder", "as_bytes", "encode_headers"),
+    "_fallback.batch_table": ("BatchTable", "SendFastPath", "TopicBatches"),
+    "_fallback.ticket": ("Outcome", "Ticket"),
     "_fallback.reader": ("read_batches", "read_records", "read_values", "fill", "fill_batches"),
     "_fallback.rows": ("Rows",),
     "record": ("Record",),

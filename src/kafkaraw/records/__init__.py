@@ -11,10 +11,9 @@ from __future__ import annotations
 from kafkaraw.records._implementation import (
     IMPLEMENTATION,
     BatchBuilder,
-    OpenBatches,
     Record,
     Rows,
-    Sender,
+    SendFastPath,
     Ticket,
     fill,
 )
@@ -42,9 +41,10 @@ from kafkaraw.records.header import (
     unpack_header,
     verify_crc,
 )
-from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, Lock, TimestampUnit
+from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, TimestampUnit
 from kafkaraw.records.legacy import modern
 from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
+from kafkaraw.records.open_batches import OpenBatches
 from kafkaraw.records.partitioning import (
     PARTITIONERS,
     KeyHash,
@@ -95,7 +95,6 @@ __all__ = [
     "Headers",
     "HeadersColumn",
     "KeyHash",
-    "Lock",
     "Marker",
     "NumbersColumn",
     "OldFormatError",
@@ -108,7 +107,7 @@ __all__ = [
     "RowColumns",
     "Rows",
     "SealedBatch",
-    "Sender",
+    "SendFastPath",
     "SentPart",
     "Ticket",
     "TimestampUnit",

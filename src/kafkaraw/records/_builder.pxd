@@ -27,7 +27,7 @@ cdef class BatchBuilder:
     cdef Py_ssize_t put(self, long long timestamp, bytes key, bytes value, bytes headers) except? -1
 
 
-cdef bytes as_bytes(object value, str what)
+cpdef bytes as_bytes(object value, str what)
 cdef long long as_timestamp(object value) except? -1
-cdef bytes encode_headers(object headers)
+cpdef bytes encode_headers(object headers)
 cdef unsigned int murmur2(bytes key) except? -1

@@ -6,7 +6,7 @@ What other compiled modules use of it is declared in `_builder.pxd`, with the at
 
 Records are encoded into blocks of memory from a pool. A block is back in the pool when nothing refers to it any more:
 not the batch, which a retry sends again, and no view of it, which a socket may still be sending. Nobody gives blocks
-back by hand, so nobody can do so too early. The GIL is the lock: see `_open_batches.py`.
+back by hand, so nobody can do so too early. The GIL is the lock: see `_batch_table.py`.
 
 Source: KIP-98; Kafka's DefaultRecord (layout).
 """
@@ -57,8 +57,9 @@ def _field_size(field: bytes | None) -> cython.Py_ssize_t:
 # -- what users pass in
 
 
-@cython.cfunc
+@cython.ccall
 def as_bytes(value: object, what: str) -> bytes:
+    """Return a key, a value or a header's value as bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):  # a tuple: C checks it fast
         return bytes(value)
     raise UsageError(f"a record's {what} is bytes or None, not {type(value).__name__}; serialize it first")
@@ -75,9 +76,9 @@ def as_timestamp(value: object) -> cython.longlong:
     raise UsageError(f"timestamp {value!r} is not a number of milliseconds since 1970")
 
 
-@cython.cfunc
+@cython.ccall
 def encode_headers(headers: object) -> bytes:
-    """Number of headers, then each one's name and value."""
+    """Encode headers as they follow the value: their number, then the name and the value of each."""
     fields: list = []
     size: cython.Py_ssize_t = 0
     for name, value in headers:

@@ -10,7 +10,8 @@ never an access outside.
 A record given by an iteration refers to the batch, and makes its key, value and headers when they are asked for. The
 iteration looks two records back: one that nobody kept is used again, one that somebody kept is made independent of the
 batch. So looking at records costs little, keeping them costs what they hold, and no record keeps a whole answer alive.
-The bytes of a large value that nobody kept are written to again, too, when the next one fits and needs most of them.
+The `bytes` object of a large value that nobody kept is written to again, too, if the next value fits and needs most of
+it. That relies on how CPython counts references and lays out `bytes`: see `_implementation.reuses_values`.
 
 Source: KIP-98; Kafka's DefaultRecord.
 """
@@ -27,6 +28,7 @@ from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, n
 from cython.cimports.libc.string import memcpy
 
 from kafkaraw.errors import BatchTooLargeError, CorruptBatchError
+from kafkaraw.records._implementation import REUSES_VALUES
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
@@ -38,6 +40,7 @@ _TIMELESS_BIT = cython.declare(cython.int, 0x4000)
 # Python has smaller ones at hand; the C library looks for larger ones, which takes as long as the rest of a record.
 _REUSED_SIZE_MIN = cython.declare(cython.Py_ssize_t, 480)
 _WASTE_SHARE = cython.declare(cython.Py_ssize_t, 4)  # a value that somebody keeps takes no more than a third too much
+_reuses_values = cython.declare(cython.bint, REUSES_VALUES)
 _FIELDS = cython.declare(
     tuple, ("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers")
 )
@@ -213,7 +216,7 @@ class Record:
     def forget(self) -> cython.void:
         """Be ready for another record: nothing of this one is made, and nobody has it."""
         value: object = self.value_made
-        if value is not None and self.room >= _REUSED_SIZE_MIN:
+        if value is not None and self.room >= _REUSED_SIZE_MIN and _reuses_values:
             # Refers to it: this record, and the name here.
             self.spare = value if _Py_REFCNT(cython.cast(cython.pointer(PyObject), value)) == 2 else None
         self.key_made = None

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.kafkaraw.records._batch_table import BatchTable, OpenBatch, TopicBatches
 from cython.cimports.kafkaraw.records._builder import Block
 from cython.cimports.kafkaraw.records._checksum import hash_bytes, hash_number
 from cython.cimports.kafkaraw.records._encoding import crc32_of, fnv1a_of, murmur2_of, put_varint, varint_size
-from cython.cimports.kafkaraw.records._open_batches import OpenBatch, OpenBatches, Topic
 from cython.cimports.kafkaraw.records._row_columns import (
     Bytes,
     Field,
@@ -380,21 +380,22 @@ class Rows:
 
     # ---- many rows
 
-    def append_to(self, batches: OpenBatches, start: cython.longlong) -> tuple:
+    def append_to(self, batches: object, start: cython.longlong) -> tuple:
         """Add rows from `start` on to open batches. See `_fallback.rows.Rows.append_to`."""
-        batches._check_taking()
-        if batches._function is not None or batches._every_record:
+        table: BatchTable = batches.table
+        batches.check_refusal()
+        if table.decides_each:
             return PlainRows(self._columns).append_to(batches, start)
-        if batches._used >= batches._buffer_memory:
-            batches._seal_open()
+        if table._used >= table._buffer_memory:
+            batches.seal_open()
             return (_FULL, start, [])
-        if not self._aim(batches):
+        if not self._aim(table):
             return (_UNKNOWN_TOPIC, start, [])
         self._start = start
-        self._now = batches._now()
+        self._now = table._now()
         self._parts = []
         stop: cython.longlong = min(self.count, start + _ROWS_AT_ONCE)
-        room: cython.longlong = min(_BYTES_AT_ONCE, batches._buffer_memory - batches._used)
+        room: cython.longlong = min(_BYTES_AT_ONCE, table._buffer_memory - table._used)
         row: cython.longlong = start
         place: cython.Py_ssize_t = 0
         known: cython.bint = True
@@ -414,7 +415,7 @@ class Rows:
                 self._leave(batches, place, row)
         if not known:
             return (_UNKNOWN_TOPIC, row, self._parts)
-        return (_SEALED if batches._sealed_batches else _OPENED, row, self._parts)
+        return (_SEALED if table._sealed else _OPENED, row, self._parts)
 
     @cython.cfunc
     @cython.nogil
@@ -456,28 +457,28 @@ class Rows:
         return row
 
     @cython.cfunc
-    def _aim(self, batches: OpenBatches) -> cython.bint:
+    def _aim(self, table: BatchTable) -> cython.bint:
         """Take over what there is to choose from; False when a topic is not known."""
         names: tuple = tuple(self._columns.topics)
-        self._topics = [batches._topics.get(name) for name in names]
+        self._topics = [table.topics.get(name) for name in names]
         if self._targets is cython.NULL:
             self._targets = cython.cast(cython.pointer(_Target), calloc(len(names) + 1, cython.sizeof(_Target)))
             if self._targets is cython.NULL:
                 raise MemoryError
         count: cython.Py_ssize_t = 0
         number: cython.Py_ssize_t = 0
-        topic: Topic
+        topic: TopicBatches
         for topic in self._topics:
-            if topic is None:
+            if topic is None or not topic.batches:
                 return False
             self._targets[number].first = count
             self._targets[number].count = len(topic.batches)
-            self._targets[number].sticky = topic.sticky_partition
+            self._targets[number].sticky = topic.sticky_partition % self._targets[number].count
             count += len(topic.batches)
             number += 1
-        self._key_hash = batches._key_hash
-        self._null_is_a_key = batches._null_is_a_key
-        self._empty_is_a_key = batches._empty_is_a_key
+        self._key_hash = table._key_hash
+        self._null_is_a_key = table._null_is_a_key
+        self._empty_is_a_key = table._empty_is_a_key
         self._entered = {}
         if self._places is cython.NULL or self._places_count != count:
             free(self._places)
@@ -497,25 +498,26 @@ class Rows:
         return number
 
     @cython.cfunc
-    def _open(self, batches: OpenBatches, place: cython.Py_ssize_t) -> OpenBatch:
-        """The open batch of a place, which nobody is writing to; opened if need be."""
+    def _open(self, batches: object, place: cython.Py_ssize_t) -> OpenBatch:
+        """Return the open batch of a place, to which no other thread writes rows; open one if necessary."""
         number: cython.Py_ssize_t = self._topic_number(place)
-        topic: Topic = self._topics[number]
+        topic: TopicBatches = self._topics[number]
+        table: BatchTable = batches.table
         partition: cython.Py_ssize_t = place - self._targets[number].first
         batch: OpenBatch
-        while batches._topics.get(topic.name) is topic and partition < len(topic.batches):
+        while partition < len(topic.batches):
             batch = topic.batches[partition]
             if batch is None:
-                batch = batches._open_batch(topic, partition)
+                batches.check_refusal()
+                table.insert(batches.new_batch(topic, partition))  # or another thread has; the batch is looked up again
             elif batch.busy:
-                batches._seal(batch)
-                batch = None
-            if batch is not None:
+                batches.seal(batch)
+            else:
                 return batch
         raise StaleMetadataError(f"{topic.name}-{partition} was deleted while rows were sent to it")
 
     @cython.cfunc
-    def _enter(self, batches: OpenBatches, place: cython.Py_ssize_t, row: cython.longlong) -> cython.int:
+    def _enter(self, batches: object, place: cython.Py_ssize_t, row: cython.longlong) -> cython.int:
         """Begin to write to the open batch of a place, from a row on."""
         batch: OpenBatch = self._open(batches, place)
         to: cython.pointer(_Place) = self._places + place
@@ -533,9 +535,10 @@ class Rows:
         return 0
 
     @cython.cfunc
-    def _leave(self, batches: OpenBatches, place: cython.Py_ssize_t, row: cython.longlong) -> OpenBatch | None:
+    def _leave(self, batches: object, place: cython.Py_ssize_t, row: cython.longlong) -> OpenBatch | None:
         """Let what was written to a batch count; gives the batch, or None when it was sealed meanwhile."""
         to: cython.pointer(_Place) = self._places + place
+        table: BatchTable = batches.table
         batch: OpenBatch = self._batches[place]
         block: Block = self._blocks[place]
         added: cython.longlong = to.count - to.first_count
@@ -550,7 +553,7 @@ class Rows:
             self._again(batches, place, to.first_row, row)
             return None
         if added:
-            batches._used += size - batch.size_bytes
+            table._used += size - batch.size_bytes
             batch.size_bytes = size
             batch.records_count = cython.cast(cython.int, to.count)
             batch._base_timestamp = to.base_timestamp
@@ -560,7 +563,7 @@ class Rows:
 
     @cython.cfunc
     def _again(
-        self, batches: OpenBatches, place: cython.Py_ssize_t, row: cython.longlong, stop: cython.longlong
+        self, batches: object, place: cython.Py_ssize_t, row: cython.longlong, stop: cython.longlong
     ) -> cython.int:
         """Write the rows of a place once more: the batch that they were written to was sealed without them."""
         while row < stop:
@@ -569,7 +572,7 @@ class Rows:
         return 0
 
     @cython.cfunc
-    def _make_room(self, batches: OpenBatches, place: cython.Py_ssize_t, row: cython.longlong) -> cython.longlong:
+    def _make_room(self, batches: object, place: cython.Py_ssize_t, row: cython.longlong) -> cython.longlong:
         """See to a place where a row did not fit; gives the row to go on with."""
         batch: OpenBatch = self._leave(batches, place, row)
         if batch is None:
@@ -581,24 +584,25 @@ class Rows:
         elif self._put_now(batches, place, row):
             row += 1
         number: cython.Py_ssize_t = self._topic_number(place)
-        topic: Topic = self._topics[number]
+        topic: TopicBatches = self._topics[number]
         if topic.sticky_partition < self._targets[number].count:
             self._targets[number].sticky = topic.sticky_partition
         return row
 
     @cython.cfunc
-    def _put_now(self, batches: OpenBatches, place: cython.Py_ssize_t, row: cython.longlong) -> cython.bint:
+    def _put_now(self, batches: object, place: cython.Py_ssize_t, row: cython.longlong) -> cython.bint:
         """Add a row to the open batch of a place, with the GIL held; False when that batch was full and is sealed."""
         batch: OpenBatch = self._open(batches, place)
         part: object = SentPart(batch.promise, batch.records_count, 1, row)
         record: Record = self._record(row)
         block: Block = batch._block
+        table: BatchTable = batches.table
         # In one go.
         size: cython.Py_ssize_t = batch.size_bytes + self._size_in(batch, cython.address(record))
         if batch.topic is None or batch.busy:
             return False
         if size > batch._limit and batch.records_count:
-            batches._seal(batch)
+            batches.seal(batch)
             return False
         if size > block.capacity:
             block.reserve(size, batch._usual_size)
@@ -611,13 +615,13 @@ class Rows:
             batch.records_count,
             batch._base_timestamp,
         )
-        batches._used += size - batch.size_bytes
+        table._used += size - batch.size_bytes
         batch.size_bytes = size
         batch.records_count += 1
         batch._max_timestamp = max(batch._max_timestamp, record.timestamp)
         self._parts.append(part)
         if size > batch._limit:
-            batches._seal(batch)
+            batches.seal(batch)
         return True
 
     @cython.cfunc

@@ -9,7 +9,6 @@ cdef class Ticket:
     cdef readonly Outcome batch_promise
     cdef readonly Py_ssize_t index
     cdef readonly long long timestamp_ms
-    cdef object _outcome(self)
 
 
 cdef Ticket ticket_of(Outcome promise, Py_ssize_t index, long long timestamp)

@@ -1,21 +1,19 @@
 """What a sender gets, compiled: `Ticket`; and `Outcome`, the base of the promise that it asks.
 
-Their twins in plain Python are in `_fallback/open_batches.py` and `outcome.py`. A ticket is made for every record, so
-it holds as little as it can and costs nothing but its memory. This is Cython in its pure-Python mode, as
-`_open_batches.py` is, where tickets are made.
+Their twins in plain Python are in `_fallback/ticket.py`. A ticket is made for every record, so it holds as little as it
+can and costs nothing but its memory; what the result of a record is, `BatchPromise` says. A producer that keeps tickets
+looks at each of them: an attribute of a compiled class is read at once, one of a Python class is looked up. This is
+Cython in its pure-Python mode, as `_batch_table.py` is, where tickets are made.
 """
 
 from __future__ import annotations
 
 import cython
 
-from kafkaraw.errors import copy_to_raise
-from kafkaraw.records.record import RecordMetadata
-
 
 @cython.cclass
 class Outcome:
-    """The base of a promise. See `outcome.PlainOutcome`."""
+    """The base of a promise. See `_fallback.ticket.Outcome`."""
 
     def __cinit__(self, *_: object, **__: object):
         self.error = None
@@ -27,7 +25,7 @@ class Outcome:
 @cython.freelist(64)
 @cython.cclass
 class Ticket:
-    """A claim on the outcome of one record: its batch's promise and its index in the batch.
+    """A handle of the result of one record: its batch's promise and its index in the batch.
 
     Attributes:
         batch_promise: the promise of the batch.
@@ -42,42 +40,38 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the result is known."""
         return self.batch_promise.done
 
-    def result(self, timeout: object = None) -> RecordMetadata:
-        """Wait until the broker has answered for this record.
+    def result(self, timeout: object = None) -> object:
+        """Wait until the broker has responded for this record.
 
         Args:
-            timeout: seconds; None waits until the producer's delivery timeout decides.
+            timeout: seconds; None waits until the producer's delivery timeout.
 
         Raises:
-            KafkaTimeoutError: still no outcome; the record may yet be delivered.
-            KafkaError: the record was given up, and why.
+            KafkaTimeoutError: there is no result yet; the record may still be delivered.
+            KafkaError: the record failed; the error says why.
         """
         promise: object = self.batch_promise
         if not promise.done:
             promise.waiter.wait(promise, timeout)
-        return self._outcome()
+        return promise.metadata_of(self.index, self.timestamp_ms)
 
-    @cython.binding(False)  # called for every record by who keeps tickets, and this is a third cheaper
+    @cython.binding(False)  # a producer that keeps tickets calls it for each, and this is a third cheaper
     def exception(self) -> BaseException | None:
-        """The error of a record that failed, a copy for each call; None when it is acknowledged or still under way."""
+        """Return the error of a failed record, a copy for each call; None if it is acknowledged or still pending."""
         promise: Outcome = self.batch_promise
-        index: object = None
-        if promise.parts is not None:
-            promise, index = cython.cast(object, promise).part_of(self.index)
-        if promise.error is None:
+        if promise.parts is None and promise.error is None:
             return None
-        cython.cast(object, promise).note_seen((self.index if index is None else index,))
-        return copy_to_raise(promise.error)
+        return cython.cast(object, promise).exception_of(self.index)
 
     def add_done_callback(self, callback: object) -> None:
-        """Call `callback(ticket)` once the outcome is known; at once when it is."""
+        """Call `callback(ticket)` once the result is known; immediately if it is."""
 
         def tell(promise: object) -> None:
             if promise.error is not None:
-                self.exception()  # what the callback is told, `flush` need not report
+                self.exception()  # `flush` need not report an error that the callback gets
             callback(self)
 
         self.batch_promise.add_callback(tell)
@@ -86,20 +80,7 @@ class Ticket:
         promise: object = self.batch_promise
         if not promise.done:
             yield from promise.waiter.awaitable(promise).__await__()
-        return self._outcome()
-
-    def _outcome(self) -> object:
-        promise: object = self.batch_promise
-        index: cython.Py_ssize_t = self.index
-        if promise.parts is not None:
-            promise, index = promise.part_of(index)
-        if promise.error is not None:
-            promise.note_seen((index,))
-            raise copy_to_raise(promise.error)
-        offset = promise.base_offset + index if promise.base_offset >= 0 else -1
-        append_time = promise.log_append_time_ms
-        timestamp_ms = append_time if append_time >= 0 else self.timestamp_ms
-        return RecordMetadata(promise.topic, promise.partition, offset, timestamp_ms)
+        return promise.metadata_of(self.index, self.timestamp_ms)
 
     def __repr__(self) -> str:
         promise: object = self.batch_promise

@@ -1,7 +1,8 @@
 """The interface of the two implementations of the hot path: plain Python (`_fallback`) and compiled.
 
-Callers use these protocols, tests run on both. Only types and status codes are here, no behaviour.
-Start at `OpenBatches` for writing and `ReadRecords` and `Fill` for reading.
+Callers use these protocols, tests run on both. Only types and status codes are here, no behaviour. The interface of
+`BatchTable` is that of its form in plain Python, `_fallback/batch_table.py`. Start at `BatchBuilder` for writing and
+`ReadRecords` and `Fill` for reading.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from kafkaraw.records.compression import Codec
 from kafkaraw.records.header import BatchHeader
@@ -17,9 +18,9 @@ from kafkaraw.records.record import Headers, Record, RecordMetadata
 
 if TYPE_CHECKING:
     from kafkaraw.records.columns import Columns
+    from kafkaraw.records.open_batches import OpenBatches
     from kafkaraw.records.promise import BatchPromise
     from kafkaraw.records.rows import BadRow, SentPart
-    from kafkaraw.records.sealed import SealedBatch
 
 TimestampUnit: TypeAlias = Literal["ms", "us"]
 
@@ -44,7 +45,7 @@ class AppendStatus(IntEnum):
 
 
 class Lock(Protocol):
-    """A mutual exclusion lock; the client passes `threading.Lock()`."""
+    """A mutual exclusion lock that its owner can take again, as `threading.RLock()`."""
 
     def acquire(self) -> bool:
         """Acquire the lock."""
@@ -105,69 +106,6 @@ class Ticket(Protocol):
 
     def __await__(self) -> Generator[object, object, RecordMetadata]:
         """Wait for the result on the running loop."""
-
-
-class OpenBatches(Protocol):
-    """The open batches, one per partition at most."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Memory in use by open, sealed and unreleased batches."""
-
-    def set_partitions(self, topic: str, count: int) -> None:
-        """Set the number of partitions of a topic."""
-
-    def limit_batches(self, topic: str, size: int) -> None:
-        """Seal the next batches of a topic at a smaller size than `batch_size`."""
-
-    def forget_topic(self, topic: str) -> None:
-        """Refuse records of the topic from now on; seal its open batches."""
-
-    def refuse(self, refusal: Callable[[], NoReturn] | None) -> None:
-        """Call `refusal`, which raises, instead of adding records; None to add them again.
-
-        A record that a thread is adding at this moment is either refused, or in a batch that `seal_all` returns.
-        """
-
-    def take(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers | None,
-        partition: int | None,
-        timestamp_ms: int | None,
-    ) -> Ticket | None:
-        """Add a record that is plain, small and fits its open batch; None for any other: try `append`."""
-
-    def spread(self, topic: str, order: Sequence[int]) -> None:
-        """Set which partitions get the records without a key."""
-
-    def append(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        timestamp_ms: int | None,
-        partition: int | None,
-    ) -> tuple[AppendStatus, Ticket | None]:
-        """Choose a partition and add the record to its batch."""
-
-    def take_sealed(self) -> list[SealedBatch]:
-        """Return the batches sealed so far."""
-
-    def seal_due(self, now_ms: int, linger_ms: int) -> list[SealedBatch]:
-        """Seal batches whose linger time is over, and return all sealed ones."""
-
-    def seal_all(self) -> list[SealedBatch]:
-        """Seal every batch, and return all sealed ones."""
-
-    def next_due_ms(self, linger_ms: int) -> int | None:
-        """Return when the next batch is due; None without open batches."""
-
-    def release(self, sealed: SealedBatch) -> None:
-        """Release the memory of a batch that is done."""
 
 
 class Rows(Protocol):

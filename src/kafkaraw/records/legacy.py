@@ -50,7 +50,6 @@ from kafkaraw.records.header import (
     whole_batches,
 )
 from kafkaraw.records.varint import encode_varint
-from kafkaraw.records.xxh32 import xxh32
 
 _PREFIX: Final = struct.Struct(">qi")
 _MAGIC_AT: Final = 16
@@ -404,3 +403,34 @@ def with_right_lz4_checksum(data: bytes) -> bytes:
         return data
     checksum = xxh32(data[_LZ4_FLAGS_AT:end]) >> 8 & 0xFF
     return data[:end] + bytes((checksum,)) + data[end + 1 :]
+
+
+# -- the checksum in the header of an LZ4 frame
+
+_XXH32_MASK: Final = 0xFFFFFFFF
+_XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+
+
+def xxh32(data: bytes) -> int:
+    """Return the XXH32 hash of at most 15 bytes, with seed 0: the header of an LZ4 frame has at most 14.
+
+    Source: the xxHash specification, section 3.3 (XXH32), for inputs of less than 16 bytes.
+    """
+    first, second, third, fourth, fifth = _XXH32_PRIMES
+    found = fifth + len(data)
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        found += int.from_bytes(data[at : at + 4], "little") * third
+        found = _rotated(found, 17) * fourth & _XXH32_MASK
+    for byte in data[whole:]:
+        found += byte * fifth
+        found = _rotated(found, 11) * first & _XXH32_MASK
+    found &= _XXH32_MASK
+    found = (found ^ found >> 15) * second & _XXH32_MASK
+    found = (found ^ found >> 13) * third & _XXH32_MASK
+    return found ^ found >> 16
+
+
+def _rotated(number: int, bits: int) -> int:
+    number &= _XXH32_MASK
+    return number << bits | number >> 32 - bits

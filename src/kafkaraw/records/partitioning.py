@@ -1,7 +1,8 @@
 """The choice of a partition for a record, by its key as other clients choose it, or without a key.
 
 `PARTITIONERS` has the names of Java and librdkafka. A `Partitioner` is only a description: `OpenBatches` assigns the
-records, and has a compiled copy of the hashes. Start at `partition_for_key` and `Partitioner`.
+records, and the compiled modules have a copy of the hashes. `StickyPartitioner` moves the partition of records without
+a key. Start at `partition_for_key` and `Partitioner`.
 
 Source: Kafka's Utils.murmur2 and BuiltInPartitioner; librdkafka's rd_kafka_msg_partitioner_* and its hashes.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import operator
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
@@ -117,6 +118,51 @@ class Partitioner:
         elif not key and not self.empty_is_a_key:
             return -1
         return HASHES[self.key_hash](key)
+
+
+class StickyPartitioner:
+    """Moves the sticky partition of one topic, which takes the records whose partition no key selects.
+
+    They fill one batch after the other, not all batches a little. Source: KIP-480, KIP-794; Kafka's BuiltInPartitioner.
+
+    Args:
+        partition_count: number of partitions of the topic.
+        switch_bytes: after this many bytes in sealed batches it is the next partition's turn.
+    """
+
+    __slots__ = ("_count", "_order", "_position", "_sealed_bytes", "_switch_bytes")
+
+    def __init__(self, partition_count: int, switch_bytes: int) -> None:
+        self._count = partition_count
+        self._switch_bytes = switch_bytes
+        self._sealed_bytes = 0
+        self._order: tuple[int, ...] = ()
+        self._position = 0
+
+    def set_partitions(self, partition_count: int) -> None:
+        """Set the number of partitions, and forget the order."""
+        self._count = partition_count
+        self._order = ()
+
+    def set_order(self, order: Sequence[int]) -> None:
+        """Set the order of turns, each partition as often as its share; empty for all partitions in turn.
+
+        An order that names a partition which does not exist is ignored: the number of partitions has just changed.
+        """
+        if all(0 <= partition < self._count for partition in order):
+            self._order = tuple(order)
+
+    def note_sealed(self, partition: int, size_bytes: int) -> int:
+        """Note that a batch of the sticky partition was sealed; return the sticky partition from now on."""
+        self._sealed_bytes += size_bytes
+        return partition if self._sealed_bytes < self._switch_bytes else self.next_after(partition)
+
+    def next_after(self, partition: int) -> int:
+        """Move on; return the next sticky partition."""
+        self._sealed_bytes = 0
+        self._position += 1
+        order = self._order
+        return order[self._position % len(order)] if order else (partition + 1) % self._count
 
 
 HASHES: Final[dict[KeyHash, Callable[[bytes], int]]] = {

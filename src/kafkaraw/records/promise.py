@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
-from kafkaraw.records.outcome import Outcome
+from kafkaraw.errors import copy_to_raise
+from kafkaraw.records._implementation import Outcome
+from kafkaraw.records.record import RecordMetadata
 
 _LOG = logging.getLogger("kafkaraw.records")
 
@@ -140,6 +142,31 @@ class BatchPromise(Outcome):
             part.whole = self
             part.add_callback(self._part_done)
         return parts
+
+    def exception_of(self, index: int) -> BaseException | None:
+        """Return the error of one record, a copy for each call; None if it is acknowledged or still pending."""
+        promise, index = (self, index) if self.parts is None else self.part_of(index)
+        if promise.error is None:
+            return None
+        promise.note_seen((index,))
+        return copy_to_raise(promise.error)
+
+    def metadata_of(self, index: int, timestamp_ms: int) -> RecordMetadata:
+        """Return the result of one record; raise its error if it has failed. After the promise is done.
+
+        Args:
+            index: the record's index in the batch.
+            timestamp_ms: the timestamp that the producer gave it.
+        """
+        promise, index = (self, index) if self.parts is None else self.part_of(index)
+        if promise.error is not None:
+            promise.note_seen((index,))
+            raise copy_to_raise(promise.error)
+        offset = promise.base_offset + index if promise.base_offset >= 0 else -1
+        append_time_ms = promise.log_append_time_ms
+        return RecordMetadata(
+            promise.topic, promise.partition, offset, append_time_ms if append_time_ms >= 0 else timestamp_ms
+        )
 
     def part_of(self, index: int) -> tuple[BatchPromise, int]:
         """Return the promise with the result of one record, and the record's index in it."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from kafkaraw.light_classes import NamedTuple, dataclass
-from kafkaraw.records.promise import BatchPromise
+
+if TYPE_CHECKING:
+    from kafkaraw.records.promise import BatchPromise
 
 
 @dataclass(frozen=True, slots=True)

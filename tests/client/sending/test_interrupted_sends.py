@@ -14,19 +14,26 @@ from types import FrameType
 
 import pytest
 
+import kafkaraw.records
 from kafkaraw.net.threads import new_loop_lock
-from kafkaraw.records._fallback import open_batches
-from kafkaraw.records._fallback.open_batches import OpenBatches, Ticket
+from kafkaraw.records import OpenBatches, Ticket, open_batches
+from kafkaraw.records._fallback.batch_table import BatchTable, TopicBatches
 
-HERE = Path(open_batches.__file__).parents[1]
+HERE = Path(kafkaraw.records.__file__).parent
 
 
 class Interrupted(BaseException):
     """As Ctrl-C, which would end the tests."""
 
 
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_batches, "BatchTable", BatchTable)
+    monkeypatch.setattr(open_batches, "TopicBatches", TopicBatches)
+
+
 def batches() -> OpenBatches:
-    made = OpenBatches(130, "none", None, 100_000, lambda: 1_000, waiter=None, lock=new_loop_lock())  # type: ignore[arg-type]
+    made = OpenBatches(130, "none", None, 100_000, lambda: 1_000, waiter=None, new_lock=new_loop_lock)  # type: ignore[arg-type]
     made.set_partitions("t", 1)
     return made
 
@@ -64,8 +71,14 @@ def interrupt_at(number: int, made: OpenBatches, tickets: list[Ticket], *, slowl
 
 def is_free(made: OpenBatches) -> bool:
     """Whether another thread gets the lock."""
-    got: list[bool] = []
-    other = threading.Thread(target=lambda: got.append(made.lock.acquire(blocking=False)))  # type: ignore[call-arg]
+    lock, got = made.table._lock, list[bool]()
+
+    def take() -> None:
+        got.append(lock.acquire(blocking=False))  # type: ignore[call-arg]
+        if got[0]:
+            lock.release()
+
+    other = threading.Thread(target=take)
     other.start()
     other.join()
     return got == [True]
@@ -79,8 +92,7 @@ def test_an_interruption_loses_and_repeats_no_record_and_leaves_the_lock_free(sl
             assert number > 50, "nothing was interrupted"
             return
         assert is_free(made), f"at {number} the lock is held"
-        made.renew_lock(new_loop_lock())
-        assert not made.is_changing
+        assert not made.table.is_changing
         before = len(tickets)
         send(made, tickets, slowly=slowly)
         sealed = made.seal_all()

@@ -11,7 +11,7 @@ import pytest
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.java_names import settings_from_properties
 from kafkaraw.client.sending.accumulator import LOAD_UPDATED_AFTER_MS, PartitionLoad, partitioner_of
-from kafkaraw.core.producer.spreading import Spreading
+from kafkaraw.core.producer.partition_load import PartitionLoadStats
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import PARTITIONERS, KeyHash, TopicPartition, partition_for_key
 from tests.client.virtual_cluster import on_cluster
@@ -111,13 +111,13 @@ class Open:
     def __init__(self):
         self.orders = []
 
-    def spread(self, topic, order):
+    def set_partition_order(self, topic, order):
         self.orders.append((topic, list(order)))
 
 
 def load_of(cluster, machine, timeout_ms=0, partitions=3):
     open_batches = Open()
-    made = PartitionLoad(Spreading(True, random.Random(3)), timeout_ms, cluster, machine, open_batches)
+    made = PartitionLoad(PartitionLoadStats(True, random.Random(3)), timeout_ms, cluster, machine, open_batches)
     made.learn("t", partitions)
     return made, open_batches
 

@@ -10,7 +10,7 @@ from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.waiting import PromiseWaiter
 from kafkaraw.errors import DeliveryTimeoutError, KafkaTimeoutError
 from kafkaraw.records import BatchPromise, SentPart, Ticket
-from kafkaraw.records._fallback.open_batches import Ticket as PlainTicket
+from kafkaraw.records._fallback.ticket import Ticket as PlainTicket
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 from tests.interrupting import interrupted_elsewhere
 

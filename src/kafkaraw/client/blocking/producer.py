@@ -32,7 +32,7 @@ from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, forget, watch
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.net.process_hooks import at_exit
-from kafkaraw.records import AppendStatus, Headers, Sender, Ticket, TopicPartition
+from kafkaraw.records import AppendStatus, Headers, SendFastPath, Ticket, TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,7 +50,7 @@ C = TypeVar("C", bound=type)
 
 
 @documented_by(AsyncProducer)
-class Producer(Sender):
+class Producer(SendFastPath):
     """Sends records to topics: the blocking form of `AsyncProducer`. `send` returns a ticket for each record.
 
     Many threads may share a producer. In a forked child process it continues as a new producer: the parent process
@@ -98,7 +98,7 @@ class Producer(Sender):
         except DeliveryError as lost:
             error.add_note(f"while closing the producer: {lost}")
 
-    send = Sender.send  # one method of the compiled module for nearly every record
+    send = SendFastPath.send  # one method of the compiled module for nearly every record
 
     def _send_slowly(
         self,
@@ -256,7 +256,7 @@ class Producer(Sender):
 
     def _send_with(self, core: ProducerCore) -> None:
         self._core = core
-        self._send_through(core.accumulator.open_batches if core.pipeline is None else None)
+        self._send_through(core.accumulator.open_batches.table if core.pipeline is None else None)
 
 
 def _run(work: Coroutine[object, None, T]) -> T:

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final, NoReturn
 
 from kafkaraw.client.arguments import topic_of
@@ -28,7 +29,7 @@ from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.producer.batch_sizes import BatchSizes
 from kafkaraw.core.producer.events import BatchesSealed, Unacknowledged, describe
 from kafkaraw.core.producer.machine import ProducerMachine
-from kafkaraw.core.producer.spreading import Spreading
+from kafkaraw.core.producer.partition_load import PartitionLoadStats
 from kafkaraw.errors import (
     BufferFullError,
     KafkaError,
@@ -105,15 +106,16 @@ class RecordAccumulator:
             config.buffer_memory,
             self._clock.time_ms,
             waiter=waiter,
-            lock=new_loop_lock(),
+            new_lock=new_loop_lock,
             value_size_safe=self.record_size_max - RECORD_OVERHEAD_BYTES - KEY_SIZE_SAFE,
             system_clock=isinstance(self._clock, SystemClock),
             partitioner=partitioner_of(config),
+            check_size=partial(check_record_size, config),
         )
         self.pool = BufferPool(self.open_batches, config.buffer_memory)
         self._batch_sizes = BatchSizes(config.batch_size, self.open_batches.limit_batches)
         self._load = PartitionLoad(
-            Spreading(config.partitioner_adaptive_partitioning_enable, engine.runtime.rng),
+            PartitionLoadStats(config.partitioner_adaptive_partitioning_enable, engine.runtime.rng),
             config.partitioner_availability_timeout_ms,
             engine.cluster,
             machine,
@@ -140,7 +142,6 @@ class RecordAccumulator:
             UsageError: a field of the wrong type.
         """
         try:
-            check_record_size(topic, value, key, headers, self._config)
             # open batches refuse what is not bytes
             return self.open_batches.append(topic, key, value, headers, timestamp_ms, partition)  # type: ignore[arg-type]
         except (UsageError, TypeError, ValueError, AttributeError) as error:
@@ -264,7 +265,7 @@ def _report_unsent(batch: SealedBatch) -> Unacknowledged:
 # -- what a record may be
 
 
-def check_record_size(topic: str, value: object, key: object, headers: Headers | None, config: ProducerConfig) -> None:
+def check_record_size(config: ProducerConfig, topic: str, value: object, key: object, headers: Headers | None) -> None:
     """Refuse a record that is too large, before compression, by Kafka's upper bound of its size.
 
     Source: Kafka's AbstractRecords.estimateSizeInBytesUpperBound.
@@ -589,12 +590,12 @@ def partitioner_of(config: ProducerConfig) -> Partitioner:
 class PartitionLoad:
     """The load of partitions, for the sticky partitioner: which partitions take the next records without a key.
 
-    Gathers what `core/producer/spreading.py` decides on: leaders from the metadata, and queued batches from the
+    Gathers what `core/producer/partition_load.py` decides on: leaders from the metadata, and queued batches from the
     machine. Updated when batches are sealed, but not for each: the queues change little meanwhile.
     Source: KIP-794; Kafka's RecordAccumulator.partitionReady.
 
     Args:
-        spreading: decides.
+        stats: decides.
         availability_timeout_ms: partitions of brokers to which nothing could be sent for so long are left out; 0 leaves
             none out.
         cluster: knows the leaders.
@@ -604,13 +605,13 @@ class PartitionLoad:
 
     def __init__(
         self,
-        spreading: Spreading,
+        stats: PartitionLoadStats,
         availability_timeout_ms: int,
         cluster: ClusterView,
         machine: ProducerMachine,
         open_batches: OpenBatches,
     ) -> None:
-        self._spreading = spreading
+        self._stats = stats
         self._timeout_ms = availability_timeout_ms
         self._cluster = cluster
         self._machine = machine
@@ -649,4 +650,6 @@ class PartitionLoad:
                 if held_up and self._cluster.leader_of(TopicPartition(topic, partition)) in held_up
             ]
             of_topic = {partition: count for (of, partition), count in waiting.items() if of == topic}
-            self._open_batches.spread(topic, self._spreading.turns(self._counts[topic], led, of_topic, unavailable))
+            self._open_batches.set_partition_order(
+                topic, self._stats.order(self._counts[topic], led, of_topic, unavailable)
+            )

@@ -54,15 +54,19 @@ class BatchBuilder:
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
         """Add one record; return its index in the batch, or -1 if it does not fit (the first always does)."""
-        index = self.records_count
-        if timestamp_ms != self.last_timestamp:
-            self.set_timestamp(timestamp_ms)
         if type(value) is not bytes and value is not None:
             value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
             key = as_bytes(key, "key")
+        return self.put(timestamp_ms, key, value, encode_headers(headers) if headers else None)
+
+    def put(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes | None) -> int:
+        """Add one record with encoded headers, as `append`."""
+        index = self.records_count
+        if timestamp_ms != self.last_timestamp:
+            self.set_timestamp(timestamp_ms)
         front = self.front
-        tail = _encode_headers(headers) if headers else b"\x00"
+        tail = headers or b"\x00"
         try:
             if value is None:
                 record = _encode_record(front, index, key, None, tail)
@@ -109,6 +113,11 @@ class BatchBuilder:
 
 
 def as_bytes(value: object, what: str) -> bytes:
+    """Return a key, a value or a header's value as bytes.
+
+    Raises:
+        UsageError: it is of another type.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise UsageError(f"a record's {what} is bytes or None, not {type(value).__name__}; serialize it first")
@@ -126,7 +135,12 @@ def _encode_record(front: bytes, index: int, key: bytes | None, value: bytes | N
     return b"".join(parts)
 
 
-def _encode_headers(headers: Headers) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
+    """Encode headers as they follow the value: their number, then the name and the value of each.
+
+    Raises:
+        UsageError: a name or a value is of the wrong type.
+    """
     parts = [encode_varint(len(headers))]
     for name, value in headers:
         if not isinstance(name, str):

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import UsageError
 from kafkaraw.records._fallback.checksum import HEADERS, PARTITION, SEED, TIMESTAMP, hash_bytes, hash_number
-from kafkaraw.records.interface import AppendStatus, OpenBatches
-from kafkaraw.records.promise import BatchPromise
+from kafkaraw.records.interface import AppendStatus
 from kafkaraw.records.record import Header
 from kafkaraw.records.rows import BadRow, BytesColumn, Fault, HeadersColumn, NumbersColumn, RowColumns, SentPart
+
+if TYPE_CHECKING:
+    from kafkaraw.records.open_batches import OpenBatches
+    from kafkaraw.records.promise import BatchPromise
 
 ROWS_AT_ONCE: Final = 16_384
 """Maximum number of rows before other threads get their turn."""

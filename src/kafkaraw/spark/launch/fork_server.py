@@ -64,7 +64,9 @@ _PRELOADED: Final = (
 _PACKAGES: Final = ("kafkaraw", "pyspark", "py4j")
 
 # Variables that take effect when Python starts or one of the packages is imported, so no longer in a child.
-_COUNT_AT_START: Final = re.compile(r"PYTHON(?!PATH$)[A-Z0-9]+|(LD|LC|MALLOC)_.*|LANG|TZ|GLIBC_TUNABLES|KAFKARAW_IMPL")
+_COUNT_AT_START: Final = re.compile(
+    r"PYTHON(?!PATH$)[A-Z0-9]+|(LD|LC|MALLOC)_.*|LANG|TZ|GLIBC_TUNABLES|KAFKARAW_(IMPL|REUSE_VALUES)"
+)
 # Variables that Spark sets for every Python process.
 _OF_SPARK: Final = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES"}
 

@@ -99,7 +99,7 @@ class Sieve:
 
     def _why_not(self, topic: str, letter: Letter, limit: int | None) -> str | None:
         try:
-            check_record_size(topic, letter.value, letter.key, letter.headers, self._producer)
+            check_record_size(self._producer, topic, letter.value, letter.key, letter.headers)
         except RecordTooLargeError as error:
             return str(error)
         if limit is None:

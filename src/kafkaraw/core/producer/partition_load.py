@@ -1,9 +1,9 @@
-"""Chooses partitions for records without a key by partition load: more often those with fewer waiting batches.
+"""Partition load: chooses the order of sticky partitions, more often those with fewer waiting batches.
 
-Pure: from the number of waiting batches it draws the next partitions; `OpenBatches` uses them one after the other. The
-weight of a partition is (waiting batches of the fullest partition) + 1 - (waiting batches of this one), so a slow
-broker gets fewer records, and no partition is left out for ever. With equal load, all partitions are used in turn.
-Start at `Spreading.turns`.
+Pure: from the number of waiting batches it draws the next partitions; the sticky partitioner of `OpenBatches` uses them
+one after the other. The weight of a partition is (waiting batches of the fullest partition) + 1 - (waiting batches of
+this one), so a slow broker gets fewer records, and every partition gets some. With equal load, all partitions are used
+in turn. Start at `PartitionLoadStats.order`.
 
 Source: KIP-794; Kafka's BuiltInPartitioner.updatePartitionLoadStats and RecordAccumulator.partitionReady.
 """
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import random
 
 _STRIDE: Final = 7
-TURNS_COUNT: Final = 16
-"""Drawn at a time; the next draw comes with the next sealed batch, so few are used."""
+ORDER_SIZE: Final = 16
+"""Partitions drawn at a time; the next draw comes with the next sealed batch, so few are used."""
 
 
-class Spreading:
-    """Draws turns.
+class PartitionLoadStats:
+    """Draws the order of sticky partitions.
 
     Args:
         adaptive: whether what waits counts; `partitioner.adaptive.partitioning.enable`.
@@ -35,10 +35,10 @@ class Spreading:
         self._adaptive = adaptive
         self._rng = rng
 
-    def turns(
+    def order(
         self, partitions_count: int, led: Sequence[int], waiting: Mapping[int, int], unavailable: Collection[int]
     ) -> Sequence[int]:
-        """The next partitions to fill, in this order; empty for all in turn.
+        """Return the next partitions to fill, in this order; empty for all in turn.
 
         Args:
             partitions_count: of the topic.
@@ -65,5 +65,5 @@ class Spreading:
         most = max(counts) + 1
         ends = list(accumulate(most - count for count in counts))
         first = self._rng.random()
-        points = [(turn * _STRIDE % TURNS_COUNT + first) / TURNS_COUNT * ends[-1] for turn in range(TURNS_COUNT)]
+        points = [(number * _STRIDE % ORDER_SIZE + first) / ORDER_SIZE * ends[-1] for number in range(ORDER_SIZE)]
         return [takers[min(bisect_right(ends, point), len(takers) - 1)] for point in points]
