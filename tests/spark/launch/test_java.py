@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -61,3 +62,13 @@ def test_the_shim_drops_the_one_argument_that_small_images_refuse_and_passes_all
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "", "Main", "--x=$HOME"]
     shown = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
     assert shown.split("\n")[:-1] == ["-Xmx1g", "-Da=b c", "", "Main", "--x=$HOME"]
+
+
+def test_the_sessions_of_the_tests_map_their_classes_from_a_file(spark) -> None:
+    """Else each of them takes nine seconds of the processor more (tests/java_options.py)."""
+    options = shlex.split(os.environ["SPARK_SUBMIT_OPTS"])
+    archive = next((text.partition("=")[2] for text in options if text.startswith("-XX:SharedArchiveFile=")), None)
+    maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps")
+    if archive is None or not maps.exists():
+        pytest.skip("this Java writes no archive of classes, or this is not Linux")
+    assert archive in maps.read_text()
