@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.metadata
+import importlib.util
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -39,43 +38,50 @@ def start_spark_with_quick_jvms() -> None:
 
 
 @cache
-def share_spark_classes() -> None:
+def share_spark_classes() -> str:
     """Let every Spark that this process and its children start from now on map its classes from a file.
 
-    `tests.spark_classes` writes the file, once per user, version of Spark and Java.
+    `tests.spark_classes` writes the file into the virtual environment, once for this Spark and this Java.
+
+    Returns:
+        Why there is no such file; nothing where there is one.
     """
     drivers, _ = JVM_VARIABLES
     if os.environ[drivers] != " ".join(QUICK_JVM):
-        return
-    try:
-        version = importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:
-        return
+        return f"{drivers} was set"
+    spark = importlib.util.find_spec("pyspark")
     java = _java_of_spark()
-    if java is None:
-        return
-    place = hashlib.sha256(f"{importlib.metadata.distribution('pyspark').locate_file('')}".encode()).hexdigest()[:8]
-    archive = cache_folder() / f"spark-{version}-{place}-{name_of_java(java)}.jsa"
+    if spark is None or spark.origin is None or java is None:
+        return "there is no Spark or no Java"
+    jars = sorted(Path(spark.origin).with_name("jars").iterdir())
+    digest = hashlib.sha256("".join(f"{jar} {jar.stat().st_mtime_ns}\n" for jar in jars).encode()).hexdigest()[:8]
+    archive = Path(sys.prefix, f"spark-{digest}-{name_of_java(java)}.jsa")
     try:
         with made_once(archive) as scratch:
             if scratch is not None:
-                environ = os.environ | {drivers: shlex.join([*QUICK_JVM, *archive_options(scratch)])}
-                command = [sys.executable, "-m", "tests.spark_classes"]
-                done = subprocess.run(
-                    command,
-                    env=environ,
-                    cwd=_ROOT,
-                    capture_output=True,
-                    text=True,
-                    timeout=_ARCHIVE_SECONDS_MAX,
-                    check=False,
-                )
-                if done.returncode != 0:
-                    raise RuntimeError(f"tests.spark_classes ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        warnings.warn(f"Spark starts slowly, as there is no file of its classes: {error}", stacklevel=2)
-        return
-    os.environ[drivers] = shlex.join([*QUICK_JVM, *shared_options(archive)])
+                for older in archive.parent.glob("spark-*.jsa"):
+                    older.unlink()
+                _write_spark_classes(scratch)
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        return f"the file of Spark's classes could not be written: {error}"
+    options = shared_options(archive)
+    os.environ[drivers] = shlex.join([*QUICK_JVM, *options])
+    return "" if options else "this Java writes no archives of classes"
+
+
+def _write_spark_classes(archive: Path) -> None:
+    drivers, _ = JVM_VARIABLES
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark_classes"],
+        env=os.environ | {drivers: shlex.join([*QUICK_JVM, *archive_options(archive)])},
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_ARCHIVE_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"tests.spark_classes ended with {done.returncode}:\n{done.stderr[-2000:]}")
 
 
 def _java_of_spark() -> str | None:

@@ -161,7 +161,7 @@ def shared_classes() -> tuple[str, ...]:
     A node started with 3.2 s of processor time without them, and with 1.8 s with them. One node is started to write the
     file, once per user, for this Kafka and this Java.
     """
-    archive = cache_folder() / f"apache-kafka-{kafka_version()}-{_java_here()}.jsa"
+    archive = fetch_jars() / f"classes-{_java_here()}.jsa"
     with made_once(archive) as scratch:
         if scratch is not None:
             with ApacheKafka(class_archive=scratch):

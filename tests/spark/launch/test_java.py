@@ -11,6 +11,7 @@ import pytest
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch import java
+from tests.java_options import share_spark_classes
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -66,9 +67,10 @@ def test_the_shim_drops_the_one_argument_that_small_images_refuse_and_passes_all
 
 def test_the_sessions_of_the_tests_map_their_classes_from_a_file(spark) -> None:
     """Else each of them takes nine seconds of the processor more (tests/java_options.py)."""
-    options = shlex.split(os.environ["SPARK_SUBMIT_OPTS"])
-    archive = next((text.partition("=")[2] for text in options if text.startswith("-XX:SharedArchiveFile=")), None)
+    why_not = share_spark_classes()
     maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps")
-    if archive is None or not maps.exists():
-        pytest.skip("this Java writes no archive of classes, or this is not Linux")
+    if why_not or not maps.exists():
+        pytest.skip(why_not or "what a process maps is read from Linux's /proc")
+    options = shlex.split(os.environ["SPARK_SUBMIT_OPTS"])
+    archive = next(text.partition("=")[2] for text in options if text.startswith("-XX:SharedArchiveFile="))
     assert archive in maps.read_text()
