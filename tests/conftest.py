@@ -13,7 +13,10 @@ from __future__ import annotations
 import gc
 import platform
 import re
-from collections.abc import Iterable, Iterator
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -21,8 +24,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.interop.apache_kafka import ApacheKafka, why_missing
-from tests.java_options import start_spark_with_quick_jvms
+from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
+from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
 from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
@@ -33,6 +36,10 @@ SPREAD_FOLDERS = ("simulation",)
 # What needs Spark, Java, or another client of Kafka, besides the tests with one of the fixtures.
 FOREIGN = ("spark", "interop", "demo", "bench", "protocol/oracle", "records/test_other_clients.py")
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
+# What starts Spark, besides the connectors' scenarios, which have a Spark of their own.
+SPARK = ("spark", "demo", "interop/test_demo.py")
+# What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
+KAFKA = ("interop", "protocol/oracle")
 # What takes more than ten seconds and runs nothing but Python.
 LONG = (
     "client/test_leaks.py",
@@ -93,7 +100,8 @@ def leaves_out(config: pytest.Config, marker: str) -> bool:
     return re.search(rf"\bnot {marker}\b", config.option.markexpr) is not None
 
 
-def is_in(path: Path, places: Iterable[str]) -> bool:
+@cache  # asked for every test: without it, a tenth of what collecting takes
+def is_in(path: Path, places: tuple[str, ...]) -> bool:
     """Whether a path is one of these files, or in one of these folders, below `tests`."""
     return any(path.is_relative_to(TESTS / place) for place in places)
 
@@ -106,7 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no tests that are left out: most of them import pyspark."""
-    left_out = [*(FOREIGN if leaves_out(config, "foreign") else ()), *(LONG if leaves_out(config, "long") else ())]
+    left_out = (FOREIGN if leaves_out(config, "foreign") else ()) + (LONG if leaves_out(config, "long") else ())
     return True if is_in(collection_path, left_out) else None
 
 
@@ -133,6 +141,36 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {folder: rank for rank, folder in enumerate(SLOW_FOLDERS)}
     items.sort(key=lambda item: order.get(group_of(item.nodeid), len(order)))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Make what Spark and Apache Kafka start quickly with before the test's time begins."""
+    if is_in(item.path, SPARK):
+        share_spark_classes()
+    if is_in(item.path, KAFKA) or FOREIGN_FIXTURES & set(getattr(item, "fixturenames", ())):
+        share_kafka_classes()
+    return (yield)
+
+
+@cache
+def share_kafka_classes() -> None:
+    """Write the file of Kafka's classes; where that fails, the first test that needs it says why."""
+    if why_missing() is None:
+        with suppress(ApacheKafkaError, subprocess.SubprocessError):
+            shared_classes()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    """Leave what a passed test has printed and logged out of its report, unless `-rP` or `-rA` shows it.
+
+    Workers send reports to the first process, which keeps all of them.
+    """
+    report = yield
+    if report.passed and not {"A", "P"} & set(item.config.option.reportchars):
+        report.sections = []
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -12,5 +12,6 @@ from kafkaraw.broker import EmbeddedBroker
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
     """The address of a broker; topics have three partitions unless they are made otherwise."""
-    with EmbeddedBroker(properties={"num.partitions": "3", "group.initial.rebalance.delay.ms": "0"}) as broker:
+    at_once = {"group.initial.rebalance.delay.ms": 0, "group.consumer.assignment.interval.ms": 0}
+    with EmbeddedBroker(properties={"num.partitions": 3, **at_once}) as broker:
         yield broker.bootstrap_servers

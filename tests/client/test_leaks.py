@@ -27,11 +27,13 @@ MEMORY_KB = 2 << 10
 BROKER_MEMORY_KB = 8 << 10
 # Connections whose end the broker has yet to hear of, and the files of topics.
 OWN_FILES = 20
+# New members have their partitions without waiting for others.
+AT_ONCE = {"group.initial.rebalance.delay.ms": 0, "group.consumer.assignment.interval.ms": 0}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(process=True, properties={"group.initial.rebalance.delay.ms": "0"}) as running:
+    with EmbeddedBroker(process=True, properties=AT_ONCE) as running:
         servers = running.bootstrap_servers
         with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
             admin.create_topics([NewTopic(TOPIC)])

@@ -56,7 +56,7 @@ def test_the_asyncio_clients_work_on_uvloop(login: dict[str, str], run: Runner) 
             found = (await consumer.committed([P0]))[P0]
             assert found is not None and found.offset >= len(VALUES)
 
-    with EmbeddedBroker(users=USERS if login else None) as broker:
+    with EmbeddedBroker(users=USERS if login else None, properties={"group.initial.rebalance.delay.ms": 0}) as broker:
         run(main(broker.bootstrap_servers))
 
 

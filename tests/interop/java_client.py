@@ -10,16 +10,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.apache_kafka import fetch_jars, why_missing
+from tests.interop.apache_kafka import compile_java, fetch_jars, fetch_tools, shared_classes, why_missing
 from tests.interop.clients import Received, Sample
 from tests.java_options import QUICK_JVM
 
 SOURCE = Path(__file__).with_name("JavaClient.java")
-JAVA_OPTIONS = (
-    "-Xmx256M",
-    *QUICK_JVM,
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
 RUN_SECONDS_MAX = 60
 
 
@@ -38,22 +33,28 @@ def _value(field: str) -> bytes | None:
     return None if field == "-" else bytes.fromhex(field)
 
 
-class JavaClient:
-    """kafka-clients, by way of JavaClient.java.
+def java_command(program: Path | str, *arguments: str, heap: str = "256M") -> list[str]:
+    """The command that runs a Java program of the tests, or a class of Kafka's jars.
 
     Args:
-        class_dir: where to put the compiled class.
+        program: the program's source, which is compiled once, or the name of a class.
+        arguments: of the program.
+        heap: the most memory that its objects may take.
     """
+    class_path = f"{fetch_jars()}/*:{fetch_tools()}/*"
+    if isinstance(program, Path):
+        class_path += f":{compile_java(program)}"
+        program = program.stem
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    options = (f"-Xmx{heap}", *QUICK_JVM, *shared_classes(), logging)
+    return ["java", *options, "-cp", class_path, program, *arguments]
+
+
+class JavaClient:
+    """kafka-clients, by way of JavaClient.java."""
 
     name = "Java"
     null_header_values = True
-
-    def __init__(self, class_dir: Path) -> None:
-        self._jars = fetch_jars()
-        self._class_dir = class_dir
-        command = ["javac", "-cp", f"{self._jars}/*", "-d", str(class_dir), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
-        assert done.returncode == 0, done.stderr
 
     def produce(
         self, bootstrap_servers: str, topic: str, samples: Sequence[Sample], *, codec: str, acks: str, idempotent: bool
@@ -90,9 +91,13 @@ class JavaClient:
         return found
 
     def _run(self, given: str, *arguments: str) -> str:
-        command = ["java", *JAVA_OPTIONS, "-cp", f"{self._class_dir}:{self._jars}/*", "JavaClient", *arguments]
         done = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
+            java_command(SOURCE, *arguments),
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+            check=False,
         )
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout

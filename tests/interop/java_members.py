@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.interop.apache_kafka import fetch_jars, fetch_tools
-from tests.java_options import QUICK_JVM
+from tests.interop.java_client import java_command
 
 STRATEGIES = {
     "range": "RangeAssignor",
@@ -22,7 +21,7 @@ STRATEGIES = {
 }
 PACKAGE = "org.apache.kafka.clients.consumer."
 MODERN = "KIP-848"
-_OPTIONS = ("-Xmx128M", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_HEAP = "128M"
 
 Told = dict[str, Any]
 Reader = Callable[[str], Told]
@@ -31,9 +30,8 @@ Reader = Callable[[str], Told]
 
 def consumer(servers: str, group: str, topic: str, strategy: str) -> list[str]:
     """JavaGroupMember.java, which writes as `group_members` wants it."""
-    jars = ":".join(map(str, sorted(fetch_jars().glob("*.jar"))))
-    source = str(Path(__file__).with_name("JavaGroupMember.java"))
-    return ["java", *_OPTIONS, "-cp", jars, source, servers, group, topic, STRATEGIES.get(strategy, strategy)]
+    source = Path(__file__).with_name("JavaGroupMember.java")
+    return java_command(source, servers, group, topic, STRATEGIES.get(strategy, strategy), heap=_HEAP)
 
 
 def verifiable(servers: str, group: str, topic: str, strategy: str) -> list[str]:
@@ -65,7 +63,7 @@ def console(servers: str, group: str, topic: str, strategy: str) -> list[str]:
 
 
 def _tool(main_class: str, arguments: list[str]) -> list[str]:
-    return ["java", *_OPTIONS, "-cp", f"{fetch_jars()}/*:{fetch_tools()}/*", main_class, *arguments]
+    return java_command(main_class, *arguments, heap=_HEAP)
 
 
 class VerifiableReader:

@@ -1,17 +1,17 @@
-"""Apache Kafka's own command-line tools, run from its jars.
-
-A call of `run_tool` is a JVM of its own, a second or so; `SharedTools` runs many in one.
-"""
+"""Apache Kafka's own command-line tools, run from its jars, all in one JVM: one of its own takes a second or so."""
 
 from __future__ import annotations
 
+import atexit
 import subprocess
+import threading
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.interop.apache_kafka import fetch_jars, fetch_tools
-from tests.interop.java_client import JAVA_OPTIONS, RUN_SECONDS_MAX
+import pytest
+
+from tests.interop.java_client import java_command, why_no_java_client
 
 CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
@@ -23,56 +23,42 @@ def run_tool(main_class: str, *arguments: str) -> str:
     Raises:
         AssertionError: it failed.
     """
-    class_path = f"{fetch_jars()}/*"
-    if main_class.startswith("org.apache.kafka.tools."):
-        class_path += f":{fetch_tools()}/*"
-    command = ["java", *JAVA_OPTIONS, "-cp", class_path, main_class, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return shared_tools().run(main_class, *arguments)
+
+
+@cache
+def shared_tools() -> SharedTools:
+    """The JVM of this process, which ends with it; the test is skipped where there is no Java to run it."""
+    missing = why_no_java_client()
+    if missing is not None:
+        pytest.skip(missing)
+    tools = SharedTools()
+    atexit.register(tools.close)
+    return tools
 
 
 class SharedTools:
-    """One JVM that runs tools one after the other, by way of Tools.java.
+    """A JVM that runs tools one after the other, by way of Tools.java; it is started for the first of them."""
 
-    Args:
-        class_dir: where to put the compiled class.
-    """
+    def __init__(self) -> None:
+        self._jvm: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
 
-    def __init__(self, class_dir: Path) -> None:
-        class_path = f"{class_dir}:{fetch_jars()}/*:{fetch_tools()}/*"
-        source = Path(__file__).with_name("Tools.java")
-        compiled = subprocess.run(
-            ["javac", "-cp", class_path, "-d", str(class_dir), str(source)],
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS_MAX,
-            check=False,
-        )
-        assert compiled.returncode == 0, compiled.stderr
-        self._jvm = subprocess.Popen(
-            ["java", *JAVA_OPTIONS, "-cp", class_path, "Tools"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._jvm.stdin is not None
-        self._jvm.stdin.close()
+    def close(self) -> None:
+        """End the JVM; the next tool gets a new one."""
+        jvm, self._jvm = self._jvm, None
+        if jvm is None:
+            return
+        assert jvm.stdin is not None
+        assert jvm.stdout is not None
+        with suppress(OSError):
+            jvm.stdin.close()
         try:
-            self._jvm.wait(10)
+            jvm.wait(10)
         except subprocess.TimeoutExpired:
-            self._jvm.kill()
-            self._jvm.wait()
-        assert self._jvm.stdout is not None
-        self._jvm.stdout.close()
+            jvm.kill()
+            jvm.wait()
+        jvm.stdout.close()
 
     def run(self, main_class: str, *arguments: str, given: str = "") -> str:
         """Run a tool that reads `given`, and return what it printed.
@@ -80,12 +66,36 @@ class SharedTools:
         Raises:
             AssertionError: it failed.
         """
-        assert self._jvm.stdin is not None
-        assert self._jvm.stdout is not None
         fields = [main_class, given.encode().hex() or "-", *(argument.encode().hex() for argument in arguments)]
-        self._jvm.stdin.write("\t".join(fields) + "\n")
-        self._jvm.stdin.flush()
-        status, printed, complained = self._jvm.stdout.readline().rstrip("\n").split("\t")
+        with self._lock:
+            try:
+                answer = self._answer("\t".join(fields) + "\n")
+            except BaseException:  # such as the end of a test's time: the answer would be taken for the next tool's
+                self._kill()
+                raise
+        status, printed, complained = answer.rstrip("\n").split("\t")
         text = bytes.fromhex(printed).decode()
         assert status == "0", text + bytes.fromhex(complained).decode()
         return text
+
+    def _answer(self, line: str) -> str:
+        if self._jvm is None:
+            self._jvm = subprocess.Popen(
+                java_command(Path(__file__).with_name("Tools.java")),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        assert self._jvm.stdin is not None
+        assert self._jvm.stdout is not None
+        self._jvm.stdin.write(line)
+        self._jvm.stdin.flush()
+        answer = self._jvm.stdout.readline()
+        assert answer, "the JVM of the tools has ended"
+        return answer
+
+    def _kill(self) -> None:
+        if self._jvm is not None:
+            self._jvm.kill()
+            self.close()

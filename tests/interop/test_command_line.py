@@ -13,7 +13,7 @@ import pytest
 from kafkaraw.broker import EmbeddedBroker
 from tests.cli.running import make_topic, read, run
 from tests.interop.apache_kafka import ApacheKafka
-from tests.interop.java_tools import SharedTools
+from tests.interop.java_tools import SharedTools, shared_tools
 
 TOOLS = "org.apache.kafka.tools"
 CONSUMER, PRODUCER = f"{TOOLS}.consumer.ConsoleConsumer", f"{TOOLS}.ConsoleProducer"
@@ -47,10 +47,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def tools(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTools]:
+def tools(apache_kafka: ApacheKafka) -> SharedTools:
     """Kafka's own tools."""
-    with SharedTools(tmp_path_factory.mktemp("tools")) as tools:
-        yield tools
+    return shared_tools()
 
 
 def kcat(servers: str, *arguments: str, given: bytes = b"") -> bytes:

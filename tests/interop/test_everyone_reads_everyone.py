@@ -43,11 +43,11 @@ def our_broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> JavaClient:
+def java() -> JavaClient:
     missing = why_no_java_client()
     if missing is not None:
         pytest.skip(missing)
-    return JavaClient(tmp_path_factory.mktemp("java"))
+    return JavaClient()
 
 
 def new_topic(bootstrap_servers: str) -> str:

@@ -16,10 +16,10 @@ import zstandard
 
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.records import Batch, codec_by_name
-from tests.interop.apache_kafka import fetch_jars, why_missing
+from tests.interop.apache_kafka import why_missing
+from tests.interop.java_client import java_command
 from tests.interop.odd_batches import batch, record
 from tests.interop.test_old_formats import java_hash
-from tests.java_options import QUICK_JVM
 
 TIMEOUT_SECONDS = 60
 RECORDS = b"".join(record(at, value=b"value %d " % at * 500) for at in range(40))
@@ -129,9 +129,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     cases = {**READ, **REFUSED}
     for number, make in enumerate(cases.values()):
         (folder / f"{number:02}.hex").write_text(make().hex())
-    source = str(Path(__file__).with_name("ReadBatches.java"))
     files = sorted(map(str, folder.iterdir()))
-    command = ["java", *QUICK_JVM, "-cp", f"{fetch_jars()}/*", source, *files]
+    command = java_command(Path(__file__).with_name("ReadBatches.java"), *files)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return dict(zip(cases, done.stdout.splitlines(), strict=True))

@@ -12,9 +12,9 @@ from kafkaraw import Admin, NewTopic
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import Batch
 from tests.client.fetching.test_old_formats import put_old_segment
-from tests.interop.apache_kafka import fetch_jars, why_missing
+from tests.interop.apache_kafka import why_missing
 from tests.interop.clients import Client, Confluent, Kafkaraw
-from tests.interop.java_client import JavaClient, why_no_java_client
+from tests.interop.java_client import JavaClient, java_command, why_no_java_client
 from tests.records.test_legacy import CODECS, KINDS, TIME, VECTORS, WRITTEN, message, vector, wrapper
 
 TIMEOUT_SECONDS = 60
@@ -25,8 +25,7 @@ def run(*arguments: str) -> str:
     missing = why_missing()
     if missing is not None:
         pytest.skip(missing)
-    source = str(VECTORS / "MakeLegacyVectors.java")
-    command = ["java", "-cp", f"{fetch_jars()}/*", source, *arguments]
+    command = java_command(VECTORS / "MakeLegacyVectors.java", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -119,5 +118,5 @@ def client_named(name: str, folder: Path) -> Client:
         missing = why_no_java_client()
         if missing is not None:
             pytest.skip(missing)
-        return JavaClient(folder)
+        return JavaClient()
     return Confluent() if name == "confluent" else Kafkaraw()

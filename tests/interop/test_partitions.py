@@ -11,8 +11,7 @@ import pytest
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import PARTITIONERS, murmur2, partition_for_key
-from tests.interop.apache_kafka import fetch_jars
-from tests.interop.java_client import JAVA_OPTIONS, RUN_SECONDS_MAX, why_no_java_client
+from tests.interop.java_client import RUN_SECONDS_MAX, java_command, why_no_java_client
 
 SOURCE = Path(__file__).with_name("KeyPartitions.java")
 PARTITIONS_COUNT = 7
@@ -24,17 +23,14 @@ def random_keys(rng: random.Random, count: int) -> list[bytes]:
 
 
 @pytest.mark.timeout(120)
-def test_keys_land_on_javas_partitions(tmp_path: Path) -> None:
+def test_keys_land_on_javas_partitions() -> None:
     missing = why_no_java_client()
     if missing is not None:
         pytest.skip(missing)
     rng = random.Random(6)
     cases = [(key, rng.randrange(1, 2000)) for key in random_keys(rng, 20_000)]
-    subprocess.run(
-        ["javac", "-cp", f"{fetch_jars()}/*", "-d", str(tmp_path), str(SOURCE)], check=True, timeout=RUN_SECONDS_MAX
-    )
     done = subprocess.run(
-        ["java", *JAVA_OPTIONS, "-cp", f"{tmp_path}:{fetch_jars()}/*", "KeyPartitions"],
+        java_command(SOURCE),
         input="".join(f"{key.hex()}\t{count}\n" for key, count in cases),
         capture_output=True,
         text=True,

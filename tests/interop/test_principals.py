@@ -11,8 +11,7 @@ from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.principals import PrincipalMapping
 from tests.broker.security.certificates import SEVERAL_VALUES, SUBJECTS, certificate, part
 from tests.broker.security.test_principals import RULES
-from tests.interop.apache_kafka import fetch_jars
-from tests.interop.java_client import JAVA_OPTIONS, RUN_SECONDS_MAX, why_no_java_client
+from tests.interop.java_client import RUN_SECONDS_MAX, java_command, why_no_java_client
 
 SOURCE = Path(__file__).with_name("PrincipalNames.java")
 # The subject that the rules of test_principals are for: "CN=kafka-client,OU=Tests,O=Example,C=CH".
@@ -20,7 +19,7 @@ CLIENT = [("2.5.4.6", "CH"), ("2.5.4.10", "Example"), ("2.5.4.11", "Tests"), ("2
 
 
 @pytest.mark.timeout(120)
-def test_subjects_and_rules_give_javas_names(tmp_path: Path) -> None:
+def test_subjects_and_rules_give_javas_names() -> None:
     missing = why_no_java_client()
     if missing is not None:
         pytest.skip(missing)
@@ -29,12 +28,15 @@ def test_subjects_and_rules_give_javas_names(tmp_path: Path) -> None:
     client = certificate(*([part(ObjectIdentifier(oid), value)] for oid, value in CLIENT))
     cases = [("DEFAULT", certificate(*parts)) for parts in (*SUBJECTS.values(), SEVERAL_VALUES)]
     cases += [(rules, client) for rules, _ in RULES]
-    command = ["javac", "-cp", f"{fetch_jars()}/*", "-d", str(tmp_path), str(SOURCE)]
-    subprocess.run(command, check=True, timeout=RUN_SECONDS_MAX)
     given = "".join(f"{rules}\t{der.hex()}\n" for rules, der in cases)
-    command = ["java", *JAVA_OPTIONS, "-cp", f"{tmp_path}:{fetch_jars()}/*", "PrincipalNames"]
     done = subprocess.run(
-        command, input=given, capture_output=True, text=True, encoding="utf-8", timeout=RUN_SECONDS_MAX, check=True
+        java_command(SOURCE),
+        input=given,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=RUN_SECONDS_MAX,
+        check=True,
     )
     ours = []
     for rules, der in cases:

@@ -24,7 +24,7 @@ from tests.interop import logins
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.clients import Aiokafka, Confluent, KafkaPython, Sample
 from tests.interop.java_client import JavaClient, why_no_java_client
-from tests.interop.java_tools import CONFIGS, SharedTools, run_tool
+from tests.interop.java_tools import CONFIGS, SharedTools, run_tool, shared_tools
 from tests.interop.logins import LISTENER_PROTOCOLS, MECHANISMS, PASSWORD, USER, WAYS, Keys, Way, as_pkcs8, pem
 
 MODULES = "org.apache.kafka.common.security"
@@ -239,12 +239,11 @@ def test_another_client_logs_in_to_our_broker_and_writes_and_reads(
 
 
 @pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTools]:
+def tools() -> SharedTools:
     missing = why_no_java_client()
     if missing is not None:
         pytest.skip(missing)
-    with SharedTools(tmp_path_factory.mktemp("tools")) as tools:
-        yield tools
+    return shared_tools()
 
 
 @pytest.mark.timeout(300)
@@ -333,7 +332,7 @@ def test_every_name_of_javas_clients_is_known(tmp_path: Path) -> None:
     missing = why_no_java_client()
     if missing is not None:
         pytest.skip(missing)
-    names = JavaClient(tmp_path).setting_names()
+    names = JavaClient().setting_names()
     assert {kind: len(own) > 50 for kind, own in names.items()} == dict.fromkeys(
         ("producer", "consumer", "admin"), True
     )

@@ -51,7 +51,7 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
 )
 from tests.broker.security.test_sasl_authenticator import Peer
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
-from tests.interop.java_tools import CONFIGS, SharedTools
+from tests.interop.java_tools import CONFIGS, SharedTools, shared_tools
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
@@ -77,9 +77,8 @@ def our_broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture(scope="module")
-def tools(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTools]:
-    with SharedTools(tmp_path_factory.mktemp("tools")) as tools:
-        yield tools
+def tools(apache_kafka: ApacheKafka) -> SharedTools:
+    return shared_tools()
 
 
 def shape(entry: ConfigEntry) -> tuple[object, ...]:

@@ -168,6 +168,7 @@ def main(loop: str) -> None:
     credentials = {"sasl_username": "ada", "sasl_password": PASSWORD}
     at_once = {
         "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.assignment.interval.ms": 0,
         "group.consumer.min.heartbeat.interval.ms": 100,
         "group.consumer.heartbeat.interval.ms": 100,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -256,3 +256,15 @@ def live(life: Callable[[Simulation], Awaitable[Life]], seed: int) -> Life:
         return run_virtual(life, seed)
     except (SimulationStalledError, TimeoutError) as error:
         return Life(History(), [Violation(Invariant.OVERDUE, f"this life never ended: {error!r}")], "", "")
+
+
+def never_seen(
+    life: Callable[[Simulation], Awaitable[Life]], happenings: Iterable[str], seeds: Iterable[int]
+) -> set[str]:
+    """Which of these happenings no life of these seeds has; it ends with the seed at which all were seen."""
+    missing = set(happenings)
+    for seed in seeds:
+        missing -= (+live(life, seed).covered).keys()
+        if not missing:
+            break
+    return missing

@@ -12,8 +12,7 @@ from typing import Any, Self
 from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
-from tests.interop.apache_kafka import fetch_jars
-from tests.java_options import QUICK_JVM
+from tests.interop.java_client import java_command
 
 SOURCE = Path(__file__).with_name("JavaAssignors.java")
 
@@ -22,10 +21,8 @@ class JavaAssignors:
     """A Java process that assigns."""
 
     def __enter__(self) -> Self:
-        jars = ":".join(map(str, sorted(fetch_jars().glob("*.jar"))))
-        command = ["java", "-Xmx256M", *QUICK_JVM, "-cp", jars, str(SOURCE)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            java_command(SOURCE), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         return self
 

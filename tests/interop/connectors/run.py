@@ -27,6 +27,7 @@ from bench.spark import peers
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.connectors.catalog import SCENARIOS
 from tests.interop.connectors.scenario import Observation, Outcome, Refused, Rows, Scenario
+from tests.java_options import JVM_VARIABLES
 
 ROOT = Path(__file__).parents[3]
 THREADS = 2
@@ -47,7 +48,8 @@ def outcomes(servers: str, pairs: Sequence[Pair], scratch: Path, threads: int = 
     site = next(peers.python().parents[1].glob("lib/python*/site-packages"))
     jars = [str(jar) for jar in peers.jars()]
     asked = {"servers": servers, "jars": jars, "asked": list(pairs), "scratch": str(scratch), "threads": threads}
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))}
+    ours = ("PYSPARK_", "SPARK_", "PYTHON")
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(ours) or name in JVM_VARIABLES}
     # Our Python and packages, with another Spark before the one that is installed.
     environ |= {
         "PYTHONPATH": os.pathsep.join([str(site), str(ROOT / "src"), str(ROOT)]),

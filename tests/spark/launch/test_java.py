@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch import java
+from tests.java_options import share_spark_classes
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -61,3 +63,14 @@ def test_the_shim_drops_the_one_argument_that_small_images_refuse_and_passes_all
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "", "Main", "--x=$HOME"]
     shown = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
     assert shown.split("\n")[:-1] == ["-Xmx1g", "-Da=b c", "", "Main", "--x=$HOME"]
+
+
+def test_the_sessions_of_the_tests_map_their_classes_from_a_file(spark) -> None:
+    """Else each of them takes nine seconds of the processor more (tests/java_options.py)."""
+    why_not = share_spark_classes()
+    maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps")
+    if why_not or not maps.exists():
+        pytest.skip(why_not or "what a process maps is read from Linux's /proc")
+    options = shlex.split(os.environ["SPARK_SUBMIT_OPTS"])
+    archive = next(text.partition("=")[2] for text in options if text.startswith("-XX:SharedArchiveFile="))
+    assert archive in maps.read_text()
