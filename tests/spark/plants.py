@@ -24,8 +24,7 @@ from kafkaraw.spark.writing import task as writing
 from kafkaraw.spark.writing.decisions import Decisions, Found
 from kafkaraw.spark.writing.exactly_once import Written, commit_batch
 from kafkaraw.spark.writing.outcomes import Outcome
-from kafkaraw.testing.audit_exactly_once import audit_exactly_once
-from kafkaraw.testing.audit_reading import audit_tasks
+from kafkaraw.testing.audit_spark import audit_exactly_once, audit_tasks
 from kafkaraw.testing.invariants import Invariant, Violation
 from kafkaraw.testing.partition_logs import open_transactions, read_logs
 from kafkaraw.testing.sink_history import SinkHistory, SinkSlot, Skipped

@@ -18,7 +18,7 @@ from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_range
 from kafkaraw.spark.worker import ClientPool
-from kafkaraw.testing.audit_reading import ReadTask
+from kafkaraw.testing.audit_spark import ReadTask
 
 PATIENCE_S = 30.0
 FETCH_S = (0.5, 20.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.testing.audit_reading import audit_tasks
+from kafkaraw.testing.audit_spark import audit_tasks
 from tests.spark.reading.ranges import PATIENCE_S, read_slow_partition
 
 
