@@ -6,7 +6,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation.plants import PLANTS, find
-from tests.spark.plants import PLANTS as SPARK_PLANTS
+from tests.spark.test_planted_bugs import PLANTS as SPARK_PLANTS
 
 SLOW = {
     "producer_does_not_release_memory_of_failed_batches",

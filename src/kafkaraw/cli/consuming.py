@@ -21,7 +21,7 @@ from kafkaraw.cli.kafka_properties import format_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, is_gone, let_go
 from kafkaraw.cli.serdes import showing
-from kafkaraw.cli.starts import Kind, Start, parse_range
+from kafkaraw.cli.start_offsets import Kind, Start, parse_range
 from kafkaraw.cli.stopping import Stop
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig

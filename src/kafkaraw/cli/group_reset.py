@@ -26,7 +26,7 @@ from kafkaraw.cli.group_tables import (
     partitions_named,
     print_rows,
 )
-from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.cli.start_offsets import timestamp_ms
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupState
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer

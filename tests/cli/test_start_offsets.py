@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.cli.starts import Kind, Start, parse_range
-from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.cli.start_offsets import Kind, Start, parse_range, timestamp_ms
 from kafkaraw.errors import UsageError
 
 NOW = 1_800_000_000_000

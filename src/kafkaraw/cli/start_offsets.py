@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from kafkaraw.client.blocking.consumer import Consumer
 
 FORMS: Final = "beginning, end, stored, OFFSET, -COUNT (before the end), s@TIME, e@TIME"
+TIME_FORMS: Final = (
+    "milliseconds since 1970 UTC, a date and time as in 2026-11-21T10:00:00Z (UTC when it names no zone), or how long "
+    "ago as in -PT1H"
+)
 _WORDS: Final = {
     "beginning": "beginning",
     "earliest": "beginning",
@@ -119,3 +124,26 @@ def _start(text: str, now_ms: int) -> Start:
     if not digits.isascii() or not digits.isdigit():
         raise UsageError(f"-o {text}: must be one of {FORMS}")
     return Start(Kind.TAIL if text.startswith("-") else Kind.OFFSET, int(digits))
+
+
+def timestamp_ms(text: str, now_ms: int, where: str) -> int:
+    """Return the time that a text means.
+
+    Args:
+        text: one of `TIME_FORMS`.
+        now_ms: milliseconds since 1970 UTC.
+        where: the option, for the message.
+
+    Raises:
+        UsageError: it has none of the forms.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    ago_ms = parse_duration_ms(text[1:]) if text[:1] == "-" else None
+    if ago_ms is not None:
+        return max(0, now_ms - ago_ms)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{where}: a time must be {TIME_FORMS}") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
