@@ -145,8 +145,8 @@ def test_a_port_in_use_is_said_in_one_line():
     [
         (["-X", "num.partition=5"], 1, "num.partitions"),
         (["-X", "num.partitions=many"], 1, "num.partitions"),
-        (["-X", "num.partitions"], 2, "property=value"),
-        (["-X", "=5"], 2, "property=value"),
+        (["-X", "num.partitions"], 2, "PROPERTY=VALUE"),
+        (["-X", "=5"], 2, "PROPERTY=VALUE"),
         (["--port", "70000"], 2, "70000"),
         (["--user", "ada"], 2, "NAME:PASSWORD"),
         (["--user", "ada:x", "-X", "sasl.enabled.mechanisms=OAUTHBEARER"], 1, "cannot check signatures"),

@@ -39,7 +39,7 @@ def test_input_that_cannot_be_messages_is_told_with_its_place():
         list(lines(Pieces(b"a;" + b"x" * 11), b";", 10))
     with pytest.raises(UsageError, match="length at byte 6 of the input is 1751477356"):
         list(length_prefixed(Pieces(b"\0\0\0\2okhello"), 10))
-    with pytest.raises(UsageError, match="ends in the middle of the message that begins at byte 6"):
+    with pytest.raises(UsageError, match="ends within the message that begins at byte 6"):
         list(length_prefixed(Pieces(b"\0\0\0\2ok\0\0\0\3no"), 10))
 
 

@@ -67,8 +67,8 @@ def test_the_reader_reads_what_kafkas_does(properties: tuple[str, ...], line: by
 @pytest.mark.parametrize(
     ("properties", "line", "said"),
     [
-        (("parse.key=true",), b"ab", "no '\\t' behind the key"),
-        (("parse.headers=true",), b"ab", "no '\\t' behind the headers"),
+        (("parse.key=true",), b"ab", "no '\\t' after the key"),
+        (("parse.headers=true",), b"ab", "no '\\t' after the headers"),
         (("parse.headers=true",), b"ab\tv", "the header 'ab' has no ':'"),
     ],
 )
@@ -83,7 +83,7 @@ def test_unknown_properties_and_equal_separators_are_told():
         format_of(["print.keys=true"])
     with pytest.raises(UsageError, match=r"did you mean 'parse\.key'"):
         lines_of(["parse.kye=true"])
-    with pytest.raises(UsageError, match=r"headers\.delimiter and headers\.separator may not be equal"):
+    with pytest.raises(UsageError, match=r"headers\.delimiter and headers\.separator must differ"):
         lines_of(["headers.delimiter=,"])
     with pytest.raises(UsageError, match="known are bytes"):
         format_of(["value.deserializer=AvroDeserializer"])

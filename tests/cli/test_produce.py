@@ -114,11 +114,11 @@ def test_what_no_broker_takes_is_told(servers: str):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Which topic?"),
+        ([], "no topic given"),
         (["t", "-D", ""], "-D must not be empty"),
         (["t", "-K", ""], "-K must not be empty"),
-        (["t", "-J", "--length-prefixed"], "the input has one form"),
-        (["t", "-J", "-Z"], "--json says what keys, values and nulls are"),
+        (["t", "-J", "--length-prefixed"], "exclude each other"),
+        (["t", "-J", "-Z"], "--json excludes -k, -K, -Z"),
         (["t", "-H", "=x"], "-H =x: must be NAME=VALUE"),
         (["t", "-z", "lz5"], "compression_type='lz5'"),
         (["t", "-z", "zstd:high"], "the level must be a number"),
@@ -134,7 +134,7 @@ def test_a_wrong_form_of_columns_is_told(servers: str):
     make_topic(servers, "columns")
     for form in ("arrow", "parquet"):
         result = run(servers, "produce", "columns", "--input", form, given=b"no columns at all", code=1)
-        assert f"--input {form}: the input is something else" in result.stderr
+        assert f"--input {form}: the input has another format" in result.stderr
 
 
 # -- signals, of a process of its own

@@ -1,6 +1,6 @@
-"""Where reading begins and ends: the value of `-o`, and the offsets that it means.
+"""The start and end of reading: the value of `-o`, and the offsets that it means; and times on a command line.
 
-kcat's forms and Kafka's words. Start at `parse_range` and `Start.offsets`.
+The forms are those of kcat and of Kafka's tools. Start at `parse_range` and `Start.offsets`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FORMS: Final = "beginning, end, stored, OFFSET, -COUNT (before the end), s@TIME, e@TIME"
 TIME_FORMS: Final = (
-    "milliseconds since 1970 UTC, a date and time as in 2026-11-21T10:00:00Z (UTC when it names no zone), or how long "
-    "ago as in -PT1H"
+    "milliseconds since 1970 UTC, a date and time such as 2026-11-21T10:00:00Z (UTC if it has no zone), or a "
+    "duration ago such as -PT1H"
 )
 _WORDS: Final = {
     "beginning": "beginning",
@@ -109,7 +109,7 @@ def parse_range(texts: Iterable[str], now_ms: int) -> tuple[Start | None, int | 
         if text.startswith("e@"):
             stop_ms = timestamp_ms(text[2:], now_ms, f"-o {text}")
         elif start is not None:
-            raise UsageError(f"-o {text}: there is a start already; two -o are s@TIME and e@TIME")
+            raise UsageError(f"-o {text}: -o can be given twice only as s@TIME and e@TIME")
         else:
             start = _start(text, now_ms)
     return start, stop_ms
