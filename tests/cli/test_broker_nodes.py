@@ -90,7 +90,7 @@ def test_without_a_cluster_the_error_says_how_to_start_one(runtime_folder: Path)
     assert "no broker listens there" in result.output
 
 
-def test_a_cluster_that_was_killed_leaves_nothing_that_is_found(runtime_folder: Path):
+def test_a_killed_cluster_is_not_found(runtime_folder: Path):
     with running_cluster("--nodes", "2") as (process, _, path):
         process.kill()
         process.wait(TIMEOUT)
@@ -99,7 +99,7 @@ def test_a_cluster_that_was_killed_leaves_nothing_that_is_found(runtime_folder: 
         assert not Path(path).exists()
 
 
-def test_of_several_clusters_one_is_named_by_its_control_socket(tmp_path: Path):
+def test_the_control_socket_selects_one_of_several_clusters(tmp_path: Path):
     named = tmp_path / "private" / "one.sock"
     with running_cluster("--nodes", "2"), running_cluster("--nodes", "2") as (_, _, second):
         result = nodes("list")
@@ -133,7 +133,7 @@ def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path):
         (["--nodes", "3", "nodes", "list"], "--nodes: not allowed before `nodes`"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(arguments: list[str], why: str):
+def test_contradicting_options_are_refused(arguments: list[str], why: str):
     result = CliRunner().invoke(main, ["broker", *arguments])
     assert result.exit_code != 0
     assert why in result.output

@@ -55,7 +55,7 @@ def test_an_output_counts_records_and_bytes(monkeypatch: pytest.MonkeyPatch):
         assert output.size_bytes == 10 and out.read(10) == b"0,1,2,3,4,"
 
 
-def test_a_stream_that_takes_a_part_at_a_time_gets_everything():
+def test_a_stream_with_short_writes_receives_everything():
     taken: list[bytes] = []
 
     class Slow:
@@ -77,7 +77,7 @@ def test_a_broken_pipe_is_detected_and_its_pending_bytes_are_discarded():
         discard_pending(stream)  # pending bytes are dropped, without an error at exit
 
 
-def test_columns_are_not_for_terminals():
+def test_columns_are_not_written_to_terminals():
     class Terminal:
         def isatty(self) -> bool:
             return True

@@ -30,7 +30,7 @@ def test_the_forms_are_those_of_kcat_and_kafka(texts: tuple[str, ...], meant: tu
 
 
 @pytest.mark.parametrize("texts", [("begin",), ("1.5",), ("--1",), ("s@yesterday",), ("e@",), ("0", "end"), ("٣",)])
-def test_anything_else_is_refused_with_the_forms(texts: tuple[str, ...]):
+def test_invalid_offsets_are_refused_with_the_valid_forms(texts: tuple[str, ...]):
     with pytest.raises(UsageError, match=r"must be|can be given twice only"):
         parse_range(texts, NOW)
 
@@ -46,5 +46,5 @@ def test_anything_else_is_refused_with_the_forms(texts: tuple[str, ...]):
         ("-P1DT1M", NOW - 86_460_000),
     ],
 )
-def test_times_are_milliseconds_dates_or_how_long_ago(text: str, meant: int):
+def test_times_are_milliseconds_dates_or_durations(text: str, meant: int):
     assert timestamp_ms(text, NOW, "-o") == meant

@@ -108,11 +108,11 @@ def sought_back(group: GroupHistory) -> None:
     group.ownerships[1].processed.insert(0, Processed(5.5, 1, b"1"))
 
 
-def test_a_sound_history_is_sound() -> None:
+def test_a_correct_group_history_has_no_violation() -> None:
     assert audit_group(*sound()) == []
 
 
-def test_what_was_sought_may_be_processed_again_and_the_position_may_go_back() -> None:
+def test_seeks_allow_repeated_processing_and_lower_offsets() -> None:
     history, group = sound()
     sought_back(group)
     assert audit_group(history, group) == []
@@ -137,7 +137,7 @@ def test_what_was_sought_may_be_processed_again_and_the_position_may_go_back() -
         (sought_too_early, Invariant.PROCESSED_AGAIN),
     ],
 )
-def test_each_violation_is_told_by_its_name(change: Callable[[GroupHistory], None], invariant: Invariant) -> None:
+def test_each_group_violation_is_reported_by_name(change: Callable[[GroupHistory], None], invariant: Invariant) -> None:
     history, group = sound()
     change(group)
     assert invariant in {violation.invariant for violation in audit_group(history, group)}
@@ -151,7 +151,7 @@ def test_a_member_that_was_fenced_and_does_not_know_it_is_no_second_owner() -> N
     assert audit_group(history, group) == []
 
 
-def test_a_position_that_is_wanted_again_later_was_not_stored_by_that_commit_before_it_could_be() -> None:
+def test_an_offset_committed_twice_is_attributed_to_the_earlier_commit() -> None:
     history, group = sound()
     sought_back(group)
     group.seeks[0].at_s = 3.51
@@ -159,7 +159,7 @@ def test_a_position_that_is_wanted_again_later_was_not_stored_by_that_commit_bef
     assert audit_group(history, group) == []
 
 
-def test_generations_of_a_group_that_has_begun_anew_are_other_ones() -> None:
+def test_generations_of_a_recreated_group_differ() -> None:
     history, group = sound()
     too_early(group)
     group.ownerships[1].generations = [KnownGeneration(3.0, 1, life=1)]
@@ -167,13 +167,13 @@ def test_generations_of_a_group_that_has_begun_anew_are_other_ones() -> None:
 
 
 @pytest.mark.parametrize(("at_s", "ghosts"), [(1.0, 0), (3.0, 1), (5.0, 0)])
-def test_only_who_has_left_must_be_silent(at_s: float, ghosts: int) -> None:
+def test_only_members_that_have_left_must_send_no_heartbeats(at_s: float, ghosts: int) -> None:
     heartbeat = HeartbeatRequest(group_id="crew", generation_id=1, member_id="a-1")
     assert ghosts_among(Sent(at_s, 0, "client", framed(12, 4, heartbeat))) == ghosts
 
 
 @pytest.mark.parametrize(("epoch", "ghosts"), [(3, 1), (0, 1), (-1, 0), (-2, 0)])
-def test_a_heartbeat_that_says_goodbye_may_come_late(epoch: int, ghosts: int) -> None:
+def test_a_leave_heartbeat_may_be_sent_late(epoch: int, ghosts: int) -> None:
     heartbeat = ConsumerGroupHeartbeatRequest(group_id="crew", member_id="a-1", member_epoch=epoch)
     assert ghosts_among(Sent(3.0, 0, "client", framed(68, 1, heartbeat))) == ghosts
 

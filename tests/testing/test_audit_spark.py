@@ -161,7 +161,7 @@ def test_a_transaction_that_is_committed_in_one_partition_only_is_found(sink: Si
 # -- tasks of the source
 
 
-def test_a_task_may_give_up_when_its_position_has_stood_still_for_its_patience() -> None:
+def test_a_task_may_time_out_if_its_position_has_not_advanced() -> None:
     assert audit_tasks([ReadTask("task", 30, advanced_s=[1, 20], gave_up_s=50)]) == []
     assert audit_tasks([ReadTask("task", 30, gave_up_s=30)]) == []
 

@@ -83,8 +83,8 @@ class Cluster:
             found["bootstrap.servers"] = self.servers
         if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
             raise click.UsageError(
-                "Which cluster? Give -b HOST:PORT, or bootstrap.servers in the file of --config, "
-                "or set KAFKARAW_BOOTSTRAP_SERVER."
+                "no cluster given: use -b HOST:PORT, bootstrap.servers in the file of --config, or the "
+                "environment variable KAFKARAW_BOOTSTRAP_SERVER"
             )
         return found
 

@@ -136,7 +136,8 @@ def _print_certainty(console: Console, annotation: Annotation, *, named: bool) -
     what = "every byte" if best.is_whole else "the bytes as far as they go"
     if annotation.reading is None:
         console.print(
-            f"Too little to tell what it is. Readings of {what} (choose one with --api and --version):", style="yellow"
+            f"Too few bytes to identify the message. Readings of {what} (select with --api, --version):",
+            style="yellow",
         )
         _print_candidates(console, candidates)
         return

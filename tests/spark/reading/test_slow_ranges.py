@@ -121,11 +121,11 @@ def read_slow_partition(seed: int) -> ReadTask:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_task_that_advances_does_not_give_up(seed: int):
+def test_a_task_that_advances_does_not_time_out(seed: int):
     task = read_slow_partition(seed)
     assert audit_tasks([task]) == []
 
 
-def test_these_ranges_take_longer_than_a_task_is_patient():
+def test_slow_ranges_take_longer_than_the_poll_timeout():
     tasks = [read_slow_partition(seed) for seed in range(10)]
     assert any((task.ended_s or 0.0) > 5 * PATIENCE_S for task in tasks)
