@@ -86,7 +86,7 @@ def _write_spark_classes(archive: Path) -> None:
 
 def _java_of_spark() -> str | None:
     from kafkaraw import KafkaError
-    from kafkaraw.spark.launch.java import java_home
+    from kafkaraw.spark.launch.executables import java_home
 
     try:
         home = java_home()

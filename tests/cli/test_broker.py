@@ -44,7 +44,7 @@ def test_the_first_line_names_the_address_and_a_signal_stops_it_cleanly(stop_sig
         assert "Traceback" not in errors
 
 
-def test_several_nodes_run_in_the_one_process_and_stop_with_it():
+def test_several_nodes_run_in_one_process_and_stop_with_it():
     with running_broker("--nodes", "3") as (process, addresses):
         assert len(addresses.split(",")) == 3
         with Admin(bootstrap_servers=addresses.split(",")[2]) as admin:
@@ -55,7 +55,7 @@ def test_several_nodes_run_in_the_one_process_and_stop_with_it():
         assert "Traceback" not in errors
 
 
-def test_it_listens_on_this_machine_only_unless_told_otherwise():
+def test_the_broker_listens_on_loopback_by_default():
     with running_broker() as (_, address):
         assert address.rpartition(":")[0] == "127.0.0.1"
 
@@ -73,7 +73,7 @@ def test_topics_in_a_data_folder_outlive_the_broker(tmp_path: Path):
             assert process.wait(TIMEOUT) == 0
 
 
-def test_a_property_is_taken_by_its_kafka_name():
+def test_a_property_is_accepted_with_its_kafka_name():
     from kafkaraw.client.admin import NewTopic
 
     with running_broker("-X", "num.partitions=5") as (_, address), Admin(bootstrap_servers=address) as admin:
@@ -81,7 +81,7 @@ def test_a_property_is_taken_by_its_kafka_name():
         assert len(admin.describe_topics(["t"], timeout=TIMEOUT)["t"].partitions) == 5
 
 
-def test_a_server_properties_of_apache_kafka_is_taken(tmp_path: Path):
+def test_a_server_properties_file_of_apache_kafka_is_accepted(tmp_path: Path):
     """What comes with Kafka 4.3, one listener changed to ask for a login."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -122,7 +122,7 @@ def test_a_server_properties_of_apache_kafka_is_taken(tmp_path: Path):
             process.terminate()
 
 
-def test_with_users_clients_log_in():
+def test_with_users_clients_must_authenticate():
     settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ada"}
     with (
         running_broker("--user", "ada:open:sesame") as (_, address),
@@ -131,7 +131,7 @@ def test_with_users_clients_log_in():
         assert admin.list_topics(timeout=TIMEOUT) == []
 
 
-def test_a_port_in_use_is_said_in_one_line():
+def test_a_port_in_use_is_reported_in_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         result = CliRunner().invoke(main, ["broker", "--port", port])
@@ -145,8 +145,8 @@ def test_a_port_in_use_is_said_in_one_line():
     [
         (["-X", "num.partition=5"], 1, "num.partitions"),
         (["-X", "num.partitions=many"], 1, "num.partitions"),
-        (["-X", "num.partitions"], 2, "property=value"),
-        (["-X", "=5"], 2, "property=value"),
+        (["-X", "num.partitions"], 2, "PROPERTY=VALUE"),
+        (["-X", "=5"], 2, "PROPERTY=VALUE"),
         (["--port", "70000"], 2, "70000"),
         (["--user", "ada"], 2, "NAME:PASSWORD"),
         (["--user", "ada:x", "-X", "sasl.enabled.mechanisms=OAUTHBEARER"], 1, "cannot check signatures"),

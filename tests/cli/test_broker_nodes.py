@@ -84,32 +84,32 @@ def test_nodes_are_stopped_killed_and_started_from_outside(runtime_folder: Path)
 def test_without_a_cluster_the_error_says_how_to_start_one(runtime_folder: Path):
     result = nodes("list")
     assert result.exit_code == 1
-    assert f"no cluster of this user runs (looked in {runtime_folder}): start one by" in result.output
+    assert f"no running cluster of this user was found in {runtime_folder}: start one with" in result.output
     result = nodes("--control-socket", str(runtime_folder / "x.sock"), "list")
     assert result.exit_code == 1
     assert "no broker listens there" in result.output
 
 
-def test_a_cluster_that_was_killed_leaves_nothing_that_is_found(runtime_folder: Path):
+def test_a_killed_cluster_is_not_found(runtime_folder: Path):
     with running_cluster("--nodes", "2") as (process, _, path):
         process.kill()
         process.wait(TIMEOUT)
         assert Path(path).exists()
-        assert "no cluster of this user runs" in nodes("list").output
+        assert "no running cluster of this user" in nodes("list").output
         assert not Path(path).exists()
 
 
-def test_of_several_clusters_one_is_named_by_its_control_socket(tmp_path: Path):
+def test_the_control_socket_selects_one_of_several_clusters(tmp_path: Path):
     named = tmp_path / "private" / "one.sock"
     with running_cluster("--nodes", "2"), running_cluster("--nodes", "2") as (_, _, second):
         result = nodes("list")
         assert result.exit_code == 1
-        assert "several clusters run: name the --control-socket of one of them" in result.output
+        assert "several clusters are running: give the --control-socket of one of them" in result.output
         assert second in result.output
         assert nodes("--control-socket", second, "stop", "0").exit_code == 0
     with running_cluster("--nodes", "2", "--control-socket", str(named)) as (_, _, path):
         assert path == str(named)
-        assert "no cluster" in nodes("list").output
+        assert "no running cluster" in nodes("list").output
         assert nodes("--control-socket", path, "list").exit_code == 0
 
 
@@ -127,13 +127,13 @@ def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path):
     ("arguments", "why"),
     [
         (["--node-ids", "1,x"], "'1,x' is not a list of numbers such as 1,2,3"),
-        (["--ports", "1,2", "--port-step", "5"], "--port-step says nothing more"),
+        (["--ports", "1,2", "--port-step", "5"], "--port-step exclude each other"),
         (["--nodes", "2", "--port", "65535", "--port-step", "5"], "the last of 2 nodes would have port 65540"),
         (["--node-ids", "1,1"], "node_ids: each is a number of its own"),
-        (["--nodes", "3", "nodes", "list"], "--nodes: options of `kafkaraw broker`, not of `nodes`"),
+        (["--nodes", "3", "nodes", "list"], "--nodes: not allowed before `nodes`"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(arguments: list[str], why: str):
+def test_contradicting_options_are_refused(arguments: list[str], why: str):
     result = CliRunner().invoke(main, ["broker", *arguments])
     assert result.exit_code != 0
     assert why in result.output

@@ -62,21 +62,21 @@ def test_all_values_are_written_line_by_line(servers: str, numbers: str):
         (["-p", "0", "-o", "19"], 19, 19),
     ],
 )
-def test_it_begins_and_ends_where_it_is_told(servers: str, numbers: str, options: list[str], first: int, last: int):
+def test_offset_options_select_start_and_stop(servers: str, numbers: str, options: list[str], first: int, last: int):
     assert read(servers, numbers, *options).split() == NUMBERS[first : last + 1]
 
 
-def test_at_the_end_there_is_nothing_to_write(servers: str, numbers: str):
+def test_reading_from_the_end_writes_nothing(servers: str, numbers: str):
     assert read(servers, numbers, "-o", "end") == read(servers, numbers, "-o", "s@99999") == b""
 
 
-def test_the_time_to_stop_needs_no_end(servers: str, numbers: str):
+def test_the_stop_time_ends_the_command_without_exit_at_end(servers: str, numbers: str):
     result = run(servers, "consume", numbers, "-o", "e@2000")
     assert result.stdout_bytes == b"0\n1\n"
-    assert "Reached the time to stop in numbers [0]" in result.stderr
+    assert "Reached the stop time in numbers [0]" in result.stderr
 
 
-def test_an_offset_behind_the_end_is_told(servers: str, numbers: str):
+def test_an_offset_after_the_end_is_reported(servers: str, numbers: str):
     result = run(servers, "consume", numbers, "-o", "21", code=1)
     assert result.stderr == "Error: -o 21: numbers [0] has offsets 0 to 19; the next record gets 20\n"
 
@@ -115,7 +115,7 @@ def test_several_topics_and_partitions_are_read_together(servers: str, numbers: 
     assert result.stderr == "Error: topic 'three' has partitions 0 to 2, not 3\n"
 
 
-def test_aborted_records_are_left_out_when_only_committed_ones_are_wanted(servers: str):
+def test_read_committed_omits_aborted_records(servers: str):
     make_topic(servers, "deals")
     with Producer(bootstrap_servers=servers, transactional_id="deals") as producer:
         producer.init_transactions()
@@ -129,9 +129,9 @@ def test_aborted_records_are_left_out_when_only_committed_ones_are_wanted(server
     assert read(servers, "deals") == b"done\nundone\n"
 
 
-def test_it_waits_no_longer_than_it_is_told(servers: str, numbers: str):
+def test_the_timeout_ends_the_wait(servers: str, numbers: str):
     result = run(servers, "consume", numbers, "-o", "end", "--timeout-ms", "1")
-    assert result.stdout_bytes == b"" and "Nothing came for 0.001 s" in result.stderr
+    assert result.stdout_bytes == b"" and "No record for 0.001 s" in result.stderr
 
 
 def test_a_group_commits_exactly_what_was_written(servers: str, numbers: str):
@@ -143,14 +143,14 @@ def test_a_group_commits_exactly_what_was_written(servers: str, numbers: str):
         assert admin.describe_groups(["g1"])["g1"].state == "Empty"
 
 
-def test_a_group_begins_where_it_is_told_and_else_where_it_has_committed(servers: str, numbers: str):
+def test_a_group_starts_at_the_given_offset_or_at_its_committed_offset(servers: str, numbers: str):
     assert read(servers, numbers, "-g", "g2", "-o", "15", "-c", "2").split() == NUMBERS[15:17]
     assert read(servers, numbers, "-g", "g2", "-o", "stored", "-c", "1").split() == [b"17"]
     assert read(servers, numbers, "-g", "g2", "-o", "beginning", "-c", "1").split() == [b"0"]
     assert read(servers, numbers, "-g", "g2", "-p", "0", "-o", "stored").split() == NUMBERS[1:]
 
 
-def test_a_group_reads_topics_that_match_an_expression(servers: str):
+def test_a_group_reads_topics_that_match_a_regex(servers: str):
     for topic in ("logs.a", "logs.b", "other"):
         make_topic(servers, topic)
         fill(servers, topic, [topic.encode()])
@@ -159,7 +159,7 @@ def test_a_group_reads_topics_that_match_an_expression(servers: str):
         assert sorted(read(servers, "^log", *given, "-c", "2").split()) == [b"logs.a", b"logs.b"]
 
 
-def test_a_group_is_not_waited_for_when_there_is_nothing_to_read_to_the_end(
+def test_exit_at_end_does_not_wait_for_a_group_without_partitions(
     servers: str, numbers: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(consuming, "_NOTHING_S", 0.3)
@@ -167,20 +167,20 @@ def test_a_group_is_not_waited_for_when_there_is_nothing_to_read_to_the_end(
     assert "topic 'nosuch' does not exist" in run(servers, "consume", "nosuch", "-g", "g4", "-e", code=1).stderr
     for protocol in ("classic", "consumer"):
         left_out = run(servers, "consume", "^nosuch", "-g", f"g4-{protocol}", "-e", "-X", f"group.protocol={protocol}")
-        assert f"Group g4-{protocol} has nothing for this member to read" in left_out.stderr
+        assert f"Group g4-{protocol} has assigned no partition to this member" in left_out.stderr
 
 
-def test_what_a_group_refuses_is_said_in_one_line(servers: str, numbers: str):
+def test_a_group_error_is_reported_in_one_line(servers: str, numbers: str):
     wrong = ["-X", "group.protocol=consumer", "-X", "group.remote.assignor=nosuch"]
     errors = run(servers, "consume", numbers, "-g", "g5", "-q", *wrong, code=1).stderr.splitlines()
     assert len(errors) == 1
     assert errors[0].startswith("Error: group 'g5', heartbeat: the broker has no assignor")
 
 
-def test_who_is_in_the_group_is_told(servers: str, numbers: str):
+def test_assignments_are_reported(servers: str, numbers: str):
     errors = run(servers, "consume", numbers, "-g", "g3", "-e", "-o", "19").stderr
     assert errors.splitlines() == [
-        "% Waiting for group g3 to share the partitions",
+        "% Waiting for group g3 to assign partitions",
         "% Group g3 assigned numbers [0]",
         "% Reached end of topic numbers [0] at offset 20",
         "% Group g3 revoked numbers [0]",
@@ -190,29 +190,29 @@ def test_who_is_in_the_group_is_told(servers: str, numbers: str):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Which topic?"),
+        ([], "no topic given"),
         (["t", "-o", "stored"], "-o stored needs --group"),
-        (["^t"], "is an expression, and needs --group"),
+        (["^t"], "is a regex, which needs --group"),
         (["t", "-o", "middle"], "must be one of beginning, end, stored"),
         (["t", "-f", "%x"], "unknown token '%x'"),
         (["t", "-s", "avro"], "-s avro: unknown"),
-        (["t", "--output", "arrow", "-J"], "writes columns; leave out --json"),
+        (["t", "--output", "arrow", "-J"], "excludes --json"),
         (["t", "-X", "isolation.levl=x"], "did you mean 'isolation.level'"),
         (["t", "-F", "nowhere.properties"], "nowhere.properties"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: list[str], said: str):
+def test_invalid_options_are_reported(options: list[str], said: str):
     assert said in run("127.0.0.1:1", "consume", *options, code=2).stderr
 
 
-def test_a_topic_that_does_not_exist_is_told_and_not_made(servers: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_unknown_topic_is_reported_and_not_created(servers: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("kafkaraw.client.network.metadata.UNKNOWN_TOPIC_GRACE_S", 0.1)
     assert "topic 'nowhere' does not exist" in run(servers, "consume", "nowhere", code=1).stderr
     with Admin(bootstrap_servers=servers) as admin:
         assert "nowhere" not in {topic.name for topic in admin.list_topics()}
 
 
-def test_the_cluster_may_stand_in_a_file_in_kcats_words(
+def test_the_cluster_can_be_named_in_a_kcat_configuration_file(
     servers: str, numbers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     config = tmp_path / "kcat.conf"
@@ -228,7 +228,7 @@ def test_the_cluster_may_stand_in_a_file_in_kcats_words(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_the_group_and_commits_what_was_written(
+def test_a_signal_commits_written_records_and_leaves_the_group(
     number: signal.Signals, code: int, servers: str, numbers: str
 ):
     group = f"stopped-{code}"
@@ -244,7 +244,7 @@ def test_a_signal_leaves_the_group_and_commits_what_was_written(
         assert admin.describe_groups([group])[group].state == "Empty"
 
 
-def test_a_reader_that_goes_away_ends_it_quietly_even_when_nothing_comes(servers: str, numbers: str):
+def test_a_closed_output_pipe_ends_the_command_without_an_error(servers: str, numbers: str):
     with start(servers, "consume", numbers, "-q") as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"0\n"
@@ -253,7 +253,7 @@ def test_a_reader_that_goes_away_ends_it_quietly_even_when_nothing_comes(servers
         assert process.wait(TIMEOUT) == 0
 
 
-def test_a_second_signal_ends_it_at_once():
+def test_a_second_signal_ends_the_process_at_once():
     program = (
         "import os, signal, time\n"
         "from kafkaraw.cli.stopping import Stop\n"
@@ -270,7 +270,7 @@ def test_a_second_signal_ends_it_at_once():
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"% Stopped at once.\n")
 
 
-def test_a_signal_that_is_lost_in_an_import_is_noted_all_the_same():
+def test_a_signal_during_an_import_is_not_lost():
     with pytest.raises(RuntimeError), Stop() as stop:
         with contextlib.suppress(KeyboardInterrupt):  # as in a callback whose exceptions are ignored
             os.kill(os.getpid(), signal.SIGTERM)

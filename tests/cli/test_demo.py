@@ -57,7 +57,7 @@ def test_a_port_where_something_else_answers():
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:port", ""])
-def test_an_address_that_is_none(address: str):
+def test_an_invalid_address(address: str):
     assert_one_line(flights("--bootstrap-server", address), "bootstrap")
 
 

@@ -69,7 +69,7 @@ def test_a_healthy_broker_passes_every_stage():
     assert "records " in result.output and "lz4 " in result.output and "kafkaraw " in result.output
 
 
-def test_an_advertised_name_that_cannot_be_resolved_is_the_classic():
+def test_an_unresolvable_advertised_name_is_reported():
     with EmbeddedBroker(properties={"advertised.listeners": f"PLAINTEXT://{UNRESOLVABLE}:9092"}) as broker:
         result = doctor(f"127.0.0.1:{_port(broker)}")
     assert result.exit_code == 20, result.output
@@ -78,7 +78,7 @@ def test_an_advertised_name_that_cannot_be_resolved_is_the_classic():
     assert "set advertised.listeners" in result.output
 
 
-def test_an_advertised_port_that_is_closed_is_told():
+def test_a_closed_advertised_port_is_reported():
     with EmbeddedBroker(properties={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{closed_port()}"}) as broker:
         result = doctor(f"127.0.0.1:{_port(broker)}")
     assert result.exit_code == 21, result.output
@@ -124,7 +124,7 @@ def tls_broker(authority: trustme.CA) -> EmbeddedBroker:
     return EmbeddedBroker(properties=properties)
 
 
-def test_without_tls_at_a_port_that_wants_it_the_setting_is_named():
+def test_plaintext_at_a_tls_port_names_the_setting():
     """The broker closes without a word; a second look finds out that it shakes hands."""
     with tls_broker(trustme.CA()) as broker:
         result = doctor(broker.bootstrap_servers)
@@ -132,21 +132,21 @@ def test_without_tls_at_a_port_that_wants_it_the_setting_is_named():
     assert "this port speaks TLS: set security_protocol=SSL" in result.output
 
 
-def test_with_tls_at_a_port_that_has_none_the_setting_is_named():
+def test_tls_at_a_plaintext_port_names_the_setting():
     with EmbeddedBroker() as broker:
         result = doctor(broker.bootstrap_servers, "-X", "security.protocol=SSL")
     assert result.exit_code == 12
     assert "without TLS and without authentication: set security_protocol=PLAINTEXT" in result.output
 
 
-def test_without_a_login_where_one_is_wanted_the_mechanisms_are_named():
+def test_missing_authentication_names_the_mechanisms():
     with EmbeddedBroker(users={"ada": "opensesame"}) as broker:
         result = doctor(broker.bootstrap_servers)
     assert result.exit_code == 15
     assert "set security_protocol=SASL_PLAINTEXT and sasl_mechanism (PLAIN, SCRAM-SHA-256" in result.output
 
 
-def test_a_wrong_password_is_told_in_the_brokers_words():
+def test_a_wrong_password_is_reported_with_the_message_of_the_broker():
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ada"}
     options = [word for name, value in (login | {"sasl.password": "no"}).items() for word in ("-X", f"{name}={value}")]
     with EmbeddedBroker(users={"ada": "opensesame"}) as broker:
@@ -155,14 +155,14 @@ def test_a_wrong_password_is_told_in_the_brokers_words():
     assert "Invalid username or password" in result.output and "check the mechanism, user and password" in result.output
 
 
-def test_a_certificate_of_a_stranger_is_told_with_the_reason():
+def test_an_untrusted_certificate_is_reported_with_the_reason():
     with tls_broker(trustme.CA()) as broker:
         result = doctor(broker.bootstrap_servers, "-X", "security.protocol=SSL")
     assert result.exit_code == 12
     assert "CERTIFICATE_VERIFY_FAILED, " in result.output and "issuer certificate" in result.output
 
 
-def test_a_web_server_that_waits_for_a_line_is_recognised_at_second_sight():
+def test_a_web_server_that_waits_for_a_line_is_recognised():
     """Ours is no line of text, so it waits; a request of its own kind it answers."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -179,14 +179,14 @@ def test_a_web_server_that_waits_for_a_line_is_recognised_at_second_sight():
     assert "a web server (HTTP) listens there" in result.output
 
 
-def test_silence_is_given_up_within_the_timeout():
+def test_a_server_that_does_not_respond_is_reported_within_the_timeout():
     with server(None) as address:
         result = doctor(address, "--timeout", "0.2")
     assert result.exit_code == 14
     assert "did not answer ApiVersions" in result.output
 
 
-def test_each_server_of_several_is_visited_and_the_first_failure_decides():
+def test_each_server_is_checked_and_the_first_failure_sets_the_exit_code():
     with EmbeddedBroker() as broker:
         result = doctor(f"{broker.bootstrap_servers},127.0.0.1:{closed_port()}", "--json")
     findings = json.loads(result.output)
@@ -200,7 +200,7 @@ def test_each_server_of_several_is_visited_and_the_first_failure_decides():
     assert findings["versions"]["records"] in ("python", "native")
 
 
-def test_an_advertised_address_that_leads_to_another_cluster_is_told():
+def test_an_advertised_address_of_another_cluster_is_reported():
     with EmbeddedBroker() as other:
         advertised = {"advertised.listeners": f"PLAINTEXT://{other.bootstrap_servers}"}
         with EmbeddedBroker(properties=advertised) as broker:
@@ -209,25 +209,25 @@ def test_an_advertised_address_that_leads_to_another_cluster_is_told():
     assert "belongs to cluster" in result.output and "set advertised.listeners" in result.output
 
 
-def test_servers_of_two_clusters_do_not_go_together():
+def test_bootstrap_servers_of_two_clusters_are_reported():
     with EmbeddedBroker() as one, EmbeddedBroker() as two:
         result = doctor(f"{one.bootstrap_servers},{two.bootstrap_servers}")
     assert result.exit_code == 15, result.output
     assert "one cluster only" in result.output
 
 
-def test_wrong_options_are_wrong_usage():
+def test_invalid_options_are_usage_errors():
     result = doctor("127.0.0.1:1", "-X", "client.idd=x")
     assert result.exit_code == 2 and "client.id" in result.output
     assert doctor("127.0.0.1").exit_code == 2
 
 
-def test_settings_go_by_their_dotted_names_too():
+def test_settings_are_accepted_with_dotted_names():
     with EmbeddedBroker() as broker:
         assert doctor(broker.bootstrap_servers, "-X", "client.id=me", "-X", "request_timeout_ms=5000").exit_code == 0
 
 
-def test_tls_and_a_login_are_walked_with_the_clients_own_settings(tmp_path: Path):
+def test_tls_and_sasl_use_the_settings_of_the_client(tmp_path: Path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     certificate = authority.issue_cert("127.0.0.1")

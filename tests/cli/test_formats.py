@@ -56,7 +56,7 @@ def test_each_token_shows_its_field():
     assert text("%R%s", rows) == b"\0\0\0\5value"
 
 
-def test_an_unknown_token_is_told_with_those_that_are_known():
+def test_an_unknown_token_is_reported_with_the_known_ones():
     with pytest.raises(UsageError, match=r"unknown token '%x'; known are %s \(value\)"):
         parse_format("%s %x")
     with pytest.raises(UsageError, match="unknown token '%'"):
@@ -64,7 +64,7 @@ def test_an_unknown_token_is_told_with_those_that_are_known():
 
 
 @pytest.mark.parametrize("form", ["%s\\n", "%k=%s\\n", "%o %k %s\\n", "%K %S %k %s\\n", "%T\\n", "x\\n", "%t%p\\n"])
-def test_null_is_empty_or_what_stands_for_it_whatever_the_format(form: str):
+def test_null_is_empty_or_the_null_marker_in_every_format(form: str):
     """The fast ways of plain formats and the long one agree."""
     for null in (b"", b"NULL"):
         fast = text(form, null=null)
@@ -81,12 +81,12 @@ def test_null_is_empty_or_what_stands_for_it_whatever_the_format(form: str):
         max_size=6,
     )
 )
-def test_any_bytes_come_out_as_they_are(rows: list[tuple[int, bytes | None, bytes | None, object]]):
+def test_bytes_are_written_unchanged(rows: list[tuple[int, bytes | None, bytes | None, object]]):
     assert text("%k%s", rows) == b"".join((key or b"") + (value or b"") for _, key, value, _ in rows)
     assert text("%s;", rows) == b"".join((value or b"") + b";" for _, _, value, _ in rows)
 
 
-def test_nothing_is_written_of_no_records():
+def test_no_records_write_nothing():
     for renderer in (TextRenderer(parse_format("%s\\n")), TextRenderer(parse_format("%o\\n")), JsonRenderer()):
         assert renderer.render(batch_of().starting_at(10)) == (b"", 0)
 
@@ -123,7 +123,7 @@ def test_json_that_is_written_is_read_as_the_same_message(
     assert (message.key, message.value, message.headers or [], message.timestamp_ms) == (key, value, headers, 5)
 
 
-def test_converted_values_stand_in_json_as_what_they_are():
+def test_converted_values_are_json_values():
     _, long = showing(("value=long",))
     _, embedded = showing(("value=json",))
     found = JsonRenderer(value=long).render(batch_of([(1, b"k", (7).to_bytes(8), None)]))[0]
@@ -132,7 +132,7 @@ def test_converted_values_stand_in_json_as_what_they_are():
     assert b'"payload":{"a":[1]}}' in found
 
 
-def test_a_value_that_is_something_else_is_told_with_its_place():
+def test_a_value_that_cannot_be_converted_is_reported_with_its_offset():
     key, value = showing(("long",))
     with pytest.raises(KafkaError, match=r"value of t% \[2\] at offset 7 is not long.*5 bytes: 76 61 6c 75 65.*=hex"):
         TextRenderer(parse_format("%s\\n"), value=value).render(batch_of())

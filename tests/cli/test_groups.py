@@ -100,13 +100,13 @@ def test_members_their_partitions_and_the_state(servers: str, member: str):
     assert state["coordinator (id)"] == f"{servers}  (0)"
 
 
-def test_groups_that_do_not_exist_are_told_and_the_others_shown(servers: str, group: str):
+def test_unknown_groups_are_reported_and_the_others_shown(servers: str, group: str):
     result = run(servers, "groups describe", "nobody", group, code=1)
     assert "Consumer group 'nobody' does not exist." in result.stderr and "trips" in result.stdout
     assert run(servers, "groups describe", "--all-groups").stdout.count("GROUP") >= 1
 
 
-def test_a_topic_that_is_gone_has_no_end(servers: str):
+def test_a_deleted_topic_has_no_end_offset(servers: str):
     make_topic(servers, "gone")
     with Admin(bootstrap_servers=servers) as admin:
         admin.alter_group_offsets("forgetful", {TopicPartition("gone", 0): 0})
@@ -131,16 +131,14 @@ def test_a_topic_that_is_gone_has_no_end(servers: str):
         (["--by-duration", "PT1H"], 10, 0),
     ],
 )
-def test_a_plan_is_shown_and_nothing_changed_until_that_is_said(
-    servers: str, group: str, way: list[str], first: int, second: int
-):
+def test_a_plan_is_only_shown_without_execute(servers: str, group: str, way: list[str], first: int, second: int):
     plan = run(servers, "groups reset", group, "--topic", "trips", *way)
     assert [row[2:] for row in rows(plan.stdout)] == [
         ["PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "LOG-END-OFFSET", "NEW-LAG"],
         ["0", "3", str(first), "10", str(10 - first)],
         ["1", "-", str(second), "4", str(4 - second)],
     ]
-    assert plan.stderr.endswith("Nothing is changed yet: give --execute to do it.\n")
+    assert plan.stderr.endswith("Nothing was changed: give --execute to make the change.\n")
     assert offsets_of(servers, group) == {FIRST: 3}
     done = run(servers, "groups reset", group, "--topic", "trips", *way, "--execute")
     assert done.stdout == plan.stdout and done.stderr.endswith(f"Set 2 offsets of group '{group}'.\n")
@@ -148,13 +146,13 @@ def test_a_plan_is_shown_and_nothing_changed_until_that_is_said(
 
 
 @pytest.mark.parametrize(("by", "to"), [("2", 5), ("-2", 1), ("-50", 0), ("50", 10)])
-def test_shifting_stays_inside_of_the_partition(servers: str, group: str, by: str, to: int):
+def test_a_shift_stays_within_the_partition(servers: str, group: str, by: str, to: int):
     done = run(servers, "groups reset", group, "--all-topics", "--shift-by", by, "--execute")
     assert offsets_of(servers, group) == {FIRST: to}
-    assert ("is outside of trips [0], which has 0 to 10" in done.stderr) is (abs(int(by)) == 50)
+    assert ("is outside of trips [0], whose offsets are 0 to 10" in done.stderr) is (abs(int(by)) == 50)
 
 
-def test_what_has_no_offset_cannot_be_shifted(servers: str, group: str):
+def test_a_partition_without_a_committed_offset_cannot_be_shifted(servers: str, group: str):
     result = run(servers, "groups reset", group, "--topic", "trips", "--shift-by", "1", "--execute", code=1)
     assert "the group has no offset of trips [1] to shift" in result.stderr
     assert offsets_of(servers, group) == {FIRST: 3}
@@ -165,7 +163,7 @@ def test_some_partitions_only(servers: str, group: str):
     assert offsets_of(servers, group) == {FIRST: 3, SECOND: 4}
 
 
-def test_a_plan_is_exported_and_read_again_as_kafkas_tool_does(servers: str, group: str, tmp_path: Path):
+def test_a_plan_is_exported_and_read_in_the_format_of_kafkas_tool(servers: str, group: str, tmp_path: Path):
     saved = tmp_path / "saved.csv"
     saved.write_bytes(run(servers, "groups reset", group, "--all-topics", "--to-current", "--export").stdout_bytes)
     assert saved.read_text() == "trips,0,3\n"
@@ -184,34 +182,34 @@ def test_a_plan_is_exported_and_read_again_as_kafkas_tool_does(servers: str, gro
 
 def test_a_group_with_members_is_refused(servers: str, member: str):
     result = run(servers, "groups reset", member, "--topic", "trips", "--to-earliest", "--execute", code=1)
-    assert f"group '{member}' has members (it is Stable)" in result.stderr and result.stdout == ""
+    assert f"group '{member}' has members (its state is Stable)" in result.stderr and result.stdout == ""
     assert offsets_of(servers, member)[FIRST] == 3
     assert "has 1 members: stop them first" in run(servers, "groups delete", member, "--execute", code=1).stderr
     result = run(servers, "groups delete-offsets", member, "--topic", "trips:0", "--execute", code=1)
     assert "GROUP_SUBSCRIBED_TO_TOPIC" in result.stderr
 
 
-def test_a_reset_makes_the_group_if_need_be(servers: str, trips: str):
+def test_a_reset_creates_a_missing_group(servers: str, trips: str):
     done = run(servers, "groups reset", "brand-new", "--topic", "trips:0", "--to-offset", "5", "--execute")
-    assert "there is no group 'brand-new' yet: setting its offsets makes it" in done.stderr
+    assert "group 'brand-new' does not exist yet: setting its offsets creates it" in done.stderr
     assert offsets_of(servers, "brand-new") == {FIRST: 5}
 
 
-def test_groups_and_offsets_are_deleted_when_that_is_said(servers: str, group: str):
+def test_groups_and_offsets_are_deleted_with_execute(servers: str, group: str):
     run(servers, "groups reset", group, "--topic", "trips", "--to-earliest", "--execute")
     shown = run(servers, "groups delete-offsets", group, "--topic", "trips:1")
-    assert rows(shown.stdout)[1] == [group, "trips", "1", "0"] and "Nothing is changed yet" in shown.stderr
+    assert rows(shown.stdout)[1] == [group, "trips", "1", "0"] and "Nothing was changed" in shown.stderr
     run(servers, "groups delete-offsets", group, "--topic", "trips:1", "--execute")
     assert offsets_of(servers, group) == {FIRST: 0}
     assert (
         "has no offsets of trips:1" in run(servers, "groups delete-offsets", group, "--topic", "trips:1", code=1).stderr
     )
-    assert "Nothing is changed yet" in run(servers, "groups delete", group).stderr
+    assert "Nothing was changed" in run(servers, "groups delete", group).stderr
     assert run(servers, "groups delete", group, "--execute").stderr == "Deleted 1 group.\n"
     assert f"group '{group}' does not exist" in run(servers, "groups delete", group, "--execute", code=1).stderr
 
 
-def test_a_static_member_that_will_not_come_back_is_removed(servers: str, trips: str):
+def test_a_static_member_is_removed(servers: str, trips: str):
     settings = {"group_id": "static", "group_instance_id": "one", "bootstrap_servers": servers}
     with Consumer(**settings) as consumer:  # type: ignore[arg-type]
         consumer.subscribe(["trips"])
@@ -221,7 +219,7 @@ def test_a_static_member_that_will_not_come_back_is_removed(servers: str, trips:
             servers, "groups remove-members", "static", "--instance", "two", code=1
         ).stderr  # fmt: skip
         shown = run(servers, "groups remove-members", "static", "--instance", "one")
-        assert rows(shown.stdout)[1][2] == "one" and "Nothing is changed yet" in shown.stderr
+        assert rows(shown.stdout)[1][2] == "one" and "Nothing was changed" in shown.stderr
     done = run(servers, "groups remove-members", "static", "--all-members", "--execute")
     assert done.stderr == "Removed 1 member.\n"
     with Admin(bootstrap_servers=servers) as admin:
@@ -233,21 +231,21 @@ def test_a_static_member_that_will_not_come_back_is_removed(servers: str, trips:
     [
         ("list", ["--state", "stable,busy"], "--state busy: must be one of Empty, PreparingRebalance"),
         ("list", ["--type", "modern"], "--type modern: must be one of classic, consumer"),
-        ("describe", [], "Which groups?"),
-        ("describe", ["g", "--all-groups"], "Which groups?"),
+        ("describe", [], "name one or more groups"),
+        ("describe", ["g", "--all-groups"], "name one or more groups"),
         ("reset", ["g"], "Where to? Give one of --to-earliest"),
-        ("reset", ["g", "--to-earliest"], "Which topics?"),
+        ("reset", ["g", "--to-earliest"], "no topics given"),
         ("reset", ["g", "--topic", "t", "--all-topics", "--to-latest"], "--topic, --all-topics and --from-file"),
         ("reset", ["g", "--topic", "t", "--to-latest", "--shift-by", "1"], "--to-latest and --shift-by: give one"),
         ("reset", ["g", "--topic", "t", "--to-datetime", "noon"], "--to-datetime: a time must be"),
         ("reset", ["g", "--topic", "t", "--by-duration", "1h"], "--by-duration 1h: must be an ISO 8601 duration"),
-        ("reset", ["g", "--topic", "t", "--to-latest", "--execute", "--dry-run"], "give one of them"),
-        ("delete", [], "Which groups?"),
-        ("remove-members", ["g"], "Which members?"),
+        ("reset", ["g", "--topic", "t", "--to-latest", "--execute", "--dry-run"], "exclude each other"),
+        ("delete", [], "name one or more groups"),
+        ("remove-members", ["g"], "give either --instance ID or --all-members"),
         ("delete-offsets", ["g"], "--topic"),
     ],
 )
-def test_options_that_make_no_sense_are_told(command: str, options: list[str], said: str):
+def test_invalid_options_are_reported(command: str, options: list[str], said: str):
     assert said in run("127.0.0.1:1", f"groups {command}", *options, code=2).stderr
 
 
@@ -259,5 +257,5 @@ def test_options_that_make_no_sense_are_told(command: str, options: list[str], s
         ("trips:x", "must be TOPIC, or"),
     ],
 )
-def test_topics_and_partitions_that_do_not_exist_are_told(servers: str, group: str, topic: str, said: str):
+def test_unknown_topics_and_partitions_are_reported(servers: str, group: str, topic: str, said: str):
     assert said in run(servers, "groups reset", group, "--topic", topic, "--to-latest", code=1).stderr

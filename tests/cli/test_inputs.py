@@ -21,25 +21,25 @@ class Pieces:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=6).map(lambda text: text.replace(b"a", b";;")), max_size=8))
-def test_messages_are_the_same_wherever_the_pieces_end(pieces: list[bytes]):
+def test_messages_may_span_pieces_of_input(pieces: list[bytes]):
     found = [line for piece in lines(Pieces(*pieces), b";;", 1000) for line in piece]
     whole = b"".join(pieces)
     assert found == (whole.removesuffix(b";;").split(b";;") if whole else [])
 
 
 @given(st.lists(st.none() | st.binary(max_size=5), max_size=5), st.integers(1, 9))
-def test_lengths_are_read_wherever_the_pieces_end(values: list[bytes | None], step: int):
+def test_lengths_may_span_pieces_of_input(values: list[bytes | None], step: int):
     data = b"".join(b"\xff" * 4 if each is None else len(each).to_bytes(4) + each for each in values)
     pieces = [data[at : at + step] for at in range(0, len(data), step)]
     assert [each for piece in length_prefixed(Pieces(*pieces), 5) for each in piece] == values
 
 
-def test_input_that_cannot_be_messages_is_told_with_its_place():
+def test_invalid_input_is_reported_with_its_position():
     with pytest.raises(UsageError, match="11 bytes without the delimiter b';'"):
         list(lines(Pieces(b"a;" + b"x" * 11), b";", 10))
     with pytest.raises(UsageError, match="length at byte 6 of the input is 1751477356"):
         list(length_prefixed(Pieces(b"\0\0\0\2okhello"), 10))
-    with pytest.raises(UsageError, match="ends in the middle of the message that begins at byte 6"):
+    with pytest.raises(UsageError, match="ends within the message that begins at byte 6"):
         list(length_prefixed(Pieces(b"\0\0\0\2ok\0\0\0\3no"), 10))
 
 
@@ -86,7 +86,7 @@ def test_json_becomes_a_message(line: bytes, meant: Message | None):
     [b"[1]", b"{", b"{}", b'{"payload": 1, "kee": 2}', b'{"payload": 1, "ts": "now"}', b'{"payload_base64": "A"}',
      b'{"payload": 1, "headers": ["a"]}', b'{"payload": 1, "headers": [1, "a"]}'],
 )  # fmt: skip
-def test_json_that_is_no_message_is_told_by_its_number(line: bytes):
+def test_invalid_json_messages_are_reported_by_number(line: bytes):
     made = messages_of([[b'{"payload": "first"}', line]], json_message)
     assert next(made) == [Message(b"first")]  # what stands before it is sent
     with pytest.raises(UsageError, match="message 2 of the input, "):

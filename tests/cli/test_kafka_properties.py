@@ -67,23 +67,23 @@ def test_the_reader_reads_what_kafkas_does(properties: tuple[str, ...], line: by
 @pytest.mark.parametrize(
     ("properties", "line", "said"),
     [
-        (("parse.key=true",), b"ab", "no '\\t' behind the key"),
-        (("parse.headers=true",), b"ab", "no '\\t' behind the headers"),
+        (("parse.key=true",), b"ab", "no '\\t' after the key"),
+        (("parse.headers=true",), b"ab", "no '\\t' after the headers"),
         (("parse.headers=true",), b"ab\tv", "the header 'ab' has no ':'"),
     ],
 )
-def test_what_is_missing_in_a_line_is_told(properties: tuple[str, ...], line: bytes, said: str):
+def test_missing_delimiters_of_a_line_are_reported(properties: tuple[str, ...], line: bytes, said: str):
     with pytest.raises(ValueError) as told:
         lines_of(properties).message(line)
     assert str(told.value) == said
 
 
-def test_unknown_properties_and_equal_separators_are_told():
+def test_unknown_properties_and_equal_separators_are_reported():
     with pytest.raises(UsageError, match=r"print\.keys=true: must be one of.*did you mean 'print\.key'"):
         format_of(["print.keys=true"])
     with pytest.raises(UsageError, match=r"did you mean 'parse\.key'"):
         lines_of(["parse.kye=true"])
-    with pytest.raises(UsageError, match=r"headers\.delimiter and headers\.separator may not be equal"):
+    with pytest.raises(UsageError, match=r"headers\.delimiter and headers\.separator must differ"):
         lines_of(["headers.delimiter=,"])
     with pytest.raises(UsageError, match="known are bytes"):
         format_of(["value.deserializer=AvroDeserializer"])

@@ -9,21 +9,21 @@ from kafkaraw.client.config import every_setting
 
 
 @pytest.mark.parametrize("name", sorted(_NAMES))
-def test_a_name_means_a_setting_of_ours_or_nothing_at_all(name: str):
+def test_each_name_is_a_setting_of_kafkaraw_or_ignored(name: str):
     (meant,) = in_our_names({name: "1"}) or [None]
     assert meant is None or meant.replace(".", "_") in every_setting()
 
 
-def test_other_names_and_their_order_stay():
+def test_other_names_and_their_order_are_unchanged():
     given = {"client.id": "me", "topic.acks": "1", "linger.ms": "5"}
     assert in_our_names(given) == {"client.id": "me", "acks": "1", "linger.ms": "5"}
 
 
-def test_values_are_ours_too():
+def test_values_are_translated():
     assert in_our_names({"security.protocol": "sasl_ssl"}) == {"security.protocol": "SASL_SSL"}
     assert in_our_names({"auto.offset.reset": "smallest"}) == {"auto.offset.reset": "earliest"}
     assert in_our_names({"topic.auto.offset.reset": "error"}) == {"auto.offset.reset": "none"}
 
 
-def test_what_would_be_less_safe_is_not_passed_over():
+def test_security_settings_are_not_ignored():
     assert in_our_names({"enable.ssl.certificate.verification": "false"})  # and is refused as unknown

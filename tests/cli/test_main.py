@@ -34,7 +34,7 @@ def test_an_unknown_command_is_a_usage_error():
     ("raised", "exit_code", "said"),
     [(UsageError("do it like this"), 1, "Error: do it like this\n"), (KeyboardInterrupt(), 130, "Stopped.\n")],
 )
-def test_what_a_command_raises_becomes_one_line(
+def test_an_error_of_a_command_is_one_line(
     raised: BaseException, exit_code: int, said: str, monkeypatch: pytest.MonkeyPatch
 ):
     @click.command()

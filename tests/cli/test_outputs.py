@@ -9,7 +9,7 @@ import pytest
 
 from kafkaraw.cli import outputs
 from kafkaraw.cli.formats import TextRenderer, parse_format
-from kafkaraw.cli.outputs import ColumnsOutput, StreamOutput, is_gone, let_go, pieces_of, write_all
+from kafkaraw.cli.outputs import ColumnsOutput, StreamOutput, discard_pending, is_gone, pieces_of, write_all
 from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch, encode_batch
 
@@ -55,7 +55,7 @@ def test_an_output_counts_records_and_bytes(monkeypatch: pytest.MonkeyPatch):
         assert output.size_bytes == 10 and out.read(10) == b"0,1,2,3,4,"
 
 
-def test_a_stream_that_takes_a_part_at_a_time_gets_everything():
+def test_a_stream_with_short_writes_receives_everything():
     taken: list[bytes] = []
 
     class Slow:
@@ -67,20 +67,20 @@ def test_a_stream_that_takes_a_part_at_a_time_gets_everything():
     assert taken == [b"he", b"ll", b"o"]
 
 
-def test_a_pipe_without_a_reader_is_noticed_and_let_go():
+def test_a_broken_pipe_is_detected_and_its_pending_bytes_are_discarded():
     reader, writer = os.pipe()
     with os.fdopen(writer, "wb") as stream:
         assert not is_gone(stream)
         os.close(reader)
         assert is_gone(stream)
         stream.write(b"for nobody")
-        let_go(stream)  # what is still held goes nowhere, without an error at the end
+        discard_pending(stream)  # pending bytes are dropped, without an error at exit
 
 
-def test_columns_are_not_for_terminals():
+def test_columns_are_not_written_to_terminals():
     class Terminal:
         def isatty(self) -> bool:
             return True
 
-    with pytest.raises(UsageError, match="send them to a file"):
+    with pytest.raises(UsageError, match="redirect it"):
         ColumnsOutput("arrow", cast("BinaryIO", Terminal()))

@@ -28,13 +28,13 @@ def test_keys_headers_nulls_and_partition(servers: str):
     )
 
 
-def test_the_default_key_goes_where_java_puts_it(servers: str):
+def test_the_default_key_selects_the_partition_of_the_java_client(servers: str):
     make_topic(servers, "fixed", partitions=3)
     run(servers, "produce", "-t", "fixed", "-k", "42", given=b"x\ny\n")
     assert len(set(read(servers, "fixed", "-f", "%p %k\\n").splitlines())) == 1
 
 
-def test_values_are_made_of_text(servers: str):
+def test_text_is_serialized(servers: str):
     make_topic(servers, "typed")
     run(servers, "produce", "typed", "-K=", "-s", "key=hex", "-s", "value=long", given=b"00ff=7\n")
     assert read(servers, "typed", "-f", "%k%s") == b"\0\xff" + (7).to_bytes(8)
@@ -64,7 +64,7 @@ def test_files_are_messages_or_hold_them(servers: str, tmp_path: Path):
         (["--output", "parquet"], ["--input", "parquet"]),
     ],
 )
-def test_what_is_read_can_be_written_elsewhere_as_it_was(servers: str, written: list[str], taken: list[str]):
+def test_consumed_json_can_be_produced_unchanged(servers: str, written: list[str], taken: list[str]):
     source, copy = f"from{written[-1]}", f"to{written[-1]}"
     for topic in (source, copy):
         make_topic(servers, topic)
@@ -74,7 +74,7 @@ def test_what_is_read_can_be_written_elsewhere_as_it_was(servers: str, written: 
     assert read(servers, copy, *whole) == read(servers, source, *whole) != b""
 
 
-def test_binary_values_go_behind_their_lengths(servers: str):
+def test_binary_values_follow_their_lengths(servers: str):
     for topic in ("binary", "again"):
         make_topic(servers, topic)
     data = b"\0\0\0\3a\nb\xff\xff\xff\xff\0\0\0\0"
@@ -85,7 +85,7 @@ def test_binary_values_go_behind_their_lengths(servers: str):
     ).stderr  # fmt: skip
 
 
-def test_it_stops_after_so_many_and_repeats_what_it_sent(servers: str):
+def test_max_messages_and_tee(servers: str):
     make_topic(servers, "few")
     result = run(servers, "produce", "few", "-c", "2", "-T", "-z", "zstd:3", given=b"1\n2\n3\n")
     assert result.stdout_bytes == b"1\n2\n"
@@ -100,7 +100,7 @@ def test_a_transaction_is_all_or_nothing(servers: str):
     assert read(servers, "whole", "--isolation-level", "read_committed") == b"1\n2\n"
 
 
-def test_what_no_broker_takes_is_told(servers: str):
+def test_a_record_refused_by_the_broker_is_reported(servers: str):
     with Admin(bootstrap_servers=servers) as admin:
         from kafkaraw import NewTopic
 
@@ -114,11 +114,11 @@ def test_what_no_broker_takes_is_told(servers: str):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Which topic?"),
+        ([], "no topic given"),
         (["t", "-D", ""], "-D must not be empty"),
         (["t", "-K", ""], "-K must not be empty"),
-        (["t", "-J", "--length-prefixed"], "the input has one form"),
-        (["t", "-J", "-Z"], "--json says what keys, values and nulls are"),
+        (["t", "-J", "--length-prefixed"], "exclude each other"),
+        (["t", "-J", "-Z"], "--json excludes -k, -K, -Z"),
         (["t", "-H", "=x"], "-H =x: must be NAME=VALUE"),
         (["t", "-z", "lz5"], "compression_type='lz5'"),
         (["t", "-z", "zstd:high"], "the level must be a number"),
@@ -126,15 +126,15 @@ def test_what_no_broker_takes_is_told(servers: str):
         (["t", "-s", "long", "-k", "x"], "-k x: invalid literal"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: list[str], said: str):
+def test_invalid_options_are_reported(options: list[str], said: str):
     assert said in run("127.0.0.1:1", "produce", *options, code=2).stderr
 
 
-def test_a_wrong_form_of_columns_is_told(servers: str):
+def test_an_invalid_column_format_is_reported(servers: str):
     make_topic(servers, "columns")
     for form in ("arrow", "parquet"):
         result = run(servers, "produce", "columns", "--input", form, given=b"no columns at all", code=1)
-        assert f"--input {form}: the input is something else" in result.stderr
+        assert f"--input {form}: the input has another format" in result.stderr
 
 
 # -- signals, of a process of its own
@@ -158,7 +158,7 @@ def test_ctrl_c_delivers_what_was_read_or_aborts_the_transaction(servers: str, t
     assert read(servers, topic, "--isolation-level", "read_committed") == expected
 
 
-def test_a_cluster_that_does_not_answer_is_told_in_one_line():
+def test_an_unreachable_cluster_is_reported_in_one_line():
     with EmbeddedBroker() as broker:
         address = broker.bootstrap_servers
     result = run(address, "produce", "t", "-X", "max.block.ms=500", given=b"x\n", code=1)

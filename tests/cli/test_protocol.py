@@ -71,7 +71,7 @@ def test_an_unknown_name_suggests_the_nearest():
     assert result.stderr.startswith("Error: there is no API, message or structure 'Metdata': did you mean Metadata")
 
 
-def test_a_version_that_is_not_declared_is_refused_with_those_that_are():
+def test_an_undeclared_version_is_refused_with_the_declared_ones():
     result = run("show", "Heartbeat", "--version", "9")
     assert (result.exit_code, result.stderr) == (1, "Error: HeartbeatRequest has versions 0-4, not 9\n")
 

@@ -79,7 +79,7 @@ def test_bytes_that_do_not_fit_a_pack_string_are_refused(form: str, data: bytes)
 
 
 @pytest.mark.parametrize("texts", [("lnog",), ("value=avro",), ("headers=long",), ("",)])
-def test_an_unknown_name_is_told_with_those_that_are_known(texts: tuple[str, ...]):
+def test_an_unknown_serde_is_reported_with_the_known_ones(texts: tuple[str, ...]):
     for read in (showing, reading):
         with pytest.raises(UsageError, match=r"known are bytes, string|must be key=NAME"):
             read(texts)

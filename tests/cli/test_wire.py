@@ -27,7 +27,7 @@ def test_the_output_for_published_bytes_is_as_kept(golden: Golden):
     assert golden.output() == golden.path.read_text(), "python -m tests.inspect.golden_output --write"
 
 
-def test_the_dump_of_kafka_14935_says_what_is_missing_and_where():
+def test_the_dump_of_kafka_14935_reports_the_missing_bytes():
     result = decode(next(golden for golden in GOLDEN if golden.name == "kafka_14935").text)
     assert result.exit_code == 1
     assert "declared 43 bytes, have 42: the frame is cut short" in result.output
@@ -51,7 +51,7 @@ def test_a_file_is_read_as_well_as_standard_input(tmp_path: Path):
     assert "from raw bytes" in result.output
 
 
-def test_several_frames_are_told_apart():
+def test_several_frames_are_separated():
     both = SAMPLE["Metadata request v12"].frame + SAMPLE["ApiVersions request v3"].frame
     result = decode(both)
     assert result.exit_code == 0
@@ -109,7 +109,7 @@ def test_a_guess_says_how_sure_it_is():
     assert "Could be" not in named.output
 
 
-def test_what_is_nothing_is_called_unknown():
+def test_bytes_without_a_reading_are_an_unknown_frame():
     result = decode("ff" * 30)
     assert result.exit_code == 1
     assert result.output.startswith("Unknown frame: 30 bytes, from hex")
@@ -125,7 +125,7 @@ def test_what_is_nothing_is_called_unknown():
         (["--api", "Fetch", "--version", "99"], "00000000", "Fetch has versions"),
     ],
 )
-def test_wrong_calls_end_in_one_line(arguments: list[str], text: str, says: str):
+def test_usage_errors_are_one_line(arguments: list[str], text: str, says: str):
     result = decode(text, *arguments)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")

@@ -82,7 +82,7 @@ def test_every_byte_of_a_whole_frame_belongs_to_a_field(sample: Sample):
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_a_frame_cut_at_any_byte_says_where_and_shows_what_is_there(sample: Sample):
+def test_a_truncated_frame_shows_its_fields_and_where_it_ends(sample: Sample):
     declared = len(sample.frame) - 4
     for size in range(len(sample.frame)):
         annotation = known(sample, sample.frame[:size])
@@ -100,7 +100,7 @@ def test_a_frame_cut_at_any_byte_says_where_and_shows_what_is_there(sample: Samp
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-def test_a_cut_frame_of_which_nobody_knows_anything_is_never_taken_for_a_whole_one(sample: Sample):
+def test_a_truncated_unknown_frame_is_never_complete(sample: Sample):
     for size in range(9, len(sample.frame), 11):  # fewer bytes can be a whole, bare response
         annotation = annotate(sample.frame[:size])
         assert not annotation.is_sound, size
@@ -112,7 +112,7 @@ def test_a_cut_frame_of_which_nobody_knows_anything_is_never_taken_for_a_whole_o
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 @pytest.mark.parametrize("behind", [b"\0", b"\xff\xfe\0", bytes(7)])
-def test_bytes_behind_a_frame_are_said_to_be_left_over(sample: Sample, behind: bytes):
+def test_bytes_after_a_frame_are_reported(sample: Sample, behind: bytes):
     annotation = annotate(sample.frame + behind)
     assert annotation.reading is not None
     assert annotation.reading.api.name == sample.api
@@ -122,7 +122,7 @@ def test_bytes_behind_a_frame_are_said_to_be_left_over(sample: Sample, behind: b
     assert (annotation.error.message, annotation.error.offset) == (says, len(sample.frame))
 
 
-def test_bytes_behind_a_message_without_a_size_prefix_are_said_to_be_left_over():
+def test_bytes_after_a_message_without_size_prefix_are_reported():
     sample = SAMPLE["ApiVersions request v3"]
     annotation = known(sample, sample.frame[4:] + b"\1\2\3")
     assert annotation.error is not None
@@ -177,7 +177,7 @@ NOT_CANONICAL = {
 
 
 @pytest.mark.parametrize("name", NOT_CANONICAL)
-def test_a_form_that_kafka_does_not_write_is_read_and_named(name: str):
+def test_a_non_canonical_encoding_is_read_and_reported(name: str):
     text, says = NOT_CANONICAL[name]
     frame = bytes.fromhex(text)
     annotation = annotate(frame)
@@ -193,7 +193,7 @@ def test_a_form_that_kafka_does_not_write_is_read_and_named(name: str):
     assert annotate(again).canonical
 
 
-def test_a_null_structure_in_an_odd_form_is_named():
+def test_a_non_canonical_null_structure_is_reported():
     # ConsumerGroupHeartbeat response v0 with an assignment marker of 0xfe instead of 0xff.
     frame = bytes.fromhex("00000007 00  00000000 0000 00 00 00000001 00001388 fe 00")
     annotation = annotate(frame, api="ConsumerGroupHeartbeat", version=0, direction="response")
@@ -206,7 +206,7 @@ def test_a_null_structure_in_an_odd_form_is_named():
 # -- what is known, and wrong calls
 
 
-def test_what_the_bytes_say_themselves_wins_over_a_wrong_claim():
+def test_the_bytes_override_a_wrong_api_or_version():
     annotation = annotate(SAMPLE["Metadata request v12"].frame, api="Fetch", version=11, direction="request")
     assert annotation.error is not None
     assert "header.api_key" in str(annotation.error)
@@ -243,7 +243,7 @@ def test_nonsense_is_an_unknown_frame(data: bytes):
     assert shown(annotation)
 
 
-def test_frames_in_a_row_are_cut_apart_and_the_last_may_be_short():
+def test_consecutive_frames_are_split_and_the_last_may_be_truncated():
     one, two = SAMPLE["Metadata request v1"].frame, SAMPLE["ApiVersions request v3"].frame
     assert split_frames(one + two) == [one, two]
     assert split_frames(one + two + one[:9]) == [one, two, one[:9]]

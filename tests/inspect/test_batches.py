@@ -60,7 +60,7 @@ def test_every_codec_is_opened_to_its_records(codec: str):
     assert problems(node) == []
 
 
-def test_timestamps_are_told_once():
+def test_timestamps_are_shown_once():
     annotation = annotate(SAMPLE["Fetch response v11, none"].frame)
     from kafkaraw.inspect.render import rows_of
 
@@ -137,14 +137,14 @@ def test_message_sets_of_java_are_opened(kind: str, codec: str):
         (struct.pack(">qiIbb", 0, 5, 0, 0, 0) + bytes(8), "message_size 5 is shorter than a message"),
     ],
 )
-def test_what_is_wrong_in_an_old_message_is_said(message: bytes, says: str):
+def test_errors_in_an_old_message_are_reported(message: bytes, says: str):
     assert any(says in problem for problem in problems(opened(message)))
 
 
 @pytest.mark.parametrize(
     "records", [old_message_set(), bytes(encode_batch(ROWS)), bytes(encode_batch(ROWS, codec="zstd"))]
 )
-def test_batches_cut_at_any_byte_are_no_problem_but_a_note(records: bytes):
+def test_truncated_batches_are_a_note_not_an_error(records: bytes):
     """A broker cuts the last batch of a fetch on purpose."""
     for size in range(1, len(records)):
         node = opened(records[:size])
@@ -191,7 +191,7 @@ def patched(at: int, value: bytes, codec: str = "none") -> bytes:
         (patched(65, b"\x7f"), "key declared -64 bytes"),
     ],
 )
-def test_hostile_batches_are_said_to_be_wrong(records: bytes, says: str):
+def test_invalid_batches_are_reported(records: bytes, says: str):
     assert any(says in problem for problem in problems(opened(records))), problems(opened(records))
 
 

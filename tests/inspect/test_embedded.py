@@ -37,7 +37,7 @@ def test_an_assignment_is_opened_in_request_and_response():
         assert annotation.data[topic.start + 2 : topic.end] == b"orders"
 
 
-def test_the_blob_of_another_protocol_type_stays_closed():
+def test_the_blob_of_another_protocol_type_is_not_decoded():
     message = dataclasses.replace(join_group(), protocol_type="connect")
     annotation = annotate(request("", message, "JoinGroup", 11, 5).frame)
     assert annotation.is_sound
@@ -56,7 +56,7 @@ def sync_group_v0(blob: bytes) -> Node:
     return found
 
 
-def test_where_no_protocol_type_is_said_a_blob_that_is_no_assignment_stays_closed():
+def test_a_blob_that_is_no_assignment_is_not_decoded_without_a_protocol_type():
     assert sync_group_v0(b"\0\0\0\0\0\x09nonsense").children == []
     assert sync_group_v0(assignment()).children != []
     assert sync_group_v0(b"").children == []

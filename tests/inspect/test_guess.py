@@ -61,7 +61,7 @@ def _shape(node: Node) -> list[tuple[int, int]]:
     return leaves + [leaf for child in node.children for leaf in _shape(child)]
 
 
-def test_the_truth_comes_first_or_has_the_same_fields_as_what_does():
+def test_the_best_candidate_is_right_or_has_the_same_fields():
     first = alike = total = 0
     claims: list[tuple[float, bool]] = []
     missed = []
@@ -141,7 +141,7 @@ def test_a_large_response_is_weighed_by_its_beginning_and_read_to_its_end():
     assert NODES_WEIGHED_MAX < 10_000
 
 
-def test_what_is_known_narrows_the_guess():
+def test_known_api_and_version_restrict_the_candidates():
     frame = encode_response(ResponseHeader(1), metadata(1), 6)
     metadata_api = next(api for api in API_TABLE if api.name == "Metadata")
     known = guess(memoryview(frame), kind=FrameKind.RESPONSE, api=metadata_api)
@@ -150,7 +150,7 @@ def test_what_is_known_narrows_the_guess():
     assert guess(memoryview(frame), kind=FrameKind.REQUEST, api=metadata_api) == []
 
 
-def test_bytes_without_meaning_gain_nothing():
+def test_meaningless_bytes_add_no_evidence():
     noise = random.Random(1).randbytes(64)
     numbers = [
         Node(f"[{at}]", "int32", at, at + 4, int.from_bytes(noise[at : at + 4], signed=True)) for at in range(0, 64, 4)
@@ -160,7 +160,7 @@ def test_bytes_without_meaning_gain_nothing():
     assert gain_of(Node("", "", 0, 64, children=zeros), memoryview(bytes(64))).bits > 400
 
 
-def test_random_bytes_are_not_taken_for_anything():
+def test_random_bytes_are_not_recognised():
     rng = random.Random(13)
     taken = [annotate(rng.randbytes(rng.randrange(12, 200))) for _ in range(150)]
     assert sum(annotation.is_whole for annotation in taken) == 0

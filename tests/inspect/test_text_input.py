@@ -269,7 +269,7 @@ def test_the_output_of_real_tools_is_read(tool: str, tmp_path: Path):
         ("0000000 000000 013000 011000\n0000006\n", "od -A x -t x1"),
     ],
 )
-def test_wrong_input_says_what_is_wrong(text: str, says: str):
+def test_invalid_input_is_explained(text: str, says: str):
     with pytest.raises(UsageError) as caught:
         read_bytes(text.encode())
     assert says in str(caught.value)

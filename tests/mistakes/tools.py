@@ -21,9 +21,9 @@ def command(what: str, arguments: str, stage: str, value: str, remedy: str, seco
 
 
 COMMANDS = (
-    command("produce: no cluster", "produce t", "Which cluster?", "-b HOST:PORT", "KAFKARAW_BOOTSTRAP_SERVER"),
-    command("consume: no cluster", "consume t", "Which cluster?", "-b HOST:PORT", "KAFKARAW_BOOTSTRAP_SERVER"),
-    command("groups: no cluster", "groups list", "Which cluster?", "-b HOST:PORT", "KAFKARAW_BOOTSTRAP_SERVER"),
+    command("produce: no cluster", "produce t", "no cluster given", "-b HOST:PORT", "KAFKARAW_BOOTSTRAP_SERVER"),
+    command("consume: no cluster", "consume t", "no cluster given", "-b HOST:PORT", "KAFKARAW_BOOTSTRAP_SERVER"),
+    command("groups: no cluster", "groups list", "no cluster given", "-b HOST:PORT", "KAFKARAW_BOOTSTRAP_SERVER"),
     command("produce: no broker", "produce -b <closed> t", "cannot connect", "<closed>", "check host and port"),
     command("consume: no broker", "consume -b <closed> t -e", "cannot connect", "<closed>", "check host and port"),
     command("groups: no broker", "groups list -b <closed>", "cannot connect", "<closed>", "check host and port"),
@@ -35,7 +35,7 @@ COMMANDS = (
     command("produce: a property that there is not", "produce -b <plain> t -X lingerms=2", "unknown property",
             "'lingerms'", "did you mean 'linger.ms'?"),
     command("produce: a property without a value", "produce -b <plain> t -X linger", "-X", "'linger'",
-            "property=value"),
+            "PROPERTY=VALUE"),
     command("produce: a file that is not there", "produce -b <plain> t -F /no/such/file", "--config", "/no/such/file",
             "does not exist"),
     command("produce: an option that there is not", "produce -b <plain> t --no-such", "No such option", "--no-such",

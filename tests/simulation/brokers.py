@@ -1,38 +1,82 @@
-"""The brokers of a simulated world: one by itself, or a cluster of several; how they go down, and come back."""
+"""The simulated brokers: one, or a cluster of several; how they stop, are killed, crash and start again."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, Cluster, Surroundings
+from kafkaraw.broker.handlers.registration import load_handlers
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.state import BrokerState
+from kafkaraw.broker.topics.catalog import Catalog
 from kafkaraw.testing.virtual import Simulation
-from tests.simulation.climate import PASSWORD, PORT, USER, Climate, host_of
-from tests.simulation.old_news import OldNews
+from tests.simulation.environment import PASSWORD, PORT, USER, Environment, host_of
+
+METADATA_KEY = 3
+
+
+class StaleMetadata:
+    """Brokers that answer Metadata requests from an old copy of the catalog, as Kafka's do before an update.
+
+    Only Metadata responses are stale. The brokers of a simulation share one catalog, so a broker that is to lag gets a
+    copy.
+    """
+
+    def __init__(self) -> None:
+        self._catalogs: dict[BrokerState, Catalog] = {}
+
+    def freeze(self, state: BrokerState) -> Callable[[], None]:
+        """Let a broker answer from the present catalog until the returned function is called."""
+        if state in self._catalogs:
+            return lambda: None
+        self._catalogs[state] = copy.deepcopy(state.catalog)
+        return lambda: self._catalogs.pop(state, None)
+
+    @contextmanager
+    def in_effect(self) -> Iterator[None]:
+        """In this context, the chosen brokers answer from their copies."""
+        handle = load_handlers()[METADATA_KEY]
+
+        def handle_with_stale_catalog(state, context, request):
+            catalog = self._catalogs.get(state)
+            if catalog is not None:
+                state, request = copy.copy(state), replace(request, allow_auto_topic_creation=False)
+                state.controller = copy.copy(state.controller)
+                state.controller.catalog = catalog
+            return handle(state, context, request)
+
+        load_handlers()[METADATA_KEY] = handle_with_stale_catalog
+        try:
+            yield
+        finally:
+            load_handlers()[METADATA_KEY] = handle
 
 
 class Down(Enum):
-    """How a broker goes down."""
+    """How a broker ends."""
 
-    STOP = "in order"
-    KILL = "the process dies, what it has written is there"
-    CRASH = "the machine dies, only what was synced is there"
+    STOP = "gracefully"
+    KILL = "the process is killed: what it has written is kept"
+    CRASH = "the machine crashes: only what was synced is kept"
 
 
-def config(climate: Climate, node_id: int) -> BrokerConfig:
-    users = {USER: PASSWORD} if climate.login == "PLAIN" else None
-    return BrokerConfig.parse(climate.properties(node_id), users)
+def config(environment: Environment, node_id: int) -> BrokerConfig:
+    users = {USER: PASSWORD} if environment.sasl_mechanism == "PLAIN" else None
+    return BrokerConfig.parse(environment.properties(node_id), users)
 
 
 class OneBroker:
-    """A broker that is a cluster by itself."""
+    """A cluster of one broker."""
 
-    def __init__(self, simulation: Simulation, climate: Climate, rng: random.Random) -> None:
+    def __init__(self, simulation: Simulation, environment: Environment, rng: random.Random) -> None:
         self._simulation = simulation
-        self._climate = climate
+        self._climate = environment
         self._rng = rng
         self._storage = MemoryStorage()
         self._node: BrokerNode | None = None
@@ -69,18 +113,18 @@ class OneBroker:
 
 
 class SeveralBrokers:
-    """A cluster."""
+    """A cluster of several brokers."""
 
-    def __init__(self, simulation: Simulation, climate: Climate, rng: random.Random) -> None:
+    def __init__(self, simulation: Simulation, environment: Environment, rng: random.Random) -> None:
         self._simulation = simulation
-        self._climate = climate
+        self._climate = environment
         self._rng = rng
         self._delays = random.Random(rng.random())
-        self._storages = {node_id: MemoryStorage() for node_id in range(climate.nodes)}
+        self._storages = {node_id: MemoryStorage() for node_id in range(environment.nodes)}
         self._facts = MemoryStorage()
-        self._switching = asyncio.Lock()  # two series of faults may go on at a time
+        self._switching = asyncio.Lock()  # two series of faults may run at a time
         self._has_power = True
-        self.old_news = OldNews()
+        self.stale_metadata = StaleMetadata()
         self.cluster = self._new_cluster()
         self.ids = list(self._storages)
 
@@ -115,19 +159,19 @@ class SeveralBrokers:
             if how is Down.CRASH:
                 self._storages[node_id].lose_unsynced()
 
-    def tell_old_news(self, node_id: int) -> Callable[[], object]:
-        """Let a node tell clients what is known now, until the returned function is called."""
+    def serve_stale_metadata(self, node_id: int) -> Callable[[], object]:
+        """Let a node answer Metadata requests from the present catalog until the returned function is called."""
         node = self.cluster.nodes.get(node_id)
-        return self.old_news.tell(node.state) if node is not None else lambda: None
+        return self.stale_metadata.freeze(node.state) if node is not None else lambda: None
 
     async def cut_power(self) -> None:
-        """All go down at once, and what was not synced is lost where the climate says that machines crash."""
+        """Kill all brokers at once; what was not synced is lost if brokers sync each batch."""
         async with self._switching:
             if not self._has_power:
                 return
             self._has_power = False
             await self.cluster.kill()
-            if self._climate.syncs:
+            if self._climate.syncs_batches:
                 for storage in self._storages.values():
                     storage.lose_unsynced()
 

@@ -1,4 +1,4 @@
-"""What clients do in a simulated world, writing down what they see."""
+"""The work of producers, readers and admins, which record what they observe."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket, TopicPartition
 from kafkaraw.testing.audit import Call
-from tests.simulation.climate import PARTITIONS, TOPIC
+from tests.simulation.environment import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
-LANDING_S = 2.0
-"""When the last answer of a settled producer has come, or will not."""
-CATCHING_UP_S = 60.0
-"""Within which a reader must have read everything, once nothing goes wrong any more."""
+SETTLE_S = 2.0
+"""The time after which the last response of a flushed producer has arrived, or never will."""
+CATCH_UP_S = 60.0
+"""The time within which a reader must have read everything, once there are no more faults."""
 
 
 async def send_all(world: World, name: str, count: int, **settings: object) -> None:
-    """A producer's life: send, see what becomes of each record, close."""
+    """Send records with one producer, record the result of each, and close it."""
     producer, rng, history = world.producer(name, **settings), world.rng(name), world.history
     tickets: list[tuple[bytes, Ticket]] = []
     for number in range(count):
@@ -43,14 +43,14 @@ async def send_all(world: World, name: str, count: int, **settings: object) -> N
 
 
 async def settle(world: World, name: str, producer: AsyncProducer, tickets: list[tuple[bytes, Ticket]]) -> None:
-    """Wait until all is told, close, and write down what became of each record, and what is left of the producer."""
+    """Flush and close a producer; record the result of each record, and memory that was not released."""
     history = world.history
     with suppress(KafkaError):
         await world.call(f"{name}: flush", producer.flush(60), 60)
-    await asyncio.sleep(LANDING_S)
-    held = producer._core.accumulator.open_batches.used_bytes
-    if held:
-        history.left_over.append(f"{held} bytes of memory of {name}")
+    await asyncio.sleep(SETTLE_S)
+    used_bytes = producer._core.accumulator.open_batches.used_bytes
+    if used_bytes:
+        history.left_over.append(f"{used_bytes} bytes of memory of {name}")
     with suppress(KafkaError):
         await world.close(name, producer.close(10), 10)
     for value, ticket in tickets:
@@ -60,12 +60,12 @@ async def settle(world: World, name: str, producer: AsyncProducer, tickets: list
                 history.acknowledged[value] = await ticket
             else:
                 history.failed[value] = error
-                if not world.climate.repeats and says_not_written(error):
+                if not world.environment.repeats_requests and says_not_written(error):
                     history.denied.add(value)
 
 
 def says_not_written(error: BaseException) -> bool:
-    """Whether an error promises that the record is nowhere."""
+    """Return whether an error says that the record was not written."""
     entries = getattr(error, "unacknowledged", ())
     if entries:
         return not any(entry.maybe_written for entry in entries)
@@ -73,7 +73,7 @@ def says_not_written(error: BaseException) -> bool:
 
 
 async def persist(world: World, producer: AsyncProducer, send: Callable[[], Awaitable[Ticket]]) -> Ticket:
-    """Send until it is taken: a record that was not taken is nowhere, so trying again is safe."""
+    """Call `send` until it returns a ticket: if it raises, the record was not accepted, and a retry is safe."""
     config = producer._core._config
     while True:
         try:
@@ -86,14 +86,14 @@ async def persist(world: World, producer: AsyncProducer, send: Callable[[], Awai
 
 
 def watch(world: World, name: str, ticket: Ticket, timeout: float) -> None:
-    """Note when a ticket is told."""
+    """Record when a ticket is done."""
     call = Call(name, world.now_s, timeout)
     world.history.calls.append(call)
     ticket.add_done_callback(lambda _: setattr(call, "ended_s", world.now_s))
 
 
 class Reader:
-    """A consumer that reads from beginning to end, whatever goes wrong, and is at times begun anew where it stood."""
+    """A consumer that reads from the beginning to the end; at times a new one resumes at its position."""
 
     def __init__(self, world: World, name: str, **settings: object) -> None:
         self._world, self._name, self._settings = world, name, settings
@@ -120,7 +120,7 @@ class Reader:
                 await self._world.close(stretch, consumer.close(1), 1)
 
     async def _read(self, consumer: AsyncConsumer, stretch: str) -> bool:
-        """Read for a while; whether that was all."""
+        """Read for a while; return whether everything was read."""
         await self._assign(consumer)
         world, rng, since = self._world, self._rng, None
         while True:
@@ -140,9 +140,9 @@ class Reader:
             if world.ends:
                 if since is None:
                     since = world.now_s
-                    consumer.assign(world.ends)  # there may be more partitions than in the beginning
+                    consumer.assign(world.ends)  # partitions may have been added
                 done = all(self._positions.get(tp, 0) >= end for tp, end in world.ends.items())
-                if done or world.now_s - since > CATCHING_UP_S:
+                if done or world.now_s - since > CATCH_UP_S:
                     return True
                 with suppress(KafkaError):
                     await self._save(consumer)
@@ -164,7 +164,7 @@ class Reader:
 
 
 async def administer(world: World) -> None:
-    """An admin who looks around, and makes and deletes a topic that others write to meanwhile."""
+    """Make admin calls, which create and delete a topic while other clients use it."""
     rng = world.rng("admin")
     async with world.admin("admin") as admin:
         calls: dict[str, Callable[[float], Awaitable[object]]] = {
@@ -173,7 +173,7 @@ async def administer(world: World) -> None:
             "create_topics": lambda timeout: admin.create_topics([NewTopic("passing", 2)], timeout=timeout),
             "delete_topics": lambda timeout: admin.delete_topics(["passing"], timeout=timeout),
             "create_partitions": lambda timeout: admin.create_partitions({TOPIC: PARTITIONS + 1}, timeout=timeout),
-            "delete_records": lambda timeout: admin.delete_records(_forget(world, rng.randrange(12)), timeout=timeout),
+            "delete_records": lambda timeout: admin.delete_records(_below(world, rng.randrange(12)), timeout=timeout),
         }
         while not world.over:
             await asyncio.sleep(rng.uniform(0, 0.5))
@@ -182,15 +182,15 @@ async def administer(world: World) -> None:
                 await world.call(name, calls[name](timeout), timeout)
 
 
-def _forget(world: World, offset: int) -> dict[TopicPartition, int]:
-    """Records that are to be deleted; whether that succeeds or not, nobody may rely on them from now on."""
+def _below(world: World, offset: int) -> dict[TopicPartition, int]:
+    """Return the argument of `delete_records`; from now on, no client may rely on the records below the offset."""
     tp = TopicPartition(TOPIC, 0)
     world.history.deleted_before[tp] = max(offset, world.history.deleted_before.get(tp, 0))
     return {tp: offset}
 
 
-async def use_a_passing_topic(world: World) -> None:
-    """Write to and read from a topic that comes and goes: all is told in time; once it stays, all works again."""
+async def use_recreated_topic(world: World) -> None:
+    """Write and read a topic that is deleted and created again: calls end in time, and work once it stays."""
     rng = world.rng("passing")
     producer = world.producer("passing", delivery_timeout_ms=1500, max_block_ms=1000, buffer_memory=1_000_000)
     consumer = world.consumer("passing")
@@ -199,21 +199,21 @@ async def use_a_passing_topic(world: World) -> None:
         await asyncio.sleep(rng.uniform(0, 0.3))
         with suppress(KafkaError):
             ticket = await world.call("send", producer.send("passing", b"x", partition=0), 1.0)
-            watch(world, "ticket to a topic that comes and goes", ticket, 1.6)
+            watch(world, "ticket to a recreated topic", ticket, 1.6)
         timeout = rng.choice([0.0, 0.2])
         with suppress(KafkaError):
-            await world.call("poll of a topic that comes and goes", consumer.poll(timeout), timeout)
+            await world.call("poll of a recreated topic", consumer.poll(timeout), timeout)
     if not await _works_again(world, producer, consumer):
-        world.history.left_over.append("a topic that nobody can use since it was made anew")
+        world.history.left_over.append("a recreated topic that cannot be used")
     with suppress(KafkaError):
         await world.close("passing", producer.close(3), 3)
     await world.close("passing", consumer.close(1), 1)
 
 
 async def _works_again(world: World, producer: AsyncProducer, consumer: AsyncConsumer) -> bool:
-    """Whether a record gets through within the time for catching up, now that nothing goes wrong any more."""
+    """Return whether a record is written and read within `CATCH_UP_S`, now that there are no more faults."""
     began, number = world.now_s, 0
-    while world.now_s - began < CATCHING_UP_S:
+    while world.now_s - began < CATCH_UP_S:
         number += 1
         with suppress(KafkaError):
             ticket = await producer.send("passing", b"last %d" % number, partition=0)
@@ -226,30 +226,30 @@ async def _works_again(world: World, producer: AsyncProducer, consumer: AsyncCon
 
 
 async def read_everything(world: World) -> None:
-    """After all is over: what is in the topic, from the first record to the last."""
+    """After the faults, read all topics from the first record to the last."""
     history = world.history
     world.ends, history.final = await _read_to_the_end(world, "last reader")
 
 
 async def read_committed(world: World) -> None:
-    """After all is over: which of it is committed."""
+    """After the faults, read all topics with `read_committed`."""
     name = "last committed reader"
     ends, world.history.final_committed = await _read_to_the_end(world, name, isolation_level="read_committed")
     if ends != world.ends:
-        world.history.left_over.append(f"an open transaction: readers get to {ends}, and should to {world.ends}")
+        world.history.left_over.append(f"an open transaction: read_committed ends at {ends}, the log at {world.ends}")
 
 
 async def _read_to_the_end(
     world: World, name: str, **settings: object
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, list[tuple[int, bytes]]]]:
-    """Where the topic ends, and what there is to be read up to there."""
+    """Return the end offsets, and all records up to them."""
     async with world.consumer(name, max_poll_records=None, **settings) as consumer:
         partitions: list[TopicPartition] = []
         for topic in world.topics:
             partitions += await world.call("partitions_for", consumer.partitions_for(topic, 20), 20)
         consumer.assign(partitions)
         ends = await world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
-        give_up_s = world.now_s + CATCHING_UP_S
+        give_up_s = world.now_s + CATCH_UP_S
         final: dict[TopicPartition, list[tuple[int, bytes]]] = {tp: [] for tp in partitions}
         while [tp for tp, end in ends.items() if await consumer.position(tp, 10) < end]:
             batches = await world.call("poll", consumer.poll(1), 1)

@@ -1,4 +1,4 @@
-"""A simulation that fails says how to repeat it."""
+"""Add the command that repeats a failed simulation to its report."""
 
 from __future__ import annotations
 

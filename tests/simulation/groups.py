@@ -1,7 +1,7 @@
-"""A group of consumers in which members come and go, crash, pause, lose touch, and change their minds.
+"""A consumer group whose members join, leave, crash, pause, disconnect, and change their subscriptions.
 
-Two to twelve places, each with a member or none. Which protocol, which assignors and who has a static name is drawn for
-a life as a whole. Start at `GroupLife`.
+There are two to twelve slots, each with a member or none. The protocol, the assignors and the static members are drawn
+once per run. Start at `GroupScenario`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from functools import partial
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket, TopicPartition
-from kafkaraw.testing.group_history import GroupHistory, Sighting
+from kafkaraw.testing.group_history import GroupHistory, ObservedOffsets
 from tests.simulation.clients import persist, settle
-from tests.simulation.members import GROUP, Habit, Member
+from tests.simulation.members import GROUP, CommitMode, Member
 from tests.simulation.world import World
 
 TOPICS = ["flights", "ferries"]
-LATE = "freights"
-"""A topic that appears in the middle of a life, perhaps."""
-ALL = "f.*"
+NEW_TOPIC = "freights"
+"""A topic that may be created during the run."""
+PATTERN = "f.*"
 CHURN_S = (6.0, 14.0)
 BOUND_S = 30.0
-"""Within which everything is owned and processed, once nobody comes or goes any more."""
-BACK_S = 3.0
-"""So long everybody has been a member before a topic grows that a leader must hear of."""
+"""The time within which every partition is owned and every record processed, after the last join or leave."""
+JOINED_S = 3.0
+"""How long all slots must have had members before a partition is added that a leader must notice."""
 BACKLOG = 60
-"""So much more is written at a time, at most, where coordinators are slow, so that members have records in hand."""
-RESTING_S = 2.0
-"""How long that has to last."""
+"""The maximum number of additional records at a time if coordinators are slow, so that members have a backlog."""
+STABLE_S = 2.0
+"""How long the group must stay stable in the end."""
 
 ASSIGNORS = (
     ("range",),
@@ -48,60 +48,60 @@ ASSIGNORS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What holds for a group's whole life.
+    """The settings of a group for one run.
 
     Attributes:
-        places: for members; some stay empty now and then.
-        settings: of the consumers; of several, each takes some, so that the group moves between the two protocols.
-        static: the places that have names of their own.
-        partitions: of each topic in the beginning.
-        present: how likely there is a member in a place from the beginning.
-        patterns: how likely a member subscribes to a pattern.
-        is_versatile: members read in every way, seek and pause; and a topic may appear.
+        slots: slots for members; some are empty now and then.
+        settings: settings of the consumers, used in turn; two if the group migrates between the protocols.
+        static: the slots whose members are static.
+        partitions: partitions of each topic at first.
+        occupied: probability that a slot has a member from the beginning.
+        patterns: probability that a member subscribes to a pattern.
+        seeks: members use all read methods, seek and pause; and a topic may be created.
     """
 
-    places: int
+    slots: int
     settings: Sequence[Mapping[str, object]]
     static: frozenset[int]
     partitions: Mapping[str, int]
-    present: float = 0.7
+    occupied: float = 0.7
     patterns: float = 0.0
-    is_versatile: bool = False
+    seeks: bool = False
 
     @property
     def has_static_leaders(self) -> bool:
-        """Whether a leader may come back under its name; it does not hear of topics that grew meanwhile (KIP-814)."""
+        """Whether a static leader may rejoin, which does not notice partitions added meanwhile (KIP-814)."""
         return bool(self.static) and any("group_protocol" not in settings for settings in self.settings)
 
 
 def draw(rng: random.Random, session_ms: int, *, calm: bool, mixed: bool) -> Plan:
-    """The plan of one life."""
-    places = rng.choice([2, 2, 3, 3, 4, 5, 7, 12])
+    """Draw the plan of one run."""
+    slots = rng.choice([2, 2, 3, 3, 4, 5, 7, 12])
     common = {"max_poll_interval_ms": 60_000 if calm else 2500, "retry_backoff_ms": 20, "retry_backoff_max_ms": 200}
-    settings = [_modern(rng)] if rng.random() < 0.5 else [_classic(rng, session_ms)]
+    settings = [_consumer_protocol(rng)] if rng.random() < 0.5 else [_classic_protocol(rng, session_ms)]
     if mixed:
-        settings = [_modern(rng), _classic(rng, session_ms)]
+        settings = [_consumer_protocol(rng), _classic_protocol(rng, session_ms)]
     share = rng.choice([0.0, 0.0, 0.5, 1.0])
-    static = frozenset(place for place in range(places) if rng.random() < share)
+    static = frozenset(slot for slot in range(slots) if rng.random() < share)
     return Plan(
-        places,
+        slots,
         [{**common, **of} for of in settings],
         static,
         {"flights": rng.choice([3, 5]), "ferries": rng.choice([1, 2, 4])},
     )
 
 
-def draw_ways(plan: Plan, rng: random.Random) -> Plan:
-    """The same plan for members that do all that there is to do."""
+def draw_seeks(plan: Plan, rng: random.Random) -> Plan:
+    """Extend a plan for members that seek, pause and subscribe to patterns."""
     patterns = rng.choice([0.0, 0.0, 0.5, 1.0])
-    return replace(plan, is_versatile=True, present=rng.choice([0.7, 1.0]), patterns=patterns)
+    return replace(plan, seeks=True, occupied=rng.choice([0.7, 1.0]), patterns=patterns)
 
 
-def _modern(rng: random.Random) -> dict[str, object]:
+def _consumer_protocol(rng: random.Random) -> dict[str, object]:
     return {"group_protocol": "consumer", "group_remote_assignor": rng.choice([None, "uniform", "range"])}
 
 
-def _classic(rng: random.Random, session_ms: int) -> dict[str, object]:
+def _classic_protocol(rng: random.Random, session_ms: int) -> dict[str, object]:
     return {
         "partition_assignment_strategy": rng.choice(ASSIGNORS),
         "session_timeout_ms": session_ms,
@@ -109,35 +109,35 @@ def _classic(rng: random.Random, session_ms: int) -> dict[str, object]:
     }
 
 
-class GroupLife:
-    """The group of one life.
+class GroupScenario:
+    """The group of one run.
 
     Args:
-        world: where it lives.
-        mixed: some members take the one protocol, some the other.
-        versatile: they do all that there is to do, and a topic may appear.
+        world: the brokers and clients.
+        mixed: members use different protocols.
+        seeks: members use all read methods, seek and pause; and a topic may be created.
 
     Attributes:
-        group: what its members saw.
+        group: what its members observed.
     """
 
-    def __init__(self, world: World, *, mixed: bool = False, versatile: bool = False) -> None:
+    def __init__(self, world: World, *, mixed: bool = False, seeks: bool = False) -> None:
         self._world = world
         self._rng = world.rng("group")
-        # What only versatile members do is drawn from a stream of its own, so that other lives stay as they were.
+        # The draws for seeks and pauses are independent, so that other runs do not change.
         self._ways = world.rng("ways")
         self._pace = world.rng("pace")
-        assert world.climate.session_ms is not None
-        self._plan = draw(self._rng, world.climate.session_ms, calm=world.climate.calm, mixed=mixed)
-        if versatile:
-            self._plan = draw_ways(self._plan, self._ways)
-        # A group that goes back to the classic protocol may refuse what its members commit in their older epochs.
-        exact = world.climate.calm and not mixed
+        assert world.environment.session_ms is not None
+        self._plan = draw(self._rng, world.environment.session_ms, calm=world.environment.calm, mixed=mixed)
+        if seeks:
+            self._plan = draw_seeks(self._plan, self._ways)
+        # A group that migrates back to the classic protocol may refuse commits in older epochs of its members.
+        exact = world.environment.calm and not mixed
         self.group = GroupHistory(bound_s=BOUND_S, exact=exact)
         self._members: dict[int, Member] = {}
-        self._born = 0
-        # Drawn from a stream of its own, so that lives without slow callbacks stay as they were.
-        self._welcome_s = 1.5 if world.rng("time for callbacks").random() < 0.25 else 0.0
+        self._members_count = 0
+        # Drawn independently, so that runs without slow callbacks do not change.
+        self._callback_s = 1.5 if world.rng("time for callbacks").random() < 0.25 else 0.0
         self._settled = False
         world.topics = list(TOPICS)
         self._busy: set[asyncio.Task[None]] = set()
@@ -145,56 +145,56 @@ class GroupLife:
         self._tickets: list[tuple[bytes, Ticket]] = []
         world.note(f"{self._plan}")
 
-    # -- before, meanwhile, and after
+    # -- phases
 
-    async def begin(self) -> None:
-        """Make the topics, before anything goes wrong."""
+    async def create_topics(self) -> None:
+        """Create the topics, before the first fault."""
         async with self._world.admin("founder") as admin:
             await admin.create_topics([NewTopic(name, count) for name, count in self._partitions.items()], timeout=20)
         self._producer = self._world.producer("feeder", delivery_timeout_ms=30_000, buffer_memory=1_000_000)
 
-    async def churn(self) -> None:
-        """Have members come and go, while records are written; in the end all places that count are taken."""
+    async def run(self) -> None:
+        """Let members join and leave while records are written."""
         world, rng = self._world, self._rng
         until_s = world.now_s + rng.uniform(*CHURN_S)
-        for place in range(self._plan.places):
-            if rng.random() < self._plan.present:
-                self._join(place)
-        events = CALM_EVENTS if world.climate.calm else EVENTS
-        if self._plan.is_versatile:
-            events = {**events, "open": (1, GroupLife.open)}
+        for slot in range(self._plan.slots):
+            if rng.random() < self._plan.occupied:
+                self._join(slot)
+        events = CALM_EVENTS if world.environment.calm else EVENTS
+        if self._plan.seeks:
+            events = {**events, "create topic": (1, GroupScenario.create_topic)}
         if self._plan.has_static_leaders:
-            events = {name: event for name, event in events.items() if name != "grow"}
+            events = {name: event for name, event in events.items() if name != "add partition"}
         names, weights = list(events), [weight for weight, _ in events.values()]
         while world.now_s < until_s:
-            self._replace()
+            self._replace_ended()
             self._count_members()
             await self._send(rng.randrange(1, 8))
-            if world.climate.slow_coordinators:
+            if world.environment.slow_coordinators:
                 await self._send(self._pace.randrange(BACKLOG))
             await asyncio.sleep(rng.uniform(0, 0.7))
-            place, name = rng.randrange(self._plan.places), rng.choices(names, weights)[0]
-            befall = events[name][1]
-            world.note(f"{name}, place {place}")
-            self._busy.add(asyncio.create_task(befall(self, place), name=name))
+            slot, name = rng.randrange(self._plan.slots), rng.choices(names, weights)[0]
+            act = events[name][1]
+            world.note(f"{name}, slot {slot}")
+            self._busy.add(asyncio.create_task(act(self, slot), name=name))
         await asyncio.gather(*self._busy)
 
-    async def calm_down(self) -> None:
-        """Nothing goes wrong any more: at least two members want everything, and get everything."""
+    async def stabilize(self) -> None:
+        """After the faults: at least two members subscribe to all topics, and own all partitions."""
         world, group = self._world, self.group
-        for place in range(2):
-            self._join(place)
+        for slot in range(2):
+            self._join(slot)
         self._settled = True
         for member in self._members.values():
-            member.settle_down()
+            member.stabilize()
         if self._plan.has_static_leaders:
-            await self._all_back()
-            await self.grow(0)
-            self._replace()
-        if self._plan.is_versatile:
-            await self._count()
+            await self._wait_until_all_joined()
+            await self.add_partition(0)
+            self._replace_ended()
+        if self._plan.seeks:
+            await self._look_up_partitions()
         for member in self._members.values():
-            member.want(self._topics)
+            member.subscribe(self._topics)
         for topic, count in self._partitions.items():
             for number in range(count):
                 await self._send(1, TopicPartition(topic, number))
@@ -205,45 +205,49 @@ class GroupLife:
         world.note("calm")
         await settle(world, "feeder", self._producer, self._tickets)
 
-    async def _all_back(self) -> None:
-        """Wait until everybody is a member, and has been for a while.
+    async def _wait_until_all_joined(self) -> None:
+        """Wait until every slot has had a member for `JOINED_S`.
 
-        A leader that comes back under its name after a topic has grown does not hear of it, and leaves all as it is.
+        A static leader that rejoins after a partition was added does not notice it, and keeps the assignment.
         """
         since_s = self._world.now_s
-        while self._world.now_s < since_s + BACK_S:
-            self._replace()
-            if not all(member.is_back for member in self._members.values()):
+        while self._world.now_s < since_s + JOINED_S:
+            self._replace_ended()
+            if not all(member.is_joined for member in self._members.values()):
                 since_s = self._world.now_s
             await asyncio.sleep(0.25)
 
     async def end(self) -> None:
-        """Once all is read by somebody else: wait until the group has got there, too, and close."""
+        """Wait until the group has processed everything and is stable, then close its members."""
         world, group = self._world, self.group
         assert group.calm_since_s is not None
-        await self._look()
+        await self._observe_offsets()
         done_s = world.now_s
-        while world.now_s < group.calm_since_s + group.bound_s and world.now_s < done_s + RESTING_S:
+        while world.now_s < group.calm_since_s + group.bound_s and world.now_s < done_s + STABLE_S:
             await asyncio.sleep(0.25)
-            self._replace()
-            if not self._is_done():
+            self._replace_ended()
+            if not self._is_stable():
                 done_s = world.now_s
         group.calm_until_s = world.now_s
-        world.note("the end of it")
-        await asyncio.sleep(0.001)  # else who gives up at once had nothing at that time
+        world.note("end")
+        await asyncio.sleep(0.001)  # else a member that revokes at once would own nothing at that time
         await asyncio.gather(*(member.leave() for member in self._members.values()))
-        await self._look()
+        await self._observe_offsets()
 
-    def _is_done(self) -> bool:
-        """Whether every record is processed, and every partition has an owner."""
-        owned = sorted(tp for member in self._members.values() for tp in member.tenures)
+    def _is_stable(self) -> bool:
+        """Return whether every record is processed, and every partition has an owner."""
+        owned = sorted(tp for member in self._members.values() for tp in member.ownerships)
         if owned != sorted(self.group.partitions):
             return False
-        done = {(tenure.topic_partition, record.offset) for tenure in self.group.tenures for record in tenure.processed}
+        done = {
+            (ownership.topic_partition, record.offset)
+            for ownership in self.group.ownerships
+            for record in ownership.processed
+        }
         final = self._world.history.final.items()
         return all((tp, offset) in done for tp, records in final for offset, _ in records)
 
-    # -- records, and positions
+    # -- records and committed offsets
 
     async def _send(self, count: int, where: TopicPartition | None = None) -> None:
         for _ in range(count):
@@ -255,67 +259,67 @@ class GroupLife:
             self._world.history.sent["feeder"].append(value)
             self._tickets.append((value, ticket))
 
-    async def watch(self) -> None:
-        """Ask the group for its positions now and then."""
+    async def observe_offsets(self) -> None:
+        """Look up the committed offsets of the group now and then."""
         while not self._world.over:
             await asyncio.sleep(self._rng.uniform(0.5, 2.0))
             with suppress(KafkaError):
-                await self._look()
+                await self._observe_offsets()
 
-    async def _look(self) -> None:
+    async def _observe_offsets(self) -> None:
         world = self._world
         async with world.consumer("onlooker", group_id=GROUP, enable_auto_commit=False) as consumer:
             asked_s = world.now_s
             found = await world.call("committed", consumer.committed(self._all(), 20), 20)
             positions = {tp: -1 if at is None else at.offset for tp, at in found.items()}
-            self.group.sightings.append(Sighting(asked_s, world.now_s, positions))
+            self.group.observed_offsets.append(ObservedOffsets(asked_s, world.now_s, positions))
 
-    def begins_anew(self) -> None:
-        """The group, in which nobody is any more, goes, and another one begins under its name."""
+    def group_recreated(self) -> None:
+        """Note that the group, which had no members, was deleted, and another one of the same name created."""
         for member in self._members.values():
-            member.is_outlived()
+            member.group_recreated()
         self.group.life += 1
-        self._world.covered["the group began anew"] += 1
+        self._world.covered["the group was recreated"] += 1
 
     def _all(self) -> list[TopicPartition]:
         return [TopicPartition(topic, number) for topic, count in self._partitions.items() for number in range(count)]
 
-    # -- what befalls the members
+    # -- events of members
 
-    def _join(self, place: int) -> None:
-        if place in self._members and not self._members[place].is_over:
+    def _join(self, slot: int) -> None:
+        if slot in self._members and not self._members[slot].is_ended:
             return
-        name, self._born = f"m{place}.{self._born}", self._born + 1
-        settings = dict(self._plan.settings[self._born % len(self._plan.settings)])
-        if place in self._plan.static:
-            settings["group_instance_id"] = f"place{place}"
-        habit = self._rng.choice(list(Habit))
-        if self._world.climate.slow_coordinators:
-            habit = self._pace.choice([habit, Habit.AUTO])
-        everybody = self._members.values
-        self._members[place] = Member(
+        name, self._members_count = f"m{slot}.{self._members_count}", self._members_count + 1
+        settings = dict(self._plan.settings[self._members_count % len(self._plan.settings)])
+        if slot in self._plan.static:
+            settings["group_instance_id"] = f"place{slot}"
+        commit_mode = self._rng.choice(list(CommitMode))
+        if self._world.environment.slow_coordinators:
+            commit_mode = self._pace.choice([commit_mode, CommitMode.AUTO])
+        members = self._members.values
+        self._members[slot] = Member(
             self._world,
             self.group,
             name,
-            habit,
+            commit_mode,
             self._draw_topics(),
             self._draw_pattern(),
             settings,
-            lambda: list(everybody()),
-            self._welcome_s,
-            is_versatile=self._plan.is_versatile,
+            lambda: list(members()),
+            self._callback_s,
+            seeks=self._plan.seeks,
         )
         if self._settled:
-            self._members[place].settle_down()
+            self._members[slot].stabilize()
 
-    def _replace(self) -> None:
-        """Where a member could not go on, and said so, another one begins."""
-        for place in [place for place, member in self._members.items() if member.is_over]:
-            self._join(place)
+    def _replace_ended(self) -> None:
+        """Start another member in each slot whose member has ended with an error."""
+        for slot in [slot for slot, member in self._members.items() if member.is_ended]:
+            self._join(slot)
 
     def _count_members(self) -> None:
-        """Write down how many are members at the same time, as far as they know."""
-        self._world.covered[f"{sum(member.is_back for member in self._members.values()):2} members"] += 1
+        """Count the present members, as far as they know."""
+        self._world.covered[f"{sum(member.is_joined for member in self._members.values()):2} members"] += 1
 
     @property
     def _topics(self) -> list[str]:
@@ -327,63 +331,63 @@ class GroupLife:
         return self._rng.choice([self._topics, self._topics, self._topics, TOPICS[:1], TOPICS[1:]])
 
     def _draw_pattern(self) -> Callable[[list[str]], str | re.Pattern[str]] | None:
-        """How a member asks for topics, if not by name: the broker or the client itself may see which ones match."""
+        """Return a function that makes a member's pattern, which the client matches if it is compiled; or None."""
         if self._ways.random() >= self._plan.patterns:
             return None
         self._world.covered["subscribed to a pattern"] += 1
         compiled = self._ways.random() < 0.5
         return lambda topics: re.compile(_pattern(topics)) if compiled else _pattern(topics)
 
-    async def join(self, place: int) -> None:
-        """A member comes, if there is none."""
-        self._join(place)
+    async def join(self, slot: int) -> None:
+        """Start a member if the slot is empty."""
+        self._join(slot)
 
-    async def leave(self, place: int) -> None:
-        """A member goes in order."""
-        member = self._members.get(place)
+    async def leave(self, slot: int) -> None:
+        """Close a member."""
+        member = self._members.get(slot)
         if member is not None:
             await member.leave()
-            if self._members.get(place) is member:
-                del self._members[place]
+            if self._members.get(slot) is member:
+                del self._members[slot]
 
-    async def crash(self, place: int) -> None:
-        """A member is gone."""
-        member = self._members.pop(place, None)
+    async def crash(self, slot: int) -> None:
+        """Crash a member."""
+        member = self._members.pop(slot, None)
         if member is not None:
             await member.crash()
 
-    async def restart(self, place: int) -> None:
-        """A member crashes, and another one comes in its place at once, under its name if it has one."""
-        await self.crash(place)
+    async def restart(self, slot: int) -> None:
+        """Crash a member, and start another one in its slot, with the same instance id if it is static."""
+        await self.crash(slot)
         await asyncio.sleep(self._rng.choice([0, 0.2]))
-        self._join(place)
+        self._join(slot)
 
-    async def doze(self, place: int) -> None:
-        """A member does not come for more for a moment."""
-        if place in self._members:
-            self._members[place].pause(self._rng.uniform(0.1, 1.5))
+    async def pause_briefly(self, slot: int) -> None:
+        """Delay the next poll of a member."""
+        if slot in self._members:
+            self._members[slot].pause(self._rng.uniform(0.1, 1.5))
 
-    async def sleep(self, place: int) -> None:
-        """A member does not come for more for longer than it may."""
-        if place in self._members:
-            self._members[place].pause(self._rng.uniform(2.5, 6))
+    async def exceed_max_poll_interval(self, slot: int) -> None:
+        """Delay the next poll of a member by more than max.poll.interval.ms."""
+        if slot in self._members:
+            self._members[slot].pause(self._rng.uniform(2.5, 6))
 
-    async def lose_touch(self, place: int) -> None:
-        """Nobody hears of a member, nor does it of anybody, for a while."""
-        member = self._members.get(place)
+    async def disconnect(self, slot: int) -> None:
+        """Disconnect a member for a while."""
+        member = self._members.get(slot)
         if member is not None:
-            member.leash.cut()
+            member.network.disconnect()
             await asyncio.sleep(self._rng.choice([0.3, 2.0, 5.0]))
-            member.leash.mend()
+            member.network.reconnect()
 
-    async def change_its_mind(self, place: int) -> None:
-        """A member subscribes to something else."""
-        if place in self._members:
-            self._members[place].want(self._draw_topics())
+    async def change_subscription(self, slot: int) -> None:
+        """Change the subscription of a member."""
+        if slot in self._members:
+            self._members[slot].subscribe(self._draw_topics())
 
-    async def grow(self, place: int) -> None:
-        """A topic gets another partition."""
-        topic = TOPICS[place % 2]
+    async def add_partition(self, slot: int) -> None:
+        """Add a partition to a topic."""
+        topic = TOPICS[slot % 2]
         count = self._partitions[topic] + 1
         if count > 6:
             return
@@ -391,54 +395,54 @@ class GroupLife:
             try:
                 await self._world.call("create_partitions", admin.create_partitions({topic: count}, timeout=5), 5)
             except KafkaError as error:
-                self._world.note(f"whether {topic} has grown is not known: {error}")
+                self._world.note(f"{topic} may have another partition: {error}")
             else:
                 self._partitions[topic] = max(count, self._partitions[topic])
-                self._world.covered["a topic grew"] += 1
+                self._world.covered["a partition was added"] += 1
 
-    async def open(self, place: int) -> None:
-        """There is another topic."""
-        if LATE in self._partitions:
+    async def create_topic(self, slot: int) -> None:
+        """Create the new topic."""
+        if NEW_TOPIC in self._partitions:
             return
-        count = 1 + place % 3
+        count = 1 + slot % 3
         async with self._world.admin("opener") as admin:
             try:
-                await self._world.call("create_topics", admin.create_topics([NewTopic(LATE, count)], timeout=5), 5)
+                await self._world.call("create_topics", admin.create_topics([NewTopic(NEW_TOPIC, count)], timeout=5), 5)
             except KafkaError as error:
-                self._world.note(f"whether there is {LATE} is not known: {error}")
+                self._world.note(f"{NEW_TOPIC} may have been created: {error}")
             else:
-                self._partitions[LATE] = count
-                self._world.covered["a topic appeared"] += 1
+                self._partitions[NEW_TOPIC] = count
+                self._world.covered["a topic was created"] += 1
 
-    async def _count(self) -> None:
-        """Find out what there is: whether a topic was made, or has grown, may not have been told."""
+    async def _look_up_partitions(self) -> None:
+        """Look up the topics and partitions, because calls that changed them may have lost their responses."""
         world = self._world
         async with world.admin("counter") as admin:
             there = await world.call("list_topics", admin.list_topics(timeout=20), 20)
-            names = [*TOPICS, *(listing.name for listing in there if listing.name == LATE)]
+            names = [*TOPICS, *(listing.name for listing in there if listing.name == NEW_TOPIC)]
             found = await world.call("describe_topics", admin.describe_topics(names, timeout=20), 20)
         self._partitions = {name: len(found[name].partitions) for name in names}
         world.topics = list(names)
 
 
 def _pattern(topics: list[str]) -> str:
-    return topics[0] if len(topics) == 1 else ALL
+    return topics[0] if len(topics) == 1 else PATTERN
 
 
-Befall = Callable[[GroupLife, int], Awaitable[None]]
+MemberEvent = Callable[[GroupScenario, int], Awaitable[None]]
 
-CALM_EVENTS: dict[str, tuple[int, Befall]] = {
-    "join": (6, GroupLife.join),
-    "leave": (3, GroupLife.leave),
-    "doze": (3, GroupLife.doze),
-    "change its mind": (2, GroupLife.change_its_mind),
-    "grow": (1, GroupLife.grow),
+CALM_EVENTS: dict[str, tuple[int, MemberEvent]] = {
+    "join": (6, GroupScenario.join),
+    "leave": (3, GroupScenario.leave),
+    "pause briefly": (3, GroupScenario.pause_briefly),
+    "change subscription": (2, GroupScenario.change_subscription),
+    "add partition": (1, GroupScenario.add_partition),
 }
-EVENTS: dict[str, tuple[int, Befall]] = {
+EVENTS: dict[str, tuple[int, MemberEvent]] = {
     **CALM_EVENTS,
-    "crash": (2, GroupLife.crash),
-    "restart": (2, GroupLife.restart),
-    "sleep": (2, GroupLife.sleep),
-    "lose touch": (3, GroupLife.lose_touch),
+    "crash": (2, GroupScenario.crash),
+    "restart": (2, GroupScenario.restart),
+    "exceed max.poll.interval.ms": (2, GroupScenario.exceed_max_poll_interval),
+    "disconnect": (3, GroupScenario.disconnect),
 }
-"""What befalls members, and how often, next to each other."""
+"""The events of members with their weights; their order is part of the seeds."""

@@ -1,4 +1,4 @@
-"""Many kinds of senders, each with the settings that make its way to the brokers a narrow one."""
+"""Kinds of senders: producers with settings that stress one limit, and the guarantees that each has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from functools import partial
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket
-from tests.simulation.clients import CATCHING_UP_S, persist, settle
-from tests.simulation.climate import PARTITIONS, TOPIC
+from tests.simulation.clients import CATCH_UP_S, persist, settle
+from tests.simulation.environment import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
 
@@ -21,11 +21,11 @@ class Sender:
     """A kind of sender.
 
     Attributes:
-        settings: of its producer; those that are not given are drawn.
-        weak: what is acknowledged to it may be lost.
-        repeating: it may write a record twice.
-        unordered: its records may stand in another order than that of sending.
-        in_turn: the first ones of its repeats may not.
+        settings: settings of its producer; the others are drawn.
+        weak: acknowledged records may be lost.
+        repeating: a record may be written twice.
+        unordered: records may be written in another order than that of sending.
+        in_turn: the first copies of records are in the order of sending, though there may be more copies.
     """
 
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -59,15 +59,15 @@ BURSTS = 14
 
 
 def draw(rng: random.Random) -> list[str]:
-    """The senders of one life."""
+    """Draw the senders of one run."""
     drawn = rng.sample(list(SENDERS), AT_A_TIME)
     if rng.random() < 0.5 and "impatient" not in drawn:
-        drawn[0] = "impatient"  # whose epochs change, while what was sent before may arrive again
+        drawn[0] = "impatient"  # its epochs change while earlier requests may arrive again
     return drawn
 
 
 class Bursts:
-    """A sender's life: many records at once, then a rest; when all is mended some last ones, which must get through."""
+    """A sender that sends bursts of records with pauses; after the faults, its last records must be acknowledged."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world, self._name = world, name
@@ -77,11 +77,11 @@ class Bursts:
         for flag in ("weak", "repeating", "unordered", "in_turn"):
             if getattr(SENDERS[name], flag):
                 getattr(world.history, flag).add(name)
-        if world.climate.repeats and not SENDERS[name].settings.get("enable_idempotence", True):
+        if world.environment.repeats_requests and not SENDERS[name].settings.get("enable_idempotence", True):
             world.history.repeating.add(name)
 
     async def run(self) -> None:
-        """Send while things go wrong."""
+        """Send while faults are injected."""
         rng = self._rng
         for _ in range(BURSTS):
             size = rng.choice([0, 0, 40, 250])
@@ -94,9 +94,9 @@ class Bursts:
                     await self._world.call(f"{self._name}: flush", self._producer.flush(timeout), timeout)
 
     async def end(self) -> None:
-        """Once nothing goes wrong any more: get a record through to each partition, then close."""
+        """After the faults, send until a record is acknowledged in each partition, then close."""
         for partition in range(PARTITIONS):
-            give_up_s = self._world.now_s + CATCHING_UP_S
+            give_up_s = self._world.now_s + CATCH_UP_S
             while (error := await self._try(partition)) is not None:
                 if self._world.now_s > give_up_s:
                     self._world.history.stuck.append(f"{self._name} in partition {partition}: {error!r}")

@@ -1,4 +1,4 @@
-"""A client connection and a stub broker under latency, cuts and silence: what must hold for every seed."""
+"""A client connection and a stub broker with latency, broken connections and lost bytes: invariants for every seed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.client.stub_broker import FRAME_SIZE_MAX, StubBroker
 HOST, PORT = "127.0.0.1", 9092
 
 
-async def life(simulation: Simulation) -> tuple[str, list[str]]:
-    """Twenty seconds with faults; every request must end, and no answer may go to another request."""
+async def scenario(simulation: Simulation) -> tuple[str, list[str]]:
+    """Run 20 seconds with faults; every request must end, with its own response."""
     rng, network = simulation.rng, simulation.network
     await network.listen(HOST, PORT, StubBroker, frame_size_max=FRAME_SIZE_MAX)
-    story: list[str] = []
+    log: list[str] = []
 
-    async def trouble() -> None:
+    async def inject_faults() -> None:
         while True:
             await asyncio.sleep(rng.uniform(0.5, 4))
             if rng.random() < 0.5:
@@ -43,14 +43,14 @@ async def life(simulation: Simulation) -> tuple[str, list[str]]:
                     await asyncio.sleep(rng.uniform(0, 0.05))
                 await connection.close()
             except (NetworkError, KafkaTimeoutError) as error:
-                story.append(f"{simulation.loop.time():.6f} {name} {_outline(error)}")
+                log.append(f"{simulation.loop.time():.6f} {name} {_outline(error)}")
                 if connection is not None:
                     connection.abort()
 
-    troubles = asyncio.ensure_future(trouble())
+    faults = asyncio.ensure_future(inject_faults())
     await asyncio.gather(use("a"), use("b"), use("c"))
-    troubles.cancel()
-    return network.digest(), story
+    faults.cancel()
+    return network.digest(), log
 
 
 def _outline(error: KafkaError) -> str:
@@ -58,11 +58,11 @@ def _outline(error: KafkaError) -> str:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_request_ends_and_the_same_seed_is_the_same_story(seed: int) -> None:
-    digest, story = run_virtual(life, seed)
-    assert story
-    assert run_virtual(life, seed) == (digest, story)
+def test_every_request_ends_and_the_same_seed_produces_the_same_bytes(seed: int) -> None:
+    digest, log = run_virtual(scenario, seed)
+    assert log
+    assert run_virtual(scenario, seed) == (digest, log)
 
 
-def test_seeds_differ() -> None:
-    assert len({run_virtual(life, seed)[0] for seed in range(3)}) == 3
+def test_another_seed_produces_other_bytes() -> None:
+    assert len({run_virtual(scenario, seed)[0] for seed in range(3)}) == 3

@@ -1,7 +1,6 @@
-"""Every kind of fault against every client, on virtual time: each call ends by its deadline, and with the right result.
+"""Every kind of fault against every client, on virtual time: each call ends by its deadline, with the right result.
 
-The faults hit some of the requests of each API in turn; once they are used up, everything must go on as if they had
-never been.
+The faults affect some requests of each API in turn; after them, all calls must succeed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ P0 = TopicPartition(TOPIC, 0)
 COUNT = 60
 DEADLINE_S = 30.0
 GRACE_S = 0.5
-"""What a call may take over its deadline: a step of the network."""
+"""How far a call may exceed its deadline: one step of the network."""
 
 KINDS: dict[str, Callable[[Trigger], Fault]] = {
     "delay": lambda on: on.delay(0.3),
@@ -44,7 +43,7 @@ KINDS: dict[str, Callable[[Trigger], Fault]] = {
     "cut in the size": lambda on: on.cut(at=3),
     "cut in the body": lambda on: on.cut(at=11),
     "cut before the first byte": lambda on: on.cut(at=0),
-    "hold for ever": lambda on: on.hold(),
+    "hold forever": lambda on: on.hold(),
 }
 CODES = {
     "Produce": (
@@ -92,7 +91,7 @@ APIS = ("ApiVersions", "Metadata", "InitProducerId", "Produce", "ListOffsets", "
 
 
 class World:
-    """One node and the settings of impatient clients."""
+    """One node, and settings of clients with short timeouts."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -113,16 +112,16 @@ class World:
         self.faults = self.node.faults
 
     async def in_time(self, call: object, seconds: float = DEADLINE_S) -> object:
-        """The result of a call, which must come (or fail) by its deadline."""
+        """Return the result of a call, which must return or raise by its deadline."""
         loop = self.simulation.loop
         began = loop.time()
         try:
             return await asyncio.wait_for(call, seconds + 100)
         finally:
-            assert loop.time() - began <= seconds + GRACE_S, "a call outlived its deadline"
+            assert loop.time() - began <= seconds + GRACE_S, "a call exceeded its deadline"
 
     async def until_done(self, call: Callable[[], object]) -> object:
-        """Call until it works: the first contact is tried once, so that a wrong address is an error at once."""
+        """Call until it succeeds: the bootstrap is tried once only, so that a wrong address is reported at once."""
         while True:
             try:
                 return await self.in_time(call())
@@ -130,12 +129,12 @@ class World:
                 await asyncio.sleep(0.1)
 
     async def settle(self, call: object, seconds: float) -> None:
-        """Wait for a call that may fail, but only with an error of ours."""
+        """Wait for a call that may fail, but only with a KafkaError."""
         with contextlib.suppress(KafkaError):
             await self.in_time(call, seconds)
 
     async def write(self, count: int = COUNT) -> list[bytes]:
-        """Send records one after the other; every one must be acknowledged."""
+        """Send records one after the other; each must be acknowledged."""
         producer = AsyncProducer(
             linger_ms=0, batch_size=100, delivery_timeout_ms=20_000, max_block_ms=20_000, **self.settings
         )
@@ -147,7 +146,7 @@ class World:
         await self.in_time(producer.flush(DEADLINE_S))
         assert all(ticket.done for ticket in tickets)
         offsets = [(await ticket).offset for ticket in tickets]
-        assert offsets == list(range(count)), "an acknowledged record is not where it was said to be"
+        assert offsets == list(range(count)), "an acknowledged record has another offset"
         await self.in_time(producer.close(DEADLINE_S))
         return values
 
@@ -181,7 +180,7 @@ def simulate(body: Callable[[World], object], seed: int = 1) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("api", APIS)
-def test_what_is_written_and_read_is_right_whatever_happens_to_a_request(api: str, kind: str):
+def test_all_records_are_written_and_read_once_despite_a_fault(api: str, kind: str):
     async def body(world: World) -> None:
         for nth in (1, 2, 5):
             KINDS[kind](world.faults.on(api, nth=nth))
@@ -192,7 +191,7 @@ def test_what_is_written_and_read_is_right_whatever_happens_to_a_request(api: st
 
 
 @pytest.mark.parametrize(("api", "code"), [(api, code) for api in APIS if api in CODES for code in CODES[api]])
-def test_what_may_be_tried_again_is_and_nothing_is_lost_or_doubled(api: str, code: ErrorCode):
+def test_retriable_errors_are_retried_without_loss_or_duplicates(api: str, code: ErrorCode):
     async def body(world: World) -> None:
         world.faults.on(api, times=3).answer(code)
         written = await world.write()
@@ -211,7 +210,7 @@ def test_an_admin_call_ends_by_its_deadline(api: str, kind: str):
             for call in (partial(admin.create_topics, [NewTopic("t", 2)]), partial(admin.delete_topics, ["t"])):
                 try:
                     await world.in_time(call(timeout=8), 8)
-                except BrokerError as error:  # done by the try whose answer was lost
+                except BrokerError as error:  # done by the attempt whose response was lost
                     assert error.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             assert TOPIC in {topic.name for topic in await world.in_time(admin.list_topics(timeout=8), 8)}
 
@@ -221,7 +220,7 @@ def test_an_admin_call_ends_by_its_deadline(api: str, kind: str):
 @pytest.mark.parametrize(
     ("api", "code"), [(api, code) for api in ("CreateTopics", "DeleteTopics") for code in CODES[api]]
 )
-def test_an_admin_call_tries_again_what_may_be(api: str, code: ErrorCode):
+def test_an_admin_call_retries_retriable_errors(api: str, code: ErrorCode):
     async def body(world: World) -> None:
         async with AsyncAdmin(**world.settings) as admin:
             world.faults.on(api, times=2).answer(code)
@@ -234,8 +233,8 @@ def test_an_admin_call_tries_again_what_may_be(api: str, code: ErrorCode):
 
 @pytest.mark.parametrize("kind", [*KINDS, "corrupt"])
 @pytest.mark.parametrize("api", APIS)
-def test_no_call_outlives_its_deadline_when_nothing_ever_works(api: str, kind: str):
-    """The same fault on every request of an API: calls may fail, but in time, and every ticket is told."""
+def test_no_call_exceeds_its_deadline_when_every_request_fails(api: str, kind: str):
+    """With the same fault on every request of an API, calls may fail, but by their deadlines."""
 
     async def body(world: World) -> None:
         on = world.faults.on(api, times=None)

@@ -1,4 +1,4 @@
-"""Seeds rotate, can be chosen, and a failure says how it is repeated."""
+"""Seeds change with the commit, can be chosen, and a failure names the command that repeats it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.simulation import seeds
 
 
-def test_a_run_takes_the_seeds_that_it_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_a_run_takes_the_seeds_of_kafkaraw_seeds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("KAFKARAW_SEEDS", "7,100-102")
     assert seeds.chosen() == [7, 100, 101, 102]
     assert seeds.every_seed("one broker").args == ("seed", [7, 100, 101, 102])
@@ -27,7 +27,7 @@ def seeds_by_run(values: Sequence[object]) -> dict[str, list[int]]:
     return found
 
 
-def test_else_it_takes_the_pinned_ones_and_new_ones_most_of_them_in_a_soak(monkeypatch: pytest.MonkeyPatch):
+def test_a_run_takes_pinned_and_new_seeds_and_a_soak_takes_most(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
     monkeypatch.setitem(seeds.PINNED, "one broker", (3, 5))
     monkeypatch.setattr(seeds, "with_soak", True)
@@ -40,7 +40,7 @@ def test_else_it_takes_the_pinned_ones_and_new_ones_most_of_them_in_a_soak(monke
     assert str(first) in seeds.header()
 
 
-def test_seeds_of_a_soak_are_not_collected_where_soaks_are_left_out(monkeypatch: pytest.MonkeyPatch):
+def test_seeds_of_a_soak_are_not_collected_without_soak_tests(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
     monkeypatch.setattr(seeds, "with_soak", False)
     assert seeds_by_run(seeds.every_seed("one broker").args[1])["soak"] == []

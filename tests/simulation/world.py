@@ -1,6 +1,6 @@
-"""A small world in virtual time: brokers, clients made for it, and a history of what the clients saw.
+"""Brokers and clients in virtual time, and the history of what the clients observed.
 
-What goes wrong in it is in `trouble`, what clients do in `clients`, whole lives in `lives`.
+The faults are in `faults`, the work of clients in `clients`, the scenarios in `scenarios`.
 """
 
 from __future__ import annotations
@@ -15,39 +15,71 @@ from kafkaraw.client.admin import AsyncAdmin
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.core.cluster import ClusterView
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
-from kafkaraw.errors import KafkaError, KafkaTimeoutError
-from kafkaraw.net import Network
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, Stage
+from kafkaraw.net import Link, LinkHandler, Network
 from kafkaraw.testing.audit import Call, History
+from kafkaraw.testing.memory_network import MemoryLink, MemoryNetwork
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.brokers import OneBroker, SeveralBrokers, bootstrap
-from tests.simulation.climate import PASSWORD, TOPIC, USER, Climate
-from tests.simulation.shipments import watch_shipments
+from tests.simulation.environment import PASSWORD, TOPIC, USER, Environment
+from tests.simulation.recorders import record_batches, record_leader_epochs
 
 T = TypeVar("T")
 HANG_S = 30.0
-"""A call that is so late never ends."""
+"""A call that exceeds its timeout by this is cancelled: it would never end."""
+
+
+class ClientNetwork:
+    """The network of one client, which can be disconnected while the client goes on; see `net.Network`."""
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        self._network = network
+        self._links: list[MemoryLink] = []
+        self._connected = asyncio.Event()
+        self._connected.set()
+
+    async def dial(self, host: str, port: int, handler: LinkHandler, *, timeout: float, frame_size_max: int) -> Link:
+        """See `Network.dial`."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._connected.wait()
+        except TimeoutError:
+            raise NetworkError(f"cannot connect to {host}: no answer in time", stage=Stage.CONNECT) from None
+        link = await self._network.dial(host, port, handler, timeout=timeout, frame_size_max=frame_size_max)
+        self._links.append(link)
+        return link
+
+    def disconnect(self) -> None:
+        """Lose everything that the client sends or should receive from now on."""
+        self._connected.clear()
+        for link in self._links:
+            link.heard = link.other.heard = False
+        self._links.clear()
+
+    def reconnect(self) -> None:
+        """Let the client dial again; its old connections stay dead."""
+        self._connected.set()
 
 
 class World:
-    """Brokers in a climate, and the history of their clients.
+    """Brokers in an environment, their clients, and the history of the clients.
 
     Attributes:
-        faults: what went wrong, and when; printed when a seed fails.
-        ends: where the reading ends, once the writing is over.
-        over: nothing more is to go wrong.
-        stale_tokens: tokens that are handed out now have expired long ago.
-        covered: how often things happened for which lives are made.
-        topics: what clients write to and read.
+        faults: the faults with their times; printed when a seed fails.
+        ends: the end offsets up to which readers must read; empty until all writes have ended.
+        over: no more faults are injected.
+        stale_tokens: tokens issued now have expired.
+        covered: how often each event occurred.
+        topics: the topics that clients write and read.
     """
 
-    def __init__(self, simulation: Simulation, climate: Climate) -> None:
+    def __init__(self, simulation: Simulation, environment: Environment) -> None:
         self.simulation = simulation
-        self.climate = climate
+        self.environment = environment
         self.history = History()
-        brokers = OneBroker if climate.nodes == 1 else SeveralBrokers
-        self.brokers = brokers(simulation, climate, self.rng("brokers"))
+        brokers = OneBroker if environment.nodes == 1 else SeveralBrokers
+        self.brokers = brokers(simulation, environment, self.rng("brokers"))
         self.faults: list[str] = []
         self.ends: dict = {}
         self.over = False
@@ -56,7 +88,10 @@ class World:
         self.topics = [TOPIC]
 
     def rng(self, name: str) -> random.Random:
-        """Randomness for one purpose: what is drawn for another one does not disturb it."""
+        """Return the random numbers of one purpose, independent of those of others.
+
+        The names are part of the seeds: a renamed purpose changes what every seed does.
+        """
         return random.Random(f"{name} {self.simulation.seed}")
 
     @property
@@ -67,17 +102,17 @@ class World:
         self.faults.append(f"{self.now_s:.3f} {what}")
 
     async def call(self, name: str, work: Awaitable[T], timeout: float) -> T:
-        """Wait for something that must end in time."""
+        """Wait for a call that must end by its timeout."""
         return await self._wait_for(Call(name, self.now_s, timeout), work)
 
     async def close(self, name: str, work: Awaitable[T], timeout: float) -> T:
-        """Wait for a client that is closed with a timeout."""
+        """Wait for `close(timeout)` of a client."""
         return await self._wait_for(Call(f"{name}: close", self.now_s, timeout, is_close=True), work)
 
     async def _wait_for(self, call: Call, work: Awaitable[T]) -> T:
         self.history.calls.append(call)
         try:
-            async with asyncio.timeout(call.timeout_s + HANG_S):  # in the task that asks: who reads makes a difference
+            async with asyncio.timeout(call.timeout_s + HANG_S):  # in the caller's task: consumers know their task
                 return await work
         except TimeoutError as error:
             if isinstance(error, KafkaError):
@@ -101,8 +136,8 @@ class World:
             "max_block_ms": 20_000,
         }
         producer = AsyncProducer(**{**self._common(name), **drawn, **settings})
-        self._watch_beliefs(name, producer._core._engine.cluster)
-        watch_shipments(name, producer._core.sender._outbox, self.history, self.covered, self.simulation.loop.time)
+        record_leader_epochs(name, producer._core._engine.cluster, self.history)
+        record_batches(name, producer._core.sender._outbox, self.history, self.covered, self.simulation.loop.time)
         return producer
 
     def consumer(self, name: str, **settings: object) -> AsyncConsumer:
@@ -115,30 +150,11 @@ class World:
             "max_poll_records": rng.choice([None, 1, 7]),
         }
         consumer = AsyncConsumer(**{**self._common(name), **drawn, **settings})
-        self._watch_beliefs(name, consumer._engine.cluster)
+        record_leader_epochs(name, consumer._engine.cluster, self.history)
         return consumer
 
     def admin(self, name: str) -> AsyncAdmin:
         return AsyncAdmin(**self._common(name))
-
-    def _watch_beliefs(self, name: str, view: ClusterView) -> None:
-        """Write down which leader epochs a client comes to believe in."""
-        seen, update, update_leader = self.history.leader_epochs[name], view.update, view.update_leader
-
-        def note() -> None:
-            for tp in view.partitions_of(TOPIC) or ():
-                seen.append((tp, view.topic_id_of(TOPIC), view.leader_epoch_of(tp)))
-
-        def noted_update(*args: object, **kwargs: object) -> None:
-            update(*args, **kwargs)
-            note()
-
-        def noted_update_leader(*args: object) -> bool:
-            news = update_leader(*args)
-            note()
-            return news
-
-        view.update, view.update_leader = noted_update, noted_update_leader
 
     def _common(self, name: str) -> dict[str, object]:
         found: dict[str, object] = {
@@ -147,22 +163,22 @@ class World:
             "request_timeout_ms": 400,
             "socket_connection_setup_timeout_ms": 300,
             "socket_connection_setup_timeout_max_ms": 600,
-            "connections_max_idle_ms": self.climate.client_idle_ms,
-            "metadata_max_age_ms": self.climate.metadata_max_age_ms,
+            "connections_max_idle_ms": self.environment.client_idle_ms,
+            "metadata_max_age_ms": self.environment.metadata_max_age_ms,
             "runtime": self.runtime(name, self.simulation.network),
         }
-        if self.climate.login is not None:
-            found |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": self.climate.login}
-        if self.climate.login == "PLAIN":
+        if self.environment.sasl_mechanism is not None:
+            found |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": self.environment.sasl_mechanism}
+        if self.environment.sasl_mechanism == "PLAIN":
             found |= {"sasl_username": USER, "sasl_password": PASSWORD}
-        if self.climate.login == "OAUTHBEARER":
+        if self.environment.sasl_mechanism == "OAUTHBEARER":
             found["sasl_oauth_token_provider"] = self._token
         return found
 
     def runtime(self, name: str, network: Network) -> Runtime:
-        """The surroundings of a client."""
+        """Return the runtime of a client."""
         return Runtime(network, self.simulation.clock, self.rng(f"runtime of {name}"))
 
     async def _token(self) -> str:
         now_s = self.simulation.clock.time_ms() / 1000
-        return unsecured_token(USER, now_s - 7200 * self.stale_tokens, self.climate.token_lifetime_s)
+        return unsecured_token(USER, now_s - 7200 * self.stale_tokens, self.environment.token_lifetime_s)

@@ -1,7 +1,7 @@
 """Carries out some plans of `sink_plan` side by side in one driver, and says what came of each.
 
 The order: the queries run to their steps in a driver that is then killed; what befalls them does so; they are started
-again here, once for each turn that their plan takes; in the end `kafkaraw.testing.audit_exactly_once` judges the logs.
+again here, once for each turn that their plan takes; in the end `kafkaraw.testing.audit_spark` judges the logs.
 Start at `SinkRun.outcomes`.
 """
 
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from kafkaraw.spark.versions import features
-from kafkaraw.testing.audit_exactly_once import audit_exactly_once
+from kafkaraw.testing.audit_spark import audit_exactly_once
 from kafkaraw.testing.invariants import Violation
 from kafkaraw.testing.partition_logs import open_transactions, read_logs
 from kafkaraw.testing.sink_history import SinkHistory, SinkSlot, Skipped

@@ -19,7 +19,7 @@ def values(frame) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
-def test_what_the_producer_wrote_is_what_spark_reads(spark, kafka):
+def test_spark_reads_the_records_that_the_producer_writes(spark, kafka):
     topic = kafka.new_topic(partitions=2)
     headers = [("a", b"1"), ("a", None), ("é", b"")]
     kafka.producer.send(topic, b"v", b"k", headers=headers, partition=1, timestamp_ms=1_357_016_400_123)
@@ -60,7 +60,7 @@ def test_what_the_producer_wrote_is_what_spark_reads(spark, kafka):
     assert shown == [1, 1_357_016_400_123]
 
 
-def test_what_spark_writes_is_what_the_consumer_reads(spark, kafka):
+def test_the_consumer_reads_the_records_that_spark_writes(spark, kafka):
     topic = kafka.new_topic(partitions=3)
     moment = datetime(2013, 1, 1, 5, 0, 0, 123_000, UTC)
     rows = [
@@ -83,7 +83,7 @@ def test_what_spark_writes_is_what_the_consumer_reads(spark, kafka):
     assert {r.timestamp_ms for r in found} == {1_357_016_400_123}
 
 
-def test_many_records_of_many_partitions_come_back_once_each(spark, kafka):
+def test_many_records_of_many_partitions_are_read_once_each(spark, kafka):
     topic = kafka.new_topic(partitions=4)
     options = kafka.options(topic=topic, **{"kafka.compression.type": "zstd"})
     frame = spark.range(0, 50_000, numPartitions=3).select(
@@ -191,7 +191,7 @@ def test_a_wrong_option_is_refused_in_one_line_when_the_dataframe_is_made(spark,
     assert "kafka.bootstrap.servers is missing" in refusal_of(lambda: spark.read.format("kafkaraw").load())
 
 
-def test_a_topic_that_does_not_exist_is_named_and_not_made(spark, kafka):
+def test_an_unknown_topic_is_named_and_not_created(spark, kafka):
     assert "topic 'nowhere' does not exist" in refusal_of(kafka.batch(spark, subscribe="nowhere").load().collect)
     assert "nowhere" not in {listing.name for listing in kafka.admin.list_topics()}
 
@@ -201,7 +201,7 @@ def test_a_partition_that_does_not_exist_is_named(spark, kafka, two_tens):
     assert f"partition {two_tens}-2 does not exist" in message
 
 
-def test_a_broker_that_is_not_there_is_named(spark, closed_port):
+def test_an_unreachable_broker_is_named(spark, closed_port):
     frame = spark.read.format("kafkaraw").option("kafka.bootstrap.servers", f"127.0.0.1:{closed_port}")
     frame = frame.option("subscribe", "t").option("kafka.bootstrap.timeout.ms", "0")
     assert f"127.0.0.1:{closed_port}" in refusal_of(frame.load().collect)
@@ -221,7 +221,7 @@ def test_a_record_that_is_too_large_fails_the_write_and_says_so(spark, kafka):
     assert "kafka.max.request.size" in message
 
 
-def test_topics_are_chosen_by_a_pattern_of_javas(spark, kafka):
+def test_topics_are_selected_by_a_java_regex(spark, kafka):
     mark = uuid.uuid4().hex[:8]
     names = [f"{mark}-{name}" for name in ("orders.eu", "orders.us", "orders-old")]
     kafka.admin.create_topics([NewTopic(name, partitions=1) for name in names])

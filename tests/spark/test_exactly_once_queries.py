@@ -163,7 +163,7 @@ def test_two_writers_of_one_query_need_names_of_their_own(spark, kafka, tmp_path
     assert kafka.numbers(target) == [4, 4, 4]
 
 
-def test_a_batch_writer_may_be_made_anew_for_each_micro_batch(spark, kafka, tmp_path):
+def test_a_batch_writer_may_be_created_for_each_micro_batch(spark, kafka, tmp_path):
     topic, target = kafka.new_topic(), kafka.new_topic()
     kafka.produce(topic, range(12))
 
@@ -177,7 +177,7 @@ def test_a_batch_writer_may_be_made_anew_for_each_micro_batch(spark, kafka, tmp_
 def test_a_batch_writer_that_no_query_calls_refuses_exactly_once(spark, kafka):
     rows = spark.range(2).select(F.col("id").cast("string").alias("value"))
     write = batch_writer(kafka.options(topic=kafka.new_topic(), exactlyOnce="true"))
-    with pytest.raises(UsageError, match="Spark does not tell the id of the query"):
+    with pytest.raises(UsageError, match="Spark does not pass the id of the query"):
         write(rows, 0)
 
 

@@ -43,7 +43,7 @@ def test_the_lag_is_what_lies_between_the_end_of_the_batch_and_that_of_the_topic
 
 
 @pytest.mark.parametrize(("end", "latest"), [(5, 9), (None, None), ({"t": {"0": 5}}, None), ({}, {}), ({"a": 1}, {})])
-def test_sources_of_another_kind_are_passed_over(end, latest):
+def test_other_sources_are_ignored(end, latest):
     assert published(end=end, latest=latest) == []
 
 

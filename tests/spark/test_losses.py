@@ -73,7 +73,7 @@ class Query:
 
 @pytest.mark.parametrize("count", [3, 25])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_topic_made_anew_is_read_from_its_first_record_when_the_user_says_so(near, step, count):
+def test_a_recreated_topic_is_read_from_its_first_record_without_fail_on_data_loss(near, step, count):
     query = Query(near, strict=False)
     query.batch()
     near.produce(query.topic, range(10, 20))
@@ -87,7 +87,7 @@ def test_a_topic_made_anew_is_read_from_its_first_record_when_the_user_says_so(n
 
 @pytest.mark.parametrize("count", [3, 25])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_topic_made_anew_ends_the_query(near, step, count):
+def test_a_recreated_topic_ends_the_query(near, step, count):
     query = Query(near, strict=True)
     query.batch()
     near.produce(query.topic, range(10, 20))
@@ -99,7 +99,7 @@ def test_a_topic_made_anew_ends_the_query(near, step, count):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_deleted_records_that_were_not_read_yet_end_the_query(near, step):
+def test_deleted_unread_records_end_the_query(near, step):
     query = Query(near, strict=True)
     query.batch()
     near.produce(query.topic, range(10, 20))
@@ -112,7 +112,7 @@ def test_deleted_records_that_were_not_read_yet_end_the_query(near, step):
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_with_deleted_records_a_query_goes_on_at_the_first_that_is_there_when_the_user_says_so(near, caplog, restarts):
+def test_a_query_continues_at_the_first_remaining_record_without_fail_on_data_loss(near, caplog, restarts):
     query = Query(near, strict=False)
     query.batch()
     near.produce(query.topic, range(10, 30))
@@ -125,7 +125,7 @@ def test_with_deleted_records_a_query_goes_on_at_the_first_that_is_there_when_th
     assert f"{query.topic}-0 starts at offset 15 now, 10 is gone" in caplog.text
 
 
-def test_a_driver_that_did_not_see_it_goes_on_at_the_end_of_a_shorter_topic(near):
+def test_a_restarted_driver_continues_at_the_end_of_a_shorter_recreated_topic(near):
     query = Query(near, strict=False)
     query.batch()
     query.make_anew(range(100, 103))

@@ -80,7 +80,7 @@ def test_a_batch_waits_for_the_least_number_of_offsets(kafka, made):
     assert reader.latestOffset() == {topic: {"0": 10}}
 
 
-def test_a_limit_is_said_to_hold_for_triggers_that_run_one_micro_batch(kafka, made, caplog):
+def test_a_limit_with_a_one_batch_trigger_is_a_warning(kafka, made, caplog):
     topic = kafka.new_topic()
     reader = made(topic, maxOffsetsPerTrigger="10")
     with caplog.at_level(logging.WARNING, logger="kafkaraw.spark.source"):

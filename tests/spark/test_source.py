@@ -32,7 +32,7 @@ def test_a_small_micro_batch_has_as_many_tasks_as_there_are_cores():
     assert tasks(KafkaStreamReader, 2_500) == 2
 
 
-def test_where_there_is_much_to_do_or_an_option_says_how_each_partition_has_its_task():
+def test_each_partition_has_a_task_in_a_large_batch_or_with_an_option():
     assert tasks(KafkaStreamReader, 2_501) == 4
     assert tasks(KafkaStreamReader, 10, minPartitions="4") == 4
     assert tasks(KafkaStreamReader, 10, maxRecordsPerPartition="10") == 4
@@ -40,7 +40,7 @@ def test_where_there_is_much_to_do_or_an_option_says_how_each_partition_has_its_
     assert tasks(KafkaBatchReader, 10) == 4
 
 
-def test_where_the_cores_are_not_known_each_partition_has_its_task(monkeypatch):
+def test_each_partition_has_a_task_if_the_number_of_cores_is_unknown(monkeypatch):
     monkeypatch.delenv("KAFKARAW_SPARK_CORES")
     assert tasks(KafkaStreamReader, 10) == 4
 

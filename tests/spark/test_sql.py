@@ -29,7 +29,7 @@ def test_a_temporary_view_reads_and_takes_inserts(spark, kafka):
     spark.catalog.dropTempView("sql_topic")
 
 
-def test_options_stand_beside_the_name_of_a_table(spark, kafka):
+def test_options_follow_the_name_of_a_table(spark, kafka):
     topic = kafka.new_topic()
     kafka.produce(topic, range(5))
     spark.sql("CREATE TABLE any_topic USING kafkaraw")

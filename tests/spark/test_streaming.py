@@ -132,7 +132,7 @@ def test_a_limit_holds_from_the_first_micro_batch_and_after_a_restart(spark, kaf
 
 
 @needs_read_limits
-def test_what_a_query_has_done_with_is_committed_to_a_group_when_asked_for(spark, kafka, tmp_path):
+def test_offsets_of_finished_batches_are_committed_to_a_group_on_request(spark, kafka, tmp_path):
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, range(10))
     group = {"kafka.group.id": f"lag-of-{topic}", "commitOffsets": "true"}
@@ -206,9 +206,7 @@ def test_a_running_query_reads_new_partitions_and_topics_and_reports_one_that_is
         pytest.param({"realTime": "5 seconds"}, "STREAMING_REAL_TIME_MODE", marks=needs_real_time_trigger),
     ],
 )
-def test_what_spark_keeps_for_sources_in_java_is_refused_when_the_query_starts(
-    spark, kafka, tmp_path, trigger, message
-):
+def test_features_for_java_sources_are_refused_when_the_query_starts(spark, kafka, tmp_path, trigger, message):
     copy = Copy(spark, kafka, tmp_path, subscribe=kafka.new_topic())
     with pytest.raises(PySparkException, match=message):
         copy.start(**trigger)
@@ -306,7 +304,7 @@ def test_a_query_that_cannot_start_says_why(spark, kafka, tmp_path, given, messa
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_topic_made_anew_is_lost_data_or_a_warning(spark, kafka, tmp_path, strict):
+def test_a_recreated_topic_is_data_loss_or_a_warning(spark, kafka, tmp_path, strict):
     topic = kafka.new_topic()
     kafka.produce(topic, range(5))
     copy = Copy(spark, kafka, tmp_path, subscribe=topic, startingOffsets="earliest", failOnDataLoss=str(strict).lower())

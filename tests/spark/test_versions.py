@@ -21,11 +21,11 @@ from kafkaraw.spark import versions
         ("unknown", (4, 2)),
     ],
 )
-def test_a_version_is_major_and_minor_whatever_follows(text, version):
+def test_a_version_is_major_and_minor(text, version):
     assert versions.parse_version(text) == version
 
 
-def test_what_a_version_offers_holds_for_those_behind_it():
+def test_later_versions_have_the_features_of_earlier_ones():
     assert versions.features((4, 3)) == versions.features((5, 0)) == versions.features((4, 2))
     assert versions.features((4, 1)).stream_arrow_writer
     assert not versions.features((4, 1)).read_limits

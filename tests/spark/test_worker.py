@@ -33,7 +33,7 @@ def test_a_client_serves_one_task_after_another():
         assert not first.closed
 
 
-def test_clients_with_other_settings_are_others():
+def test_clients_with_different_settings_are_not_shared():
     pool = ClientPool(Client)
     with pool.borrow({"a": "1"}) as first:
         pass
@@ -67,7 +67,7 @@ def test_no_more_idle_clients_are_kept_than_allowed():
     assert second.closed
 
 
-def test_of_clients_with_other_settings_those_go_first_that_were_unused_for_longest():
+def test_the_least_recently_used_client_is_closed_first():
     pool, clients = ClientPool(Client, total_max=2), []
     for name in ("a", "b", "a", "c"):
         with pool.borrow({"transactional_id": name}) as client:
@@ -79,7 +79,7 @@ def test_of_clients_with_other_settings_those_go_first_that_were_unused_for_long
         assert kept is first
 
 
-def test_a_client_that_nobody_will_ask_for_again_is_not_kept():
+def test_a_client_that_is_not_needed_again_is_closed():
     pool = ClientPool(Client)
     with pool.borrow({"transactional_id": "once"}, keep=False) as client:
         assert not client.closed
@@ -101,13 +101,13 @@ def test_a_forked_worker_makes_its_own_clients_and_leaves_its_parents_alone(monk
     [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("local[*]", os.cpu_count()), ("local[*,2]", os.cpu_count())]
     + [(master, None) for master in ("yarn", "spark://h:1", "local-cluster[2,1,1024]", "local[0]")],
 )
-def test_a_spark_on_this_machine_tells_how_many_tasks_it_runs_at_once(monkeypatch, master, cores):
+def test_the_number_of_parallel_tasks_of_a_local_spark_is_known(monkeypatch, master, cores):
     monkeypatch.setenv("KAFKARAW_SPARK_CORES", "77")
     tell_cores(master)
     assert cores_of_this_machine() == cores
 
 
-def test_a_client_that_still_has_something_to_report_reports_it_to_its_user_and_is_not_lent_again():
+def test_a_client_with_pending_failures_reports_them_and_is_not_reused():
     def report(client: Client) -> None:
         if client.settings == {"a": "1"}:
             raise KafkaError("1 record was not written")

@@ -150,7 +150,7 @@ def test_a_sound_history_has_no_violation():
         (does_not_get_through, Invariant.STUCK),
     ],
 )
-def test_a_violation_is_told_by_its_name(spoil: Callable[[History], None], invariant: Invariant):
+def test_each_violation_is_reported_by_name(spoil: Callable[[History], None], invariant: Invariant):
     history = sound()
     spoil(history)
     found = audit(history)
@@ -165,7 +165,7 @@ def test_duplicates_and_disorder_are_no_violation_without_idempotence():
         assert audit(history, idempotent=False) == []
 
 
-def test_duplicates_and_disorder_are_forgiven_to_the_producers_that_may():
+def test_named_producers_may_write_duplicates_and_disorder():
     for spoil in (there_twice, out_of_order):
         history = sound()
         spoil(history)
@@ -184,13 +184,13 @@ def test_duplicates_and_disorder_are_forgiven_to_the_producers_that_may():
     ],
     ids=["in flight together", "at the same moment", "another partition", "in turn", "given up"],
 )
-def test_what_is_sent_again_in_its_turn_is_no_violation(story: list[tuple[float, TopicPartition, int, Step]]):
+def test_retries_in_order_are_no_violation(story: list[tuple[float, TopicPartition, int, Step]]):
     history = sound()
     history.shipments["a"] = story
     assert audit(history) == []
 
 
-def test_who_sends_in_turn_may_repeat_but_not_exchange():
+def test_producers_in_turn_may_repeat_but_not_reorder():
     history = sound()
     history.repeating = history.in_turn = {"a"}
     history.final[P0] = [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"1")]
@@ -199,7 +199,7 @@ def test_who_sends_in_turn_may_repeat_but_not_exchange():
     assert Invariant.SEND_SKIP in {violation.invariant for violation in audit(history)}
 
 
-def test_going_on_without_a_gap_or_with_repetition_is_no_violation():
+def test_resuming_without_a_gap_or_with_repetition_is_no_violation():
     history = sound()
     history.reads["c2"] = history.reads["c"][1:]
     history.reads["c"].pop()
@@ -208,7 +208,7 @@ def test_going_on_without_a_gap_or_with_repetition_is_no_violation():
     assert audit(history) == []
 
 
-def test_an_acknowledgement_that_promises_nothing_may_be_lost_but_not_what_was_read():
+def test_weakly_acknowledged_records_may_be_lost_unless_they_were_read():
     history = sound()
     history.weak.add("a")
     history.final[P0].pop()
@@ -217,13 +217,13 @@ def test_an_acknowledgement_that_promises_nothing_may_be_lost_but_not_what_was_r
     assert audit(history) == []
 
 
-def test_a_topic_made_anew_begins_with_new_epochs():
+def test_a_recreated_topic_has_new_epochs():
     history = sound()
     history.leader_epochs["c"] = [(P0, b"id", 3), (P0, b"other id", 0), (P0, b"other id", 1)]
     assert audit(history) == []
 
 
-def test_what_was_deleted_on_purpose_is_not_missed():
+def test_deleted_records_are_not_missed():
     history = sound()
     history.final[P0] = [(2, b"2")]
     history.deleted_before[P0] = 2
@@ -231,7 +231,7 @@ def test_what_was_deleted_on_purpose_is_not_missed():
     assert audit(history) == []
 
 
-def test_after_unclean_elections_only_loss_is_forgiven():
+def test_unclean_elections_allow_loss_only():
     history = sound()
     history.final[P0] = [(0, b"0"), (1, b"9"), (2, b"0")]
     assert {violation.invariant for violation in audit(history, unclean=True)} == {Invariant.DUPLICATE}
@@ -301,7 +301,7 @@ def test_sound_transactions_have_no_violation():
         (nothing_of_a_committed_one, Invariant.TORN_TRANSACTION),
     ],
 )
-def test_a_transaction_that_shows_wrongly_is_told_by_its_name(spoil: Callable[[History], None], invariant: Invariant):
+def test_each_transaction_violation_is_reported_by_name(spoil: Callable[[History], None], invariant: Invariant):
     history = transactional()
     spoil(history)
     assert invariant in {violation.invariant for violation in audit(history)}
@@ -311,7 +311,7 @@ def test_a_transaction_that_shows_wrongly_is_told_by_its_name(spoil: Callable[[H
 @pytest.mark.parametrize(
     ("stands_at", "found"), [(3, []), (2, [Invariant.TORN_POSITION]), (-1, [Invariant.TORN_POSITION])]
 )
-def test_a_group_stands_where_the_last_transaction_that_is_seen_has_put_it(
+def test_committed_offsets_are_those_of_the_last_visible_transaction(
     outcome_of_z: Outcome, stands_at: int, found: list[Invariant]
 ):
     history = transactional()

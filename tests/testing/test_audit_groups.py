@@ -11,17 +11,17 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.audit import History, Invariant
-from kafkaraw.testing.audit_groups import audit_group, audit_silences
+from kafkaraw.testing.audit_groups import audit_absences, audit_group
 from kafkaraw.testing.group_history import (
+    Absence,
     Commit,
     End,
     GroupHistory,
+    KnownGeneration,
+    ObservedOffsets,
+    Ownership,
     Processed,
     Seek,
-    Sighting,
-    Silence,
-    Standing,
-    Tenure,
 )
 from kafkaraw.testing.memory_network import Sent
 
@@ -32,40 +32,40 @@ def sound() -> tuple[History, GroupHistory]:
     """`a` reads two records, commits and gives up; `b` reads the third one, and has the partition in the end."""
     history, group = History(), GroupHistory(partitions=[P0], calm_since_s=10.0, calm_until_s=15.0, exact=True)
     history.final = {P0: [(offset, b"%d" % offset) for offset in range(3)]}
-    first = Tenure("a", P0, 1.0, [Standing(1.0, 1)], ended_s=4.0, end=End.REVOKED)
+    first = Ownership("a", P0, 1.0, [KnownGeneration(1.0, 1)], ended_s=4.0, end=End.REVOKED)
     first.processed = [Processed(2.0, 0, b"0"), Processed(2.1, 1, b"1")]
-    second = Tenure("b", P0, 5.0, [Standing(5.0, 2)], [Processed(6.0, 2, b"2")])
-    group.tenures = [first, second]
+    second = Ownership("b", P0, 5.0, [KnownGeneration(5.0, 2)], [Processed(6.0, 2, b"2")])
+    group.ownerships = [first, second]
     group.commits = [Commit("a", {P0: 2}, 3.0, 3.5, acknowledged=True), Commit("b", {P0: 3}, 7.0, 7.5, True)]
-    group.sightings = [Sighting(4.0, 4.1, {P0: 2}), Sighting(8.0, 8.1, {P0: 3})]
+    group.observed_offsets = [ObservedOffsets(4.0, 4.1, {P0: 2}), ObservedOffsets(8.0, 8.1, {P0: 3})]
     return history, group
 
 
 def too_early(group: GroupHistory) -> None:
-    group.tenures[1].began_s = 3.0
-    group.tenures[1].standings = [Standing(3.0, 1)]
+    group.ownerships[1].began_s = 3.0
+    group.ownerships[1].generations = [KnownGeneration(3.0, 1)]
 
 
 def nobody_in_the_end(group: GroupHistory) -> None:
-    group.tenures[1].ended_s = 14.0
+    group.ownerships[1].ended_s = 14.0
 
 
 def two_in_the_end(group: GroupHistory) -> None:
-    group.tenures.append(Tenure("c", P0, 12.0))
+    group.ownerships.append(Ownership("c", P0, 12.0))
 
 
 def not_processed(group: GroupHistory) -> None:
-    group.tenures[1].processed.clear()
+    group.ownerships[1].processed.clear()
 
 
 def from_the_beginning_again(group: GroupHistory) -> None:
     group.exact = False
-    group.tenures[1].processed.insert(0, Processed(5.5, 0, b"0"))
+    group.ownerships[1].processed.insert(0, Processed(5.5, 0, b"0"))
 
 
 def twice(group: GroupHistory) -> None:
     group.commits[0].acknowledged = False
-    group.tenures[1].processed.insert(0, Processed(5.5, 1, b"1"))
+    group.ownerships[1].processed.insert(0, Processed(5.5, 1, b"1"))
 
 
 def committed_before_it_was_done(group: GroupHistory) -> None:
@@ -73,11 +73,11 @@ def committed_before_it_was_done(group: GroupHistory) -> None:
 
 
 def seen_to_go_back(group: GroupHistory) -> None:
-    group.sightings.append(Sighting(9.0, 9.1, {P0: 2}))
+    group.observed_offsets.append(ObservedOffsets(9.0, 9.1, {P0: 2}))
 
 
 def forgotten(group: GroupHistory) -> None:
-    group.sightings.append(Sighting(9.0, 9.1, {P0: -1}))
+    group.observed_offsets.append(ObservedOffsets(9.0, 9.1, {P0: -1}))
 
 
 def strayed(group: GroupHistory) -> None:
@@ -85,7 +85,7 @@ def strayed(group: GroupHistory) -> None:
 
 
 def led_elsewhere(group: GroupHistory) -> None:
-    group.seeks.append(Seek("a", P0, 1.5, 0, given=1))
+    group.seeks.append(Seek("a", P0, 1.5, 0, delivered=1))
 
 
 def sought_too_far(group: GroupHistory) -> None:
@@ -96,23 +96,23 @@ def sought_too_far(group: GroupHistory) -> None:
 def sought_too_early(group: GroupHistory) -> None:
     sought_back(group)
     group.seeks[0].at_s = 2.05
-    del group.sightings[1:]
+    del group.observed_offsets[1:]
 
 
 def sought_back(group: GroupHistory) -> None:
     """`a` goes back to the second record before it gives up; `b` reads it again."""
     group.seeks.append(Seek("a", P0, 3.6, 1))
     group.commits.insert(1, Commit("a", {P0: 1}, 3.7, 3.8, acknowledged=True))
-    group.sightings[0] = Sighting(4.0, 4.1, {P0: 1})
-    group.sightings.insert(0, Sighting(3.55, 3.57, {P0: 2}))
-    group.tenures[1].processed.insert(0, Processed(5.5, 1, b"1"))
+    group.observed_offsets[0] = ObservedOffsets(4.0, 4.1, {P0: 1})
+    group.observed_offsets.insert(0, ObservedOffsets(3.55, 3.57, {P0: 2}))
+    group.ownerships[1].processed.insert(0, Processed(5.5, 1, b"1"))
 
 
-def test_a_sound_history_is_sound() -> None:
+def test_a_correct_group_history_has_no_violation() -> None:
     assert audit_group(*sound()) == []
 
 
-def test_what_was_sought_may_be_processed_again_and_the_position_may_go_back() -> None:
+def test_seeks_allow_repeated_processing_and_lower_offsets() -> None:
     history, group = sound()
     sought_back(group)
     assert audit_group(history, group) == []
@@ -137,7 +137,7 @@ def test_what_was_sought_may_be_processed_again_and_the_position_may_go_back() -
         (sought_too_early, Invariant.PROCESSED_AGAIN),
     ],
 )
-def test_each_violation_is_told_by_its_name(change: Callable[[GroupHistory], None], invariant: Invariant) -> None:
+def test_each_group_violation_is_reported_by_name(change: Callable[[GroupHistory], None], invariant: Invariant) -> None:
     history, group = sound()
     change(group)
     assert invariant in {violation.invariant for violation in audit_group(history, group)}
@@ -146,12 +146,12 @@ def test_each_violation_is_told_by_its_name(change: Callable[[GroupHistory], Non
 def test_a_member_that_was_fenced_and_does_not_know_it_is_no_second_owner() -> None:
     history, group = sound()
     group.exact = False
-    group.tenures[0].ended_s = 6.0
-    group.tenures[1].standings.append(Standing(5.5, 2))
+    group.ownerships[0].ended_s = 6.0
+    group.ownerships[1].generations.append(KnownGeneration(5.5, 2))
     assert audit_group(history, group) == []
 
 
-def test_a_position_that_is_wanted_again_later_was_not_stored_by_that_commit_before_it_could_be() -> None:
+def test_an_offset_committed_twice_is_attributed_to_the_earlier_commit() -> None:
     history, group = sound()
     sought_back(group)
     group.seeks[0].at_s = 3.51
@@ -159,21 +159,21 @@ def test_a_position_that_is_wanted_again_later_was_not_stored_by_that_commit_bef
     assert audit_group(history, group) == []
 
 
-def test_generations_of_a_group_that_has_begun_anew_are_other_ones() -> None:
+def test_generations_of_a_recreated_group_differ() -> None:
     history, group = sound()
     too_early(group)
-    group.tenures[1].standings = [Standing(3.0, 1, life=1)]
+    group.ownerships[1].generations = [KnownGeneration(3.0, 1, life=1)]
     assert Invariant.TWO_OWNERS not in {violation.invariant for violation in audit_group(history, group)}
 
 
 @pytest.mark.parametrize(("at_s", "ghosts"), [(1.0, 0), (3.0, 1), (5.0, 0)])
-def test_only_who_has_left_must_be_silent(at_s: float, ghosts: int) -> None:
+def test_only_members_that_have_left_must_send_no_heartbeats(at_s: float, ghosts: int) -> None:
     heartbeat = HeartbeatRequest(group_id="crew", generation_id=1, member_id="a-1")
     assert ghosts_among(Sent(at_s, 0, "client", framed(12, 4, heartbeat))) == ghosts
 
 
 @pytest.mark.parametrize(("epoch", "ghosts"), [(3, 1), (0, 1), (-1, 0), (-2, 0)])
-def test_a_heartbeat_that_says_goodbye_may_come_late(epoch: int, ghosts: int) -> None:
+def test_a_leave_heartbeat_may_be_sent_late(epoch: int, ghosts: int) -> None:
     heartbeat = ConsumerGroupHeartbeatRequest(group_id="crew", member_id="a-1", member_epoch=epoch)
     assert ghosts_among(Sent(3.0, 0, "client", framed(68, 1, heartbeat))) == ghosts
 
@@ -184,6 +184,6 @@ def framed(key: int, version: int, request: object) -> bytes:
 
 
 def ghosts_among(*sent: Sent) -> int:
-    found = audit_silences(sent, GroupHistory(silences=[Silence("a", 2.0, 4.0)]))
+    found = audit_absences(sent, GroupHistory(absences=[Absence("a", 2.0, 4.0)]))
     assert {violation.invariant for violation in found} <= {Invariant.GHOST}
     return len(found)

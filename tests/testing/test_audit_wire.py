@@ -34,7 +34,7 @@ def answered(correlation_id: int, link: int = 0) -> Sent:
     ],
     ids=["one after the other, one open", "by link", "acks=0 wants none", "an id used again"],
 )
-def test_one_answer_each_in_turn_is_sound(history: list[Sent]):
+def test_one_response_per_request_in_order_is_no_violation(history: list[Sent]):
     assert audit_wire(history) == []
 
 
@@ -48,7 +48,7 @@ def test_one_answer_each_in_turn_is_sound(history: list[Sent]):
     ],
     ids=["twice", "never asked", "on another link", "out of turn"],
 )
-def test_an_answer_that_nobody_waits_for_is_told(history: list[Sent]):
+def test_a_response_without_a_request_is_reported(history: list[Sent]):
     assert [violation.invariant for violation in audit_wire(history)] == [Invariant.ANSWERED_TWICE]
 
 
@@ -71,10 +71,10 @@ def produced(*values: bytes, sequence: int = 0, epoch: int = 0) -> Sent:
     ],
     ids=["the same", "in parts", "another epoch", "without idempotence", "no Produce"],
 )
-def test_sequence_numbers_that_stand_for_the_same_bytes_are_sound(history: list[Sent]):
+def test_sequence_numbers_with_the_same_bytes_are_no_violation(history: list[Sent]):
     assert audit_numbering(history) == []
 
 
 @pytest.mark.parametrize("again", [produced(b"b"), produced(b"a", b"b")], ids=["other bytes", "more records"])
-def test_sequence_numbers_that_stand_for_something_else_are_told(again: Sent):
+def test_sequence_numbers_with_other_bytes_are_reported(again: Sent):
     assert [violation.invariant for violation in audit_numbering([produced(b"a"), again])] == [Invariant.REWRITTEN]

@@ -63,7 +63,7 @@ def test_frames_keep_their_order_and_stay_whole(seed: int) -> None:
     assert len(simulate(chatter, seed).history) == 100
 
 
-def test_what_a_loop_delivers_before_its_time_is_delivered() -> None:
+def test_timers_that_fire_early_still_deliver() -> None:
     """A loop runs what is due within its clock's resolution together with what is due now."""
 
     async def play(pair: Pair) -> None:
@@ -125,7 +125,7 @@ def test_unknown_hosts_and_closed_ports_fail_at_their_stages() -> None:
     assert run_virtual(main, 1) == [Stage.RESOLVE, Stage.CONNECT]
 
 
-def test_closing_delivers_what_is_under_way_and_tells_both() -> None:
+def test_closing_delivers_bytes_in_flight_and_notifies_both_ends() -> None:
     async def play(pair: Pair) -> None:
         pair.link.send([b"last words"])
         pair.link.close()
@@ -137,7 +137,7 @@ def test_closing_delivers_what_is_under_way_and_tells_both() -> None:
     simulate(play)
 
 
-def test_a_cut_breaks_both_ends_and_loses_what_is_under_way() -> None:
+def test_a_cut_breaks_both_ends_and_loses_bytes_in_flight() -> None:
     async def play(pair: Pair) -> None:
         pair.link.send([b"lost"])
         assert pair.network.cut("127.0.0.1", 9092) == 1
@@ -149,7 +149,7 @@ def test_a_cut_breaks_both_ends_and_loses_what_is_under_way() -> None:
     simulate(play)
 
 
-def test_silence_holds_bytes_and_dialling_until_it_is_lifted() -> None:
+def test_silence_delays_bytes_and_dialling_until_reset() -> None:
     async def play(pair: Pair) -> None:
         loop = asyncio.get_running_loop()
         pair.network.silence("127.0.0.1", 9092)
@@ -195,7 +195,7 @@ def test_a_frame_above_the_limit_ends_the_link() -> None:
 
 
 @pytest.mark.parametrize("by", ["client", "server"])
-def test_a_half_open_link_loses_what_one_end_says_and_tells_nobody(by: str) -> None:
+def test_a_half_open_link_loses_the_bytes_of_one_end_silently(by: str) -> None:
     async def play(pair: Pair) -> None:
         assert pair.network.half_open("127.0.0.1", 9092, by) == 1
         mute, other = (pair.link, pair.server) if by == "client" else (pair.server.link, pair.client)
@@ -208,7 +208,7 @@ def test_a_half_open_link_loses_what_one_end_says_and_tells_nobody(by: str) -> N
     simulate(play)
 
 
-def test_a_slow_address_takes_its_time_until_that_is_lifted() -> None:
+def test_a_slow_address_is_slow_until_reset() -> None:
     async def play(pair: Pair) -> None:
         loop = asyncio.get_running_loop()
         pair.network.slow("127.0.0.1", 9092, (500, 500))
@@ -223,7 +223,7 @@ def test_a_slow_address_takes_its_time_until_that_is_lifted() -> None:
     simulate(play)
 
 
-def test_what_is_to_arrive_twice_does_so_later_on_a_connection_that_nobody_listens_to() -> None:
+def test_a_repeated_request_arrives_on_a_second_connection_without_a_reader() -> None:
     async def play(pair: Pair) -> None:
         loop = asyncio.get_running_loop()
         pair.network.repeat("127.0.0.1", 9092, (3, 3), lambda frame: frame != b"once")
@@ -243,7 +243,7 @@ def test_what_is_to_arrive_twice_does_so_later_on_a_connection_that_nobody_liste
     simulate(play)
 
 
-def test_nothing_arrives_twice_where_nobody_listens_any_more() -> None:
+def test_nothing_is_repeated_to_a_closed_listener() -> None:
     async def play(pair: Pair) -> None:
         pair.network.repeat("127.0.0.1", 9092, (1, 1))
         pair.link.send([b"hello"])

@@ -33,7 +33,7 @@ def test_timers_fire_in_their_order() -> None:
     assert run_virtual(main, 1) == ["a", "b", "now", "c"]
 
 
-def test_what_would_hang_for_ever_is_an_error_that_names_the_tasks() -> None:
+def test_a_deadlock_is_an_error_that_names_the_tasks() -> None:
     async def main(simulation: Simulation) -> None:
         asyncio.current_task().set_name("the one that waits")
         await simulation.loop.create_future()
@@ -84,7 +84,7 @@ def test_the_clock_follows_its_loop() -> None:
     assert run_virtual(main, 1) == 1505
 
 
-def test_what_is_not_done_is_named() -> None:
+def test_pending_tasks_are_named() -> None:
     async def main(simulation: Simulation) -> list[str]:
         nobody_resolves = simulation.loop.create_future()
         simulation.loop.call_later(5, print)
@@ -128,7 +128,7 @@ def test_tasks_that_wait_while_they_are_cancelled_are_ended_and_hide_no_error() 
     assert sorted(ended) == ["a", "b"]
 
 
-def test_what_only_a_cycle_still_holds_is_not_left_over_whenever_memory_is_collected() -> None:
+def test_objects_in_reference_cycles_are_not_left_over() -> None:
     async def main(simulation: Simulation) -> list[str]:
         cycle: list[object] = [simulation.loop.create_future()]
         cycle.append(cycle)
@@ -138,7 +138,7 @@ def test_what_only_a_cycle_still_holds_is_not_left_over_whenever_memory_is_colle
     assert run_virtual(main, 1) == []
 
 
-def test_after_everything_is_done_nothing_is_left_over() -> None:
+def test_nothing_is_left_over_after_all_tasks_have_ended() -> None:
     async def main(simulation: Simulation) -> list[str]:
         await asyncio.gather(asyncio.sleep(1), asyncio.wait_for(asyncio.sleep(1), 9))
         return simulation.loop.left_over()

@@ -25,7 +25,7 @@ COMMANDS = {
     "wire": "kafkaraw.cli.wire:wire",
 }
 
-_INTERRUPTED = 130  # what shells report for a process ended by Ctrl-C
+_INTERRUPTED = 130  # the exit code that shells report for a process ended by Ctrl-C
 
 
 class LazyGroup(click.Group):

@@ -12,7 +12,7 @@ PORT_MAX: Final = 65_535
 
 
 def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Numbers separated by commas."""
+    """Parse numbers separated by commas."""
     if value is None:
         return None
     try:
@@ -23,28 +23,30 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 @click.group(invoke_without_command=True)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free port.  [default: 9092]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 for a free port.  [default: 9092]")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the topics in this folder; without it they live in memory and are gone at the end.",
+    help="Store the logs in this folder; without it they are in memory, and lost at the end.",
 )
 @click.option(
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Kafka's server.properties, or one like it; what is given by -X stands before it.",
+    help="A server.properties file of Kafka; -X overrides it.",
 )
-@click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A setting, by Kafka's own name.")
-@click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="Who may log in; clients must, then.")
-@click.option("--nodes", type=click.IntRange(1, 99), help="Brokers, in one process.  [default: 1]")
-@click.option("--node-ids", callback=_numbers, metavar="ID,...", help="Their ids.  [default: 0,1,2 and so on]")
-@click.option("--ports", callback=_numbers, metavar="PORT,...", help="The port of each, instead of --port.")
-@click.option("--port-step", type=click.IntRange(1), help="From the port of a node to that of the next.  [default: 1]")
+@click.option("-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A broker property, with Kafka's name.")
+@click.option(
+    "--user", "users", multiple=True, metavar="NAME:PASSWORD", help="A user for SASL; clients must then authenticate."
+)
+@click.option("--nodes", type=click.IntRange(1, 99), help="Number of brokers, all in one process.  [default: 1]")
+@click.option("--node-ids", callback=_numbers, metavar="ID,...", help="Node ids of the brokers.  [default: 0,1,2,...]")
+@click.option("--ports", callback=_numbers, metavar="PORT,...", help="Port of each broker, instead of --port.")
+@click.option("--port-step", type=click.IntRange(1), help="Difference between the ports of two brokers.  [default: 1]")
 @click.option(
     "--control-socket",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where a cluster takes the commands of `nodes`.  [default: a place that `nodes` finds]",
+    help="Socket for the commands of `nodes`.  [default: a path that `nodes` finds]",
 )
 @click.pass_context
 def broker(  # noqa: PLR0913  # one for each option
@@ -61,11 +63,10 @@ def broker(  # noqa: PLR0913  # one for each option
     port_step: int | None,
     control_socket: Path | None,
 ) -> None:
-    """Run a broker for development and tests, or a cluster of several.
+    """Run a broker, or a cluster of several, for development and tests.
 
-    The first line it prints is bootstrap.servers=HOST:PORT, with commas when there are more. The nodes of a cluster
-    have the ports from PORT on, and `kafkaraw broker nodes` stops, kills and starts them. Stop it with Ctrl-C or
-    SIGTERM.
+    The first line printed is bootstrap.servers=HOST:PORT[,HOST:PORT...]. The brokers of a cluster have consecutive
+    ports from --port on; `kafkaraw broker nodes` stops, kills and starts them. Ctrl-C or SIGTERM stops the command.
     """
     if context.invoked_subcommand is not None:
         _check_no_options(context)
@@ -77,7 +78,7 @@ def broker(  # noqa: PLR0913  # one for each option
     given.update(parse_properties(properties))
     if port_step is not None:
         if ports is not None:
-            raise click.UsageError("--ports names the port of each node: --port-step says nothing more")
+            raise click.UsageError("--ports and --port-step exclude each other: --ports names the port of each node")
         port, ports = None, _stepped(port, port_step, len(node_ids) if node_ids else nodes or 1)
     try:
         run_broker(
@@ -102,7 +103,7 @@ def _check_no_options(context: click.Context) -> None:
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise click.UsageError(
-            f"{options}: options of `kafkaraw broker`, not of `nodes`; give them after it or leave out"
+            f"{options}: not allowed before `nodes`, which does not change a cluster; --control-socket goes after it"
         )
 
 
@@ -120,13 +121,13 @@ def _stepped(port: int | None, step: int, nodes: int) -> tuple[int, ...]:
 @click.option(
     "--control-socket",
     type=click.Path(path_type=Path),
-    help="Of which cluster, if several run: what it printed as control.socket.  [default: the one that runs]",
+    help="The control.socket printed by the cluster; needed if several clusters run.  [default: the only one]",
 )
 @click.pass_context
 def nodes(context: click.Context, control_socket: Path | None) -> None:
-    """List, stop, kill and start the nodes of a cluster that runs.
+    """List, stop, kill and start the nodes of a running cluster.
 
-    The cluster is one that `kafkaraw broker --nodes` or `--node-ids` runs, of the same user on the same machine.
+    The cluster is one started by the same user on this machine, with `kafkaraw broker --nodes` or `--node-ids`.
     """
     context.obj = control_socket
 
@@ -144,7 +145,7 @@ def list_nodes(control_socket: Path | None) -> None:
 @click.argument("node", type=click.IntRange(0))
 @click.pass_obj
 def stop(control_socket: Path | None, node: int) -> None:
-    """Stop a node as Kafka stops on SIGTERM: other nodes become leaders first, and its logs are synced."""
+    """Stop a node gracefully, as on SIGTERM: leaders move to other nodes first, and logs are synced."""
     _asked(control_socket, {"command": "stop", "node": node})
 
 
@@ -152,7 +153,7 @@ def stop(control_socket: Path | None, node: int) -> None:
 @click.argument("node", type=click.IntRange(0))
 @click.pass_obj
 def kill(control_socket: Path | None, node: int) -> None:
-    """Stop a node as a process ends on SIGKILL: connections break, nothing is synced, others are elected afterwards."""
+    """Kill a node, as with SIGKILL: connections break, nothing is synced, and new leaders are elected afterwards."""
     _asked(control_socket, {"command": "kill", "node": node})
 
 
@@ -160,12 +161,12 @@ def kill(control_socket: Path | None, node: int) -> None:
 @click.argument("node", type=click.IntRange(0))
 @click.pass_obj
 def start(control_socket: Path | None, node: int) -> None:
-    """Start a node that was stopped or killed, on the address that it had; its replicas catch up."""
+    """Start a stopped or killed node again, at the same address; its replicas catch up."""
     _asked(control_socket, {"command": "start", "node": node})
 
 
 def _asked(control_socket: Path | None, request: dict[str, object]) -> list[dict[str, Any]]:
-    """Ask the cluster for its nodes, and return its answer."""
+    """Send a command to the cluster, and return its nodes."""
     from kafkaraw.net.control_socket import ask
 
     answer = ask(control_socket or _only_socket(), request, ANSWER_TIMEOUT_S)
@@ -182,12 +183,12 @@ def _only_socket() -> Path:
     found = found_by_default()
     if not found:
         raise click.ClickException(
-            f"no cluster of this user runs (looked in {default_folder()}): start one by `kafkaraw broker --nodes 3`, "
-            "or name its --control-socket"
+            f"no running cluster of this user was found in {default_folder()}: start one with "
+            "`kafkaraw broker --nodes 3`, or give its --control-socket"
         )
     if len(found) > 1:
         listed = ", ".join(str(path) for path in found)
-        raise click.ClickException(f"several clusters run: name the --control-socket of one of them: {listed}")
+        raise click.ClickException(f"several clusters are running: give the --control-socket of one of them: {listed}")
     return found[0]
 
 
@@ -201,7 +202,7 @@ def parse_users(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, colon, password = text.partition(":")
         if not colon or not name or not password:
-            raise click.BadParameter("a user is given as NAME:PASSWORD", param_hint="--user")
+            raise click.BadParameter("must be NAME:PASSWORD", param_hint="--user")
         users[name] = password
     return users
 
@@ -216,6 +217,6 @@ def parse_properties(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"{text!r} is not of the form property=value", param_hint="-X")
+            raise click.BadParameter(f"{text!r} must be PROPERTY=VALUE", param_hint="-X")
         parsed[name.strip()] = value.strip()
     return parsed

@@ -1,6 +1,6 @@
-"""The common part of commands that talk to a cluster: the cluster and the settings of its clients.
+"""The options of all commands that connect to a cluster: the cluster, and the settings of its clients.
 
-`-b`, `--config` and `-X` are the same everywhere; `cluster_options` gives them to a command, which gets one `Cluster`.
+`cluster_options` adds `-b`, `--config` and `-X` to a command, which receives one `Cluster`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPTIONS = (
         metavar="HOST:PORT[,...]",
         envvar="KAFKARAW_BOOTSTRAP_SERVER",
         show_envvar=True,
-        help="Where to begin.",
+        help="Bootstrap servers.",
     ),
     click.option(
         "-F",
@@ -37,7 +37,7 @@ _OPTIONS = (
         type=click.Path(exists=True, dir_okay=False),
         envvar="KAFKARAW_CONFIG",
         show_envvar=True,
-        help="A .properties file, by Java's names or librdkafka's.",
+        help="A .properties file with the names of the Java client or of librdkafka.",
     ),
     click.option(
         "-X",
@@ -45,7 +45,7 @@ _OPTIONS = (
         "properties",
         multiple=True,
         metavar="PROPERTY=VALUE",
-        help="A client setting, by our name, Java's or librdkafka's; goes before the file.",
+        help="A client setting, with the name of kafkaraw, the Java client or librdkafka; overrides the file.",
     ),
 )
 
@@ -83,8 +83,8 @@ class Cluster:
             found["bootstrap.servers"] = self.servers
         if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
             raise click.UsageError(
-                "Which cluster? Give -b HOST:PORT, or bootstrap.servers in the file of --config, "
-                "or set KAFKARAW_BOOTSTRAP_SERVER."
+                "no cluster given: use -b HOST:PORT, bootstrap.servers in the file of --config, or the "
+                "environment variable KAFKARAW_BOOTSTRAP_SERVER"
             )
         return found
 

@@ -1,4 +1,4 @@
-"""`kafkaraw consume`: the records of topics, on standard output."""
+"""`kafkaraw consume`: write the records of topics to standard output."""
 
 from __future__ import annotations
 
@@ -14,32 +14,39 @@ if TYPE_CHECKING:
 
 EPILOG: Final = """\b
 Examples:
-  kafkaraw consume -b localhost:9092 flights              all there is, then what comes
-  kafkaraw consume -b localhost:9092 flights -o -10 -e    the last 10 of each partition
+  kafkaraw consume -b localhost:9092 flights              all records, then wait for new ones
+  kafkaraw consume -b localhost:9092 flights -o -10 -e    the last 10 records of each partition
   kafkaraw consume -b localhost:9092 flights -o s@2026-11-21T10:00:00Z -o e@-PT1H
   kafkaraw consume -b localhost:9092 -g billing flights   as a member of a group
   kafkaraw consume -b localhost:9092 flights -f '%p:%o %k=%s\\n'
 \b
 Tokens of -f:
-  %s value  %S its length (-1: null)  %R the same, 4 bytes big-endian
-  %k key    %K its length             %h headers as name=value,...
+  %s value  %S its length (-1: null)  %R its length as 4 bytes, big-endian
+  %k key    %K its length (-1: null)  %h headers as name=value,...
   %t topic  %p partition  %o offset   %T timestamp in ms   %% percent sign
   \\n \\t \\r \\xNN \\0OO (octal)
 \b
 Exit codes:
-    0  done, or whoever read the output went away
-    1  the records cannot be read or shown
-    2  wrong options
-  130  stopped by Ctrl-C (143: by SIGTERM), in good order; a second one ends at once
+    0  finished, or the reader of the output closed the pipe
+    1  records cannot be read or written
+    2  invalid options
+  130  stopped gracefully by Ctrl-C (143: by SIGTERM); a second signal ends the process at once
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @cluster_options
-@click.option("-t", "--topic", "more_topics", multiple=True, metavar="TOPIC", help="The same as the argument.")
 @click.option(
-    "-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this one; repeatable."
+    "-t", "--topic", "more_topics", multiple=True, metavar="TOPIC", help="A topic, the same as an argument; repeatable."
+)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(0),
+    help="Read only this partition; repeatable.",
 )
 @click.option(
     "-o",
@@ -47,32 +54,43 @@ Exit codes:
     "offsets",
     multiple=True,
     metavar="WHERE",
-    help="beginning, end, stored, OFFSET, -COUNT (before the end), s@TIME and e@TIME; TIME is in ms, ISO 8601, or "
-    "-PT1H ago.  [default: beginning; stored in a group]",
+    help="Where to start: beginning, end, stored (the committed offset), OFFSET, -COUNT (before the end) or s@TIME. "
+    "e@TIME: where to stop. TIME is a timestamp in ms, ISO 8601, or a duration ago such as -PT1H.  "
+    "[default: beginning; with a group: stored]",
 )
-@click.option("--from-beginning", is_flag=True, help="Begin at the beginning where a group has no offset stored.")
+@click.option("--from-beginning", is_flag=True, help="Start at the beginning if the group has no committed offset.")
 @click.option(
-    "-g", "-G", "--group", metavar="GROUP", help="Read as a member of this group. ^TOPIC is an expression then."
+    "-g",
+    "-G",
+    "--group",
+    metavar="GROUP",
+    help="Read as a member of this group. A topic that begins with ^ is a regex.",
 )
-@click.option("-e", "--exit-at-end", is_flag=True, help="Exit when everything is read that was there at the start.")
-@click.option("-c", "-n", "--max-messages", type=click.IntRange(1), metavar="N", help="Exit after so many records.")
-@click.option("--timeout-ms", type=click.IntRange(1), metavar="MS", help="Exit when nothing comes for so long.")
-@click.option("--isolation-level", type=click.Choice(["read_committed", "read_uncommitted"]))
-@click.option("-f", "--format", "text_format", metavar="FORMAT", help="How to write a record; see below.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="Write JSON objects, kcat's envelope.")
-@click.option("--output", type=click.Choice(["arrow", "parquet"]), help="Write columns, for pyarrow and friends.")
-@click.option("-D", "--delimiter", default="\\n", show_default=True, help="What follows each record.")
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Write the key before the value, with this between them.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Exit after the last record that existed at the start.")
+@click.option("-c", "-n", "--max-messages", type=click.IntRange(1), metavar="N", help="Exit after N records.")
+@click.option("--timeout-ms", type=click.IntRange(1), metavar="MS", help="Exit if no record arrives for this time.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    help="Whether to read only committed transactions.",
+)
+@click.option(
+    "-f", "--format", "text_format", metavar="FORMAT", help="Format string of a record; see the tokens below."
+)
+@click.option("-J", "--json", "as_json", is_flag=True, help="Write each record as a JSON object, as kcat -J does.")
+@click.option("--output", type=click.Choice(["arrow", "parquet"]), help="Write columns in this format.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, help="Text after each record.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Write the key before the value, separated by TEXT.")
 @click.option("-Z", "--null", "show_null", is_flag=True, help="Write null keys and values as NULL.")
-@click.option("--null-marker", metavar="TEXT", help="Write them as TEXT.")
+@click.option("--null-marker", metavar="TEXT", help="Write null keys and values as TEXT.")
 @click.option(
     "-s",
     "--serde",
     "serdes",
     multiple=True,
     metavar="[key=|value=]NAME",
-    help="What the bytes are: string, json, short, integer, long, float, double, boolean, uuid, hex, base64, bytes, or "
-    "one of kcat's pack strings.",
+    help="Deserializer of keys or values: string, json, short, integer, long, float, double, boolean, uuid, hex, "
+    "base64, bytes, or a pack string of kcat.",
 )
 @click.option(
     "--formatter-property",
@@ -80,17 +98,17 @@ Exit codes:
     "formatter_properties",
     multiple=True,
     metavar="NAME=VALUE",
-    help="As of Kafka's console consumer: print.key=true, print.timestamp=true, key.separator=: ...",
+    help="A property of Kafka's console consumer, such as print.key=true or key.separator=:",
 )
-@click.option("-u", "--unbuffered", is_flag=True, help="For kcat's sake: output is never held back.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
-@click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
+@click.option("-u", "--unbuffered", is_flag=True, help="Accepted for compatibility with kcat; output is never delayed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+@click.option("-v", "--verbose", count=True, help="Print more log messages; -vv for all.")
 @click.pass_context
 def consume(ctx: click.Context, cluster: Cluster, **options: Unpack[ConsumeOptions]) -> None:
     """Write the records of topics to standard output.
 
-    Without a group all partitions are read from the beginning, and nothing is stored. With one, they are shared with
-    the other members, and what was written is committed.
+    Without --group, all partitions are read from the beginning, and no offsets are committed. With --group, the
+    members of the group share the partitions, and the offsets of written records are committed.
     """
     with Stop() as stop:
         from kafkaraw.cli.consuming import consume as run

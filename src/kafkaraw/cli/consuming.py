@@ -1,6 +1,6 @@
 """The work of `kafkaraw consume`: read, write whole batches in one call, and end gracefully.
 
-While records are in hand, signals are only noted, so that exactly the written records are committed in a group.
+While records are being written, signals are only noted, so that a group commits exactly the written records.
 Start at `consume`.
 """
 
@@ -19,9 +19,9 @@ from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.formats import JsonRenderer, Part, Renderer, TextRenderer, parse_format, unescape
 from kafkaraw.cli.kafka_properties import format_of
 from kafkaraw.cli.notes import Notes
-from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, is_gone, let_go
+from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, discard_pending, is_gone
 from kafkaraw.cli.serdes import showing
-from kafkaraw.cli.starts import Kind, Start, parse_range
+from kafkaraw.cli.start_offsets import Kind, Start, parse_range
 from kafkaraw.cli.stopping import Stop
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig
@@ -126,23 +126,23 @@ def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> 
                     output.close()
             notes.summary("Read", reading.count, output.size_bytes)
         except BrokenPipeError:
-            let_go(stream)
+            discard_pending(stream)
 
 
 def _plan(options: ConsumeOptions, now_ms: int) -> Plan:
     topics = options["topics"] + options["more_topics"]
     group = options["group"]
     if not topics:
-        raise UsageError("Which topic? Name one or more: kafkaraw consume TOPIC")
+        raise UsageError("no topic given: kafkaraw consume TOPIC")
     if any(topic.startswith("^") for topic in topics) and (group is None or options["partitions"]):
-        raise UsageError("a topic that begins with ^ is an expression, and needs --group (and no --partition)")
+        raise UsageError("a topic that begins with ^ is a regex, which needs --group, and excludes --partition")
     start, stop_ms = parse_range(options["offsets"], now_ms)
     if start is not None and start.kind is Kind.STORED and group is None:
-        raise UsageError("-o stored needs --group: only a group keeps offsets")
+        raise UsageError("-o stored needs --group: only groups have committed offsets")
     if start is None and group is None:
         start = Start(Kind.BEGINNING)
     if options["output"] and (options["as_json"] or options["text_format"] or options["serdes"]):
-        raise UsageError(f"--output {options['output']} writes columns; leave out --json, --format and --serde")
+        raise UsageError(f"--output {options['output']} excludes --json, --format and --serde")
     timeout_ms = options["timeout_ms"]
     return Plan(
         topics=tuple(dict.fromkeys(topics)),
@@ -184,7 +184,7 @@ def _renderer(options: ConsumeOptions) -> Renderer:
 
 def _kafkas_renderer(options: ConsumeOptions) -> Renderer:
     if options["as_json"] or options["text_format"] is not None or options["key_delimiter"] is not None:
-        raise UsageError("--formatter-property says how to write records; leave out --json, --format, --key-delimiter")
+        raise UsageError("--formatter-property excludes --json, --format and --key-delimiter")
     form = format_of(options["formatter_properties"])
     key, value = showing(form.serdes + options["serdes"])
     return TextRenderer(form.parts, null=form.null, key=key, value=value)
@@ -240,10 +240,10 @@ class _Reading:
             if self._is_over(batches):
                 return
             if self._plan.timeout_s is not None and time.monotonic() - last >= self._plan.timeout_s:
-                self._notes.say(f"Nothing came for {self._plan.timeout_s:g} s")
+                self._notes.say(f"No record for {self._plan.timeout_s:g} s")
                 return
 
-    # -- where to begin
+    # -- start
 
     def _subscribe(self) -> None:
         topics = self._plan.topics
@@ -257,7 +257,7 @@ class _Reading:
         self._consumer.subscribe(
             None if pattern else topics, pattern=pattern, on_assigned=self._assigned, on_revoked=self._revoked
         )
-        self._notes.say(f"Waiting for group {self._plan.group} to share the partitions")
+        self._notes.say(f"Waiting for group {self._plan.group} to assign partitions")
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> None:
         self._notes.say(f"Group {self._plan.group} assigned {_listed(partitions)}")
@@ -271,7 +271,7 @@ class _Reading:
             for partition, offset in self._plan.start.offsets(self._consumer, partitions).items():
                 self._consumer.seek(partition, offset)
 
-    # -- writing, and where to end
+    # -- writing, and the end
 
     def _records_left(self) -> int | None:
         left = None if self._plan.records_max is None else self._plan.records_max - self.count
@@ -293,9 +293,9 @@ class _Reading:
         for index, record in enumerate(batch):
             if record.timestamp_ms >= stop_ms:
                 self._stopped.add(partition)
-                self._consumer.seek(partition, record.offset)  # later records do not count as read
+                self._consumer.seek(partition, record.offset)  # so that the position is before the later records
                 self._consumer.pause([partition])
-                self._notes.say(f"Reached the time to stop in {partition.topic} [{partition.partition}]")
+                self._notes.say(f"Reached the stop time in {partition.topic} [{partition.partition}]")
                 return batch.first(index)
         return batch
 
@@ -305,7 +305,7 @@ class _Reading:
         if self._ends is not None and self._ends.are_reached(batches, self._stopped):
             return True
         if self._is_left_out():
-            self._notes.say(f"Group {self._plan.group} has nothing for this member to read")
+            self._notes.say(f"Group {self._plan.group} has assigned no partition to this member")
             return True
         return bool(self._stopped) and self._stopped.issuperset(self._consumer.assignment())
 

@@ -1,4 +1,4 @@
-"""`kafkaraw demo`: real data through Kafka and Spark."""
+"""`kafkaraw demo`: process real data with Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 @click.group()
 def demo() -> None:
-    """Real data through Kafka and Spark."""
+    """Process real data with Kafka and Spark."""
 
 
 @demo.command()
@@ -21,20 +21,20 @@ def demo() -> None:
     default=25,
     show_default=True,
     metavar="N",
-    help="Mix in N broken records, which must end as dead letters.",
+    help="Add N malformed records, which must become dead letters.",
 )
-@click.option("--bootstrap-server", metavar="HOST:PORT", help="Use this Kafka cluster instead of starting a broker.")
+@click.option("--bootstrap-server", metavar="HOST:PORT", help="Use this cluster instead of an embedded broker.")
 @click.option(
     "--topic-prefix",
     metavar="TEXT",
-    help="Put TEXT before the names of the topics. Without it the demo takes plain names, or demo-2. and so on "
-    "when a topic of such a name exists: it never touches topics that it has not made.",
+    help="Prefix of the topic names.  [default: none; demo-2. and so on if a topic exists, because the demo uses only "
+    "topics that it has created]",
 )
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep the broker's data, checkpoints, Parquet files and Spark's log in DIR (new or empty).",
+    help="Keep the logs of the broker, checkpoints, Parquet files and Spark's log in DIR, which must be new or empty.",
 )
 @click.pass_context
 def flights(
@@ -45,11 +45,11 @@ def flights(
     topic_prefix: str | None,
     keep: Path | None,
 ) -> None:
-    """Replay the flights that left New York in 2013 and watch three Spark queries work on them.
+    """Replay the flights from New York in 2013, and process them with three Spark queries.
 
-    336,776 real flights go to Kafka as JSON. Spark reads them by format("kafkaraw") and writes delays by hour to
-    Kafka, cleaned flights to Parquet, and what is no flight to a dead letter topic. At the end a balance sheet says
-    whether anything was lost: if so, the exit code is 1.
+    336,776 real flights are sent to Kafka as JSON. Spark reads them with format("kafkaraw") and writes delays by hour
+    to Kafka, cleaned flights to Parquet, and malformed records to a dead letter topic. In the end, a balance sheet
+    compares the counts; the exit code is 1 if records are lost.
     """
     from kafkaraw.demo.run import FlightsOptions, run_flights
     from kafkaraw.demo.screen import Screen

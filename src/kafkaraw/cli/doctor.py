@@ -1,4 +1,4 @@
-"""`kafkaraw doctor`: why can this cluster not be used from here, and what is to be changed."""
+"""`kafkaraw doctor`: find out why a cluster cannot be used from this machine, and what to change."""
 
 from __future__ import annotations
 
@@ -22,24 +22,36 @@ _LIBRARIES: Final = ("crc32c", "cramjam", "google-re2", "lz4", "zstandard")
 EXIT_CODE_HELP: Final = """\b
 Exit codes:
    0  everything works
-   2  wrong options
-  10  a bootstrap server's name cannot be resolved
-  11  ... cannot be connected to
-  12  ... does not agree on TLS
-  13  ... refuses the login
-  14  ... does not answer as a Kafka broker does
-  15  ... does not know its cluster
-  20-25  the same for a broker at the address that the cluster advertises
+   2  invalid options
+  10  the name of a bootstrap server cannot be resolved
+  11  ... no TCP connection
+  12  ... the TLS handshake fails
+  13  ... the authentication fails
+  14  ... the response is not that of a Kafka broker
+  15  ... no metadata of the cluster
+  20-25  the same for a broker at its advertised address
 """
 
 
 @click.command(epilog=EXIT_CODE_HELP)
-@click.option("-b", "--bootstrap-server", "servers", required=True, metavar="HOST:PORT[,...]", help="Where to begin.")
-@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="A Java client's .properties file.")
 @click.option(
-    "-X", "properties", multiple=True, metavar="PROPERTY=VALUE", help="A client setting, by our name or Java's."
+    "-b", "--bootstrap-server", "servers", required=True, metavar="HOST:PORT[,...]", help="Bootstrap servers."
 )
-@click.option("--timeout", type=click.FloatRange(0.1, 3600), default=10.0, show_default=True, help="Seconds per step.")
+@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="A .properties file of a Java client.")
+@click.option(
+    "-X",
+    "properties",
+    multiple=True,
+    metavar="PROPERTY=VALUE",
+    help="A client setting, with the name of kafkaraw or the Java client.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 3600),
+    default=10.0,
+    show_default=True,
+    help="Timeout of each step, in seconds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_context
 def doctor(
@@ -50,10 +62,10 @@ def doctor(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Find out why a cluster cannot be reached or used from here.
+    """Find out why a cluster cannot be reached or used from this machine.
 
-    Walks the way of a client: resolve, connect, (TLS, SASL,) API versions, metadata, and then every broker at the
-    address that the cluster advertises. Says at which stage it stops, why, and what to change.
+    Takes the steps of a client: resolve, connect, TLS and SASL if configured, API versions, metadata; then the same
+    for every broker at its advertised address. Reports the step that fails, why, and what to change.
     """
     from kafkaraw.client.config import AdminConfig, parse
     from kafkaraw.client.java_names import read_properties, translated

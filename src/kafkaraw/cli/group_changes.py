@@ -55,7 +55,7 @@ def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, 
         committed = admin.list_group_offsets([name])[name]
 
         def partitions_of(wanted: object) -> dict[str, list[TopicPartition]]:
-            """Also of topics that no longer exist: their offsets are the usual reason for this command."""
+            """Include topics that no longer exist: their offsets are the usual reason for this command."""
             there = LogEnds(cluster, admin).partitions([text.partition(":")[0] for text in topics])
             for each in committed:
                 known = there.setdefault(each.topic, [])

@@ -26,7 +26,7 @@ from kafkaraw.cli.group_tables import (
     partitions_named,
     print_rows,
 )
-from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.cli.start_offsets import timestamp_ms
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupState
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
@@ -108,16 +108,16 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
         _show(plan, options, single=len(given) == 1)
         for name in names:
             if name not in found or found[name].state is GroupState.DEAD:
-                sys.stderr.write(f"Warning: there is no group {name!r} yet: setting its offsets makes it\n")
+                sys.stderr.write(f"Warning: group {name!r} does not exist yet: setting its offsets creates it\n")
         for name, state in busy.items():
             sys.stderr.write(
-                f"Error: group {name!r} has members (it is {state}), who would go on from where they are: "
+                f"Error: group {name!r} has members (its state is {state}), which would ignore the new offsets: "
                 f"stop them first\n"
             )
         if options["execute"]:
             _execute(admin, plan)
     if plan and not options["execute"]:
-        sys.stderr.write("Nothing is changed yet: give --execute to do it.\n")
+        sys.stderr.write("Nothing was changed: give --execute to make the change.\n")
     return 1 if busy else 0
 
 
@@ -160,8 +160,8 @@ def _rows(
         new = min(max(wanted, begins[each]), ends[each])
         if new != wanted:
             sys.stderr.write(
-                f"Warning: offset {wanted} is outside of {each.topic} [{each.partition}], which has "
-                f"{begins[each]} to {ends[each]}: taking {new}\n"
+                f"Warning: offset {wanted} is outside of {each.topic} [{each.partition}], whose offsets are "
+                f"{begins[each]} to {ends[each]}: using {new}\n"
             )
         rows.append(
             {
@@ -267,7 +267,7 @@ def _way(options: ResetOptions, now_ms: int) -> tuple[Way | None, Saved | None]:
 def _check_topics(options: ResetOptions) -> None:
     given = [name for name in ("topics", "all_topics", "from_file") if options[name]]
     if not given:
-        raise UsageError("Which topics? Give --topic TOPIC, --topic TOPIC:0,2, or --all-topics")
+        raise UsageError("no topics given: give --topic TOPIC, --topic TOPIC:0,2, or --all-topics")
     if len(given) > 1:
         raise UsageError("--topic, --all-topics and --from-file: give one of them")
 

@@ -80,7 +80,7 @@ def describe_all(
     if as_json:
         print_rows([row for rows_of_one in tables.values() for row in rows_of_one], as_json=True)
     for name in chosen:
-        _tell_state(name, described.get(name))
+        _print_state(name, described.get(name))
         if tables.get(name) and not as_json:
             print_rows(tables[name], as_json=False)
             sys.stdout.write("\n")
@@ -166,7 +166,7 @@ def _listed(group: GroupListing) -> Row:
     }
 
 
-def _tell_state(name: str, group: GroupDescription | None) -> None:
+def _print_state(name: str, group: GroupDescription | None) -> None:
     """Return what Kafka's tool prints about a group besides the table."""
     if group is None or group.state is GroupState.DEAD:
         sys.stderr.write(f"Consumer group '{name}' does not exist.\n")
@@ -284,7 +284,7 @@ def partitions_named(
         wanted = there[topic] if numbers is None else [TopicPartition(topic, number) for number in numbers]
         missing = [each.partition for each in wanted if each not in there[topic]]
         if missing:
-            raise UsageError(f"--topic {topic}: partition {missing[0]} does not exist, or has no leader just now")
+            raise UsageError(f"--topic {topic}: partition {missing[0]} does not exist, or has no leader at present")
         chosen.update(dict.fromkeys(wanted))
     return sorted(chosen)
 

@@ -1,4 +1,4 @@
-"""`kafkaraw groups`: consumer groups, how far they are behind, and where they are to go on."""
+"""`kafkaraw groups`: list, describe, reset and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from kafkaraw.cli.group_reset import ResetOptions
     from kafkaraw.client.admin.group_descriptions import GroupState, GroupType
 
-_EXECUTE: Final = click.option("--execute", is_flag=True, help="Do it; without, it is only shown what would be done.")
-_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Only show what would be done, which is the default.")
+_EXECUTE: Final = click.option("--execute", is_flag=True, help="Make the change; without it, the change is only shown.")
+_DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Only show the change (the default).")
 _QUIET: Final = click.option("-q", "--quiet", is_flag=True, help="Print names only.")
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_ALL_GROUPS: Final = click.option("--all-groups", is_flag=True, help="Every group of consumers.")
+_ALL_GROUPS: Final = click.option("--all-groups", is_flag=True, help="All consumer groups.")
 _NAMES: Final = click.argument("names", nargs=-1, metavar="GROUP...")
-_MORE_NAMES: Final = click.option("-g", "--group", "more_names", multiple=True, metavar="GROUP", help="The same.")
+_MORE_NAMES: Final = click.option(
+    "-g", "--group", "more_names", multiple=True, metavar="GROUP", help="A group, the same as an argument."
+)
 
 RESET_EPILOG: Final = """\b
 Examples:
@@ -34,14 +36,16 @@ Examples:
 def groups() -> None:
     """Consumer groups: list, describe, reset, delete.
 
-    Nothing is changed without --execute.
+    Commands that change groups only show the change unless --execute is given.
     """
 
 
 @groups.command("list")
 @cluster_options
-@click.option("--state", "states", metavar="STATE[,...]", help="Only those that are Stable, Empty, Dead ...")
-@click.option("--type", "types", metavar="TYPE[,...]", help="Only those of a type: classic, consumer, share, streams.")
+@click.option("--state", "states", metavar="STATE[,...]", help="Only groups in these states, such as Stable or Empty.")
+@click.option(
+    "--type", "types", metavar="TYPE[,...]", help="Only groups of these types: classic, consumer, share, streams."
+)
 @_QUIET
 @_JSON
 def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: bool, as_json: bool) -> None:
@@ -61,10 +65,12 @@ def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: 
 @cluster_options
 @_MORE_NAMES
 @_ALL_GROUPS
-@click.option("--offsets", "what", flag_value="offsets", default="offsets", help="Where it is, and how far behind.")
-@click.option("--members", "what", flag_value="members", help="Who is in it.")
-@click.option("--state", "what", flag_value="state", help="What it is doing, and who coordinates it.")
-@click.option("-v", "--verbose", is_flag=True, help="Tell more: epochs and assignments.")
+@click.option(
+    "--offsets", "what", flag_value="offsets", default="offsets", help="Show committed offsets and lag (the default)."
+)
+@click.option("--members", "what", flag_value="members", help="Show the members.")
+@click.option("--state", "what", flag_value="state", help="Show the state and the coordinator.")
+@click.option("-v", "--verbose", is_flag=True, help="Show epochs and assignments, too.")
 @_JSON
 @click.pass_context
 def describe(
@@ -79,8 +85,8 @@ def describe(
 ) -> None:
     """Describe groups: their lag, their members, or their state.
 
-    LAG is how many offsets there are between the group's and the end of the partition. Exits with 1 when a group does
-    not exist.
+    LAG is the number of offsets between the committed offset and the end of the partition. The exit code is 1 if a
+    group does not exist.
     """
     from kafkaraw.cli.group_tables import describe_all
 
@@ -94,32 +100,36 @@ def describe(
 @cluster_options
 @_MORE_NAMES
 @_ALL_GROUPS
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:P,...]", help="Of this topic, or some partitions.")
-@click.option("--all-topics", is_flag=True, help="Of all topics that the group has offsets of.")
-@click.option("--to-earliest", "to", flag_value="earliest", help="To the first record there is.")
-@click.option("--to-latest", "to", flag_value="latest", help="Behind the last one.")
-@click.option("--to-current", "to", flag_value="current", help="To where they are; where there is none, to the end.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="To an offset.")
-@click.option("--shift-by", type=int, metavar="N", help="N further; back when it is negative.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record since a time, UTC unless it names a zone.")
-@click.option("--by-duration", metavar="PT1H", help="To the first record of the last hour, or so.")
-@click.option("--from-file", type=click.Path(exists=True, dir_okay=False), help="To what --export has written.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC[:P,...]", help="Reset this topic, or these partitions of it."
+)
+@click.option("--all-topics", is_flag=True, help="Reset all topics with committed offsets.")
+@click.option("--to-earliest", "to", flag_value="earliest", help="To the first record.")
+@click.option("--to-latest", "to", flag_value="latest", help="To the end, after the last record.")
+@click.option("--to-current", "to", flag_value="current", help="To the committed offset; if there is none, to the end.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward by N offsets; back if N is negative.")
+@click.option("--to-datetime", metavar="TIME", help="To the first record at or after this time; UTC if it has no zone.")
+@click.option("--by-duration", metavar="PT1H", help="To the first record within this duration before now.")
+@click.option(
+    "--from-file", type=click.Path(exists=True, dir_okay=False), help="To the offsets in a file written by --export."
+)
 @_DRY_RUN
 @_EXECUTE
-@click.option("--export", is_flag=True, help="Print the plan as CSV, as Kafka's tool does.")
+@click.option("--export", is_flag=True, help="Print the plan as CSV, in the format of kafka-consumer-groups.sh.")
 @_JSON
 @click.pass_context
 def reset(ctx: click.Context, cluster: Cluster, **options: Unpack[ResetOptions]) -> None:
     """Set the offsets of groups without members.
 
-    Prints the plan: where each partition is, where it would go on, and the lag from there. Offsets outside of a
-    partition become its beginning or end.
+    Prints the plan: for each partition the committed offset, the new offset, and the new lag. An offset outside of
+    the partition's range becomes its beginning or end.
     """
     from kafkaraw.cli.group_reset import reset as run
 
     _check_scope(options["names"] + options["more_names"], options["all_groups"])
     if options["execute"] and options["dry_run"]:
-        raise click.UsageError("--execute and --dry-run: give one of them")
+        raise click.UsageError("--execute and --dry-run exclude each other")
     ctx.exit(run(cluster, **options))
 
 
@@ -130,7 +140,7 @@ def reset(ctx: click.Context, cluster: Cluster, **options: Unpack[ResetOptions])
 @_DRY_RUN
 @_EXECUTE
 def delete(cluster: Cluster, names: tuple[str, ...], more_names: tuple[str, ...], dry_run: bool, execute: bool) -> None:
-    """Delete groups without members, with all their offsets."""
+    """Delete groups without members, and their committed offsets."""
     from kafkaraw.cli.group_changes import delete_groups
 
     _check_scope(names + more_names, False)
@@ -140,11 +150,18 @@ def delete(cluster: Cluster, names: tuple[str, ...], more_names: tuple[str, ...]
 @groups.command("delete-offsets")
 @click.argument("name", metavar="GROUP")
 @cluster_options
-@click.option("--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,...]", help="Whose offsets.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:P,...]",
+    help="Delete the offsets of this topic, or of these partitions.",
+)
 @_DRY_RUN
 @_EXECUTE
 def delete_offsets(cluster: Cluster, name: str, topics: tuple[str, ...], dry_run: bool, execute: bool) -> None:
-    """Delete the offsets that a group has of topics which no member reads just now."""
+    """Delete committed offsets of topics to which no member is subscribed."""
     from kafkaraw.cli.group_changes import delete_group_offsets
 
     _report(delete_group_offsets(cluster, name, topics, execute=execute and not dry_run))
@@ -153,27 +170,33 @@ def delete_offsets(cluster: Cluster, name: str, topics: tuple[str, ...], dry_run
 @groups.command("remove-members")
 @click.argument("name", metavar="GROUP")
 @cluster_options
-@click.option("--instance", "instances", multiple=True, metavar="ID", help="Static members by group.instance.id.")
-@click.option("--all-members", is_flag=True, help="Every member, static or not.")
+@click.option(
+    "--instance",
+    "instances",
+    multiple=True,
+    metavar="ID",
+    help="Remove the static member with this group.instance.id; repeatable.",
+)
+@click.option("--all-members", is_flag=True, help="Remove all members.")
 @_DRY_RUN
 @_EXECUTE
 def remove_members(
     cluster: Cluster, name: str, instances: tuple[str, ...], all_members: bool, dry_run: bool, execute: bool
 ) -> None:
-    """Remove members from a group, as static ones that will not come back soon.
+    """Remove members from a group, such as static members whose process has ended.
 
-    Members that still run notice, and join again.
+    Members that are still running rejoin.
     """
     from kafkaraw.cli.group_changes import remove_group_members
 
     if bool(instances) == all_members:
-        raise click.UsageError("Which members? Give --instance ID, or --all-members.")
+        raise click.UsageError("give either --instance ID or --all-members")
     chosen = None if all_members else instances
     _report(remove_group_members(cluster, name, chosen, execute=execute and not dry_run))
 
 
 def _words(text: str | None, option: str, kind: type[GroupState | GroupType]) -> list[str]:
-    """What a list with commas names, however it is written there."""
+    """Return the values that a comma-separated list names, in any case."""
     known = {each.lower(): each.value for each in kind}
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     for word in words:
@@ -184,9 +207,9 @@ def _words(text: str | None, option: str, kind: type[GroupState | GroupType]) ->
 
 def _check_scope(names: tuple[str, ...], all_groups: bool) -> None:
     if bool(names) == all_groups:
-        raise click.UsageError("Which groups? Name them, or give --all-groups where there is that option.")
+        raise click.UsageError("name one or more groups, or give --all-groups if the command has it, but not both")
 
 
 def _report(done: bool) -> None:
     if not done:
-        click.echo("Nothing is changed yet: give --execute to do it.", err=True)
+        click.echo("Nothing was changed: give --execute to make the change.", err=True)

@@ -65,7 +65,7 @@ def lines(source: Source, delimiter: bytes, size_max: int) -> Iterator[list[byte
         if len(rest) > size_max:
             raise UsageError(
                 f"the input has {len(rest)} bytes without the delimiter {delimiter!r}: a message may have {size_max} "
-                f"(-X max.request.size=…); give another -D, or files without -l to send each as one message"
+                f"(-X max.request.size=…); give another -D, or send files without -l, each as one message"
             )
     if rest:
         yield [rest]
@@ -102,7 +102,7 @@ def length_prefixed(source: Source, size_max: int) -> Iterator[list[bytes | None
         if found:
             yield found
     if rest:
-        raise UsageError(f"the input ends in the middle of the message that begins at byte {passed}")
+        raise UsageError(f"the input ends within the message that begins at byte {passed}")
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Lines:
 
     def _is_there(self, found: bytes, delimiter: bytes, behind: str) -> bool:
         if self.is_strict and not found:
-            raise ValueError(f"no {delimiter.decode(errors='replace')!r} behind the {behind}")
+            raise ValueError(f"no {delimiter.decode(errors='replace')!r} after the {behind}")
         return bool(found)
 
     def _converted(self, text: bytes | None, convert: ToBytes | None) -> bytes | None:

@@ -103,7 +103,7 @@ def lines_of(texts: Iterable[str]) -> Lines:
     for index, name in enumerate(marks):
         same = [other for other in marks[index + 1 :] if chosen[other] == chosen[name]]
         if same:
-            raise UsageError(f"--reader-property: {name} and {same[0]} may not be equal")
+            raise UsageError(f"--reader-property: {name} and {same[0]} must differ")
     key, value = reading(_serdes(chosen, "serializer"))
     headers = HeadersOfLines(*(chosen[name].encode() for name in marks[:3]))
     return Lines(

@@ -56,9 +56,9 @@ class Notes:
     def say(self, text: str) -> None:
         """Print a message, unless `quiet` is set."""
         if not self.quiet:
-            self.tell(text)
+            self.print(text)
 
-    def tell(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a message, always."""
         self._clear()
         sys.stderr.write(f"% {text}\n")
@@ -102,4 +102,4 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR and record.name.startswith(_RAISED):
             return
-        self._notes.tell(f"{record.levelname}: {record.getMessage()}")
+        self._notes.print(f"{record.levelname}: {record.getMessage()}")

@@ -28,7 +28,7 @@ class Output(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """How much was written."""
+        """Number of bytes written."""
 
     def write(self, batch: Batch) -> int:
         """Write the records; return how many they are."""
@@ -84,7 +84,7 @@ class ColumnsOutput:
 
     def __init__(self, form: str, stream: BinaryIO) -> None:
         if stream.isatty():
-            raise UsageError(f"--output {form}: bytes that are not for terminals; send them to a file: ... > FILE")
+            raise UsageError(f"--output {form}: binary output cannot be written to a terminal; redirect it: ... > FILE")
         try:
             import pyarrow as pa
         except ImportError:
@@ -99,7 +99,7 @@ class ColumnsOutput:
 
     @property
     def size_bytes(self) -> int:
-        """How much was written."""
+        """Number of bytes written."""
         return int(self._sink.tell())
 
     def write(self, batch: Batch) -> int:
@@ -149,7 +149,7 @@ class ColumnsOutput:
 
 
 def pieces_of(batch: Batch) -> Iterator[Batch]:
-    """Cut batches into parts of some thousand records, so that memory is reused and not allocated for each batch.
+    """Cut batches into pieces of some thousand records, so that memory is reused and not allocated for each batch.
 
     They are cut between wire batches: a divided one would be decompressed twice.
     """
@@ -168,7 +168,7 @@ def pieces_of(batch: Batch) -> Iterator[Batch]:
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write everything, also to a stream without a buffer (PYTHONUNBUFFERED), which may take a part at a time."""
+    """Write everything, also to an unbuffered stream (PYTHONUNBUFFERED), which may write only some of the bytes."""
     written = stream.write(data)
     while written < len(data):
         written += stream.write(memoryview(data)[written:])
@@ -183,7 +183,7 @@ def is_gone(stream: BinaryIO) -> bool:
     return False
 
 
-def let_go(stream: BinaryIO) -> None:
+def discard_pending(stream: BinaryIO) -> None:
     """Discard the bytes that were not written to a broken pipe, so that the process ends without an error message."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

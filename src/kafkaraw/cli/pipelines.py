@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @click.group()
 def pipelines() -> None:
-    """Spark Declarative Pipelines whose tables and sinks may be Kafka topics."""
+    """Spark Declarative Pipelines with Kafka topics."""
 
 
 def _common(command: F) -> F:
@@ -21,10 +21,15 @@ def _common(command: F) -> F:
         click.option(
             "--spec",
             type=click.Path(dir_okay=False, exists=True, path_type=Path),
-            help="The pipeline's spec; else spark-pipeline.yml of this folder or of the nearest one above it.",
+            help="The spec of the pipeline.  [default: spark-pipeline.yml in this folder, or in the nearest parent]",
         ),
-        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of the Spark session."),
-        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs; sc://HOST:PORT, too."),
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of the Spark session; repeatable."),
+        click.option(
+            "--master",
+            default="local[*]",
+            show_default=True,
+            help="Master URL of Spark, or sc://HOST:PORT for Spark Connect.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -33,9 +38,9 @@ def _common(command: F) -> F:
 
 @pipelines.command()
 @_common
-@click.option("--refresh", multiple=True, metavar="TABLES", help="Only these, separated by commas.")
-@click.option("--full-refresh", multiple=True, metavar="TABLES", help="Empty these first, and compute them anew.")
-@click.option("--full-refresh-all", is_flag=True, help="Empty everything first.")
+@click.option("--refresh", multiple=True, metavar="TABLES", help="Update only these tables, separated by commas.")
+@click.option("--full-refresh", multiple=True, metavar="TABLES", help="Truncate these tables, and compute them again.")
+@click.option("--full-refresh-all", is_flag=True, help="Truncate all tables, and compute them again.")
 def run(
     spec: Path | None,
     conf: tuple[str, ...],
@@ -44,7 +49,7 @@ def run(
     full_refresh: tuple[str, ...],
     full_refresh_all: bool,
 ) -> None:
-    """Run a pipeline until it has read what is there; the exit code is 0 if it worked."""
+    """Run a pipeline until it has read all present records; the exit code is 0 if it succeeds."""
     tables = [f"--refresh={each}" for each in refresh] + [f"--full-refresh={each}" for each in full_refresh]
     _start(["run", *tables, *(["--full-refresh-all"] if full_refresh_all else [])], spec, conf, master)
 
@@ -63,6 +68,6 @@ def _start(arguments: list[str], spec: Path | None, conf: tuple[str, ...], maste
     for each in conf:
         name, separator, value = each.partition("=")
         if not separator or not name:
-            raise click.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--conf")
+            raise click.BadParameter(f"{each!r} must be NAME=VALUE", param_hint="--conf")
         settings[name] = value
     run_pipelines([*arguments, *([] if spec is None else [f"--spec={spec}"])], settings, master)

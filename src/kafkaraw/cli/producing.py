@@ -20,7 +20,7 @@ from kafkaraw.cli.formats import unescape
 from kafkaraw.cli.inputs import Lines, Message, json_message, length_prefixed, lines, messages_of
 from kafkaraw.cli.kafka_properties import lines_of
 from kafkaraw.cli.notes import Notes
-from kafkaraw.cli.outputs import let_go, write_all
+from kafkaraw.cli.outputs import discard_pending, write_all
 from kafkaraw.cli.serdes import reading
 from kafkaraw.cli.stopping import Stop
 from kafkaraw.client.blocking.producer import Producer
@@ -103,7 +103,7 @@ def produce(cluster: Cluster, stop: Stop, **options: Unpack[ProduceOptions]) -> 
     source = sys.stdin.buffer
     notes = Notes(quiet=options["quiet"], verbose=options["verbose"], shares_terminal=source.isatty())
     if not plan.files and source.isatty():
-        notes.say("One message a line; Ctrl-D on a line of its own ends.")
+        notes.say("Type one message per line; end with Ctrl-D on an empty line.")
     with notes, Producer(runtime=None, **settings) as producer:
         sending = _Sending(producer, plan, notes, sys.stdout.buffer if options["tee"] else None)
         if "transactional_id" in settings:
@@ -125,13 +125,13 @@ def produce(cluster: Cluster, stop: Stop, **options: Unpack[ProduceOptions]) -> 
 
 def _finish(producer: Producer, notes: Notes, stop: Stop, *, in_transaction: bool) -> None:
     if in_transaction and stop.asked:
-        notes.say("Stopped: the transaction is aborted")
+        notes.say("Stopped: aborting the transaction")
         producer.abort_transaction()
     elif in_transaction:
         producer.commit_transaction()
     else:
         if stop.asked:
-            notes.say("Stopped: waiting for acknowledgements; once more ends at once")
+            notes.say("Stopped: waiting for acknowledgements; a second signal ends at once")
         producer.flush()
 
 
@@ -139,7 +139,7 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
     topic, files = options["topic"], options["arguments"]
     if topic is None:
         if not files:
-            raise UsageError("Which topic? Name it: kafkaraw produce TOPIC")
+            raise UsageError("no topic given: kafkaraw produce TOPIC")
         topic, files = files[0], files[1:]
     forms = [
         name
@@ -151,12 +151,14 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
         if is_given
     ]
     if len(forms) > 1:
-        raise UsageError(f"{' and '.join(forms)}: the input has one form")
+        raise UsageError(f"{' and '.join(forms)} exclude each other")
     how, delimiter = _lines(options), unescape(options["delimiter"])
     if not delimiter or how.key_delimiter == b"":
         raise UsageError(f"{'-K' if delimiter else '-D'} must not be empty")
     if forms and forms != ["--length-prefixed"] and how != Lines():
-        raise UsageError(f"{forms[0]} says what keys, values and nulls are; leave out -k, -K, -Z, -s and --null-marker")
+        raise UsageError(
+            f"{forms[0]} excludes -k, -K, -Z, -s and --null-marker: the input has keys, values and nulls of its own"
+        )
     return Plan(
         topic=topic,
         files=tuple(map(Path, files)),
@@ -309,7 +311,7 @@ class _Sending:
             write_all(self._tee, b"".join((value or b"") + self._plan.delimiter for value in values))
             self._tee.flush()
         except BrokenPipeError:  # the reader of the copy may close it; the messages are still sent
-            let_go(self._tee)
+            discard_pending(self._tee)
             self._tee = None
 
 
@@ -349,4 +351,4 @@ def _tables(form: str, stream: BinaryIO) -> Iterator[Any]:
         else:
             yield from pa.ipc.open_stream(stream)
     except pa.ArrowInvalid as error:
-        raise UsageError(f"--input {form}: the input is something else: {error}") from error
+        raise UsageError(f"--input {form}: the input has another format: {error}") from error

@@ -1,4 +1,4 @@
-"""`kafkaraw protocol`: the declarations of the protocol, for people and for programs."""
+"""`kafkaraw protocol`: print the declarations of the protocol as tables or JSON."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def protocol() -> None:
 @protocol.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_apis(as_json: bool) -> None:
-    """List every API: key, name, versions, and what it is for.
+    """List all APIs with key, name, versions and purpose.
 
-    "offered" are the versions that a Kafka 4.3 broker or controller speaks, "declared" all that can be read, among
-    them those that Kafka 4.0 removed (KIP-896) and those that no release has enabled.
+    "offered" versions are supported by brokers or controllers of Kafka 4.3. "declared" versions can be decoded; they
+    include versions removed in Kafka 4.0 (KIP-896) and unstable ones.
     """
     from kafkaraw.protocol.apis import API_TABLE
     from kafkaraw.protocol.describe import embedded_messages, embedded_modules
@@ -47,17 +47,17 @@ def list_apis(as_json: bool) -> None:
 
 @protocol.command()
 @click.argument("name")
-@click.option("--version", metavar="N|all", help="Version to show; by default the newest that brokers offer.")
+@click.option("--version", metavar="N|all", help="The version to show.  [default: the newest offered]")
 @click.option("--request", "direction", flag_value="Request", help="Show the request only.")
 @click.option("--response", "direction", flag_value="Response", help="Show the response only.")
-@click.option("--bnf", "form", flag_value="bnf", help="Print the grammar, as Kafka's documentation does.")
+@click.option("--bnf", "form", flag_value="bnf", help="Print the grammar, as in Kafka's documentation.")
 @click.option("--code", "form", flag_value="code", help="Print the Python source that decodes and encodes it.")
 @click.option("--json", "form", flag_value="json", help="Print the fields as JSON.")
 def show(name: str, version: str | None, direction: str | None, form: str | None) -> None:
     """Show the fields of a message.
 
-    NAME is an API's name or key, a message such as FetchRequest, or a structure that travels inside a bytes field such
-    as ConsumerProtocolSubscription; upper and lower case are the same.
+    NAME is the name or key of an API, a message such as FetchRequest, or a structure inside a bytes field such as
+    ConsumerProtocolSubscription, in upper or lower case.
     """
     from kafkaraw.protocol.describe import messages_named
 
@@ -180,7 +180,7 @@ def _api_table(apis: tuple[Api, ...]) -> object:
     table.add_column("API", style="bold", no_wrap=True)
     for heading in ("offered", "declared", "removed", "unstable"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("what for", overflow="fold", ratio=1)
+    table.add_column("purpose", overflow="fold", ratio=1)
     for api in apis:
         header = header_of(api.request)
         versions = [_or_dash(str(it)) for it in (api.supported, api.versions, header.removed, header.unstable)]

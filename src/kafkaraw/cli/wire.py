@@ -1,4 +1,4 @@
-"""`kafkaraw wire`: read the bytes of the protocol."""
+"""`kafkaraw wire`: decode bytes of the protocol."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ TABLE_ROWS_MAX: Final = 3000
 
 @click.group()
 def wire() -> None:
-    """Read the bytes of the protocol."""
+    """Decode bytes of the protocol."""
 
 
 @wire.command()
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--api", metavar="NAME|KEY", help="API that the bytes belong to, when known.")
-@click.option("--version", type=int, help="Version of that API, when known.")
+@click.option("--api", metavar="NAME|KEY", help="The API, if known.")
+@click.option("--version", type=int, help="The version of the API, if known.")
 @click.option("--request", "direction", flag_value="request", help="The bytes are a request.")
 @click.option("--response", "direction", flag_value="response", help="The bytes are a response.")
-@click.option("--paths", is_flag=True, help="Show the path of every field instead of the indented tree.")
+@click.option("--paths", is_flag=True, help="Show the path of each field instead of an indented tree.")
 @click.option("--json", "as_json", is_flag=True, help="Print the tree as JSON.")
 @click.pass_context
 def decode(
@@ -52,20 +52,19 @@ def decode(
     paths: bool,
     as_json: bool,
 ) -> None:
-    """Say what every byte of a frame means.
+    """Explain every byte of a frame.
 
-    FILE holds bytes as people have them: raw, hex with or without spaces, dumps of xxd, hexdump, od, Wireshark and
-    tcpdump -X, base64, literals of Python, C, Java, Go and Erlang, log lines such as `WriteAsync[26] 00 00 ...`.
-    Without FILE, or with -, the bytes come from standard input. What API and version they are of is found out unless
-    said.
+    FILE has raw bytes, hex with or without spaces, a dump of xxd, hexdump, od, Wireshark or tcpdump -X, base64, a
+    literal of Python, C, Java, Go or Erlang, or log lines such as `WriteAsync[26] 00 00 ...`. Without FILE, or if it is
+    -, the bytes are read from standard input. API and version are guessed unless they are given.
 
-    Exits with 1 when the bytes do not make a whole and sound frame.
+    The exit code is 1 if the bytes are not a complete and valid frame.
     """
     from kafkaraw.inspect import annotate, read_bytes, split_frames
     from kafkaraw.inspect.render import to_json
 
     if version is not None and api is None:
-        raise UsageError("--version needs --api: a version number alone says nothing")
+        raise UsageError("--version needs --api")
     if file.isatty():
         click.echo("Paste the bytes, then press Ctrl-D on a line of its own.", err=True)
     data, form = read_bytes(file.read())
@@ -137,7 +136,8 @@ def _print_certainty(console: Console, annotation: Annotation, *, named: bool) -
     what = "every byte" if best.is_whole else "the bytes as far as they go"
     if annotation.reading is None:
         console.print(
-            f"Too little to tell what it is. Readings of {what} (choose one with --api and --version):", style="yellow"
+            f"Too few bytes to identify the message. Readings of {what} (select with --api, --version):",
+            style="yellow",
         )
         _print_candidates(console, candidates)
         return

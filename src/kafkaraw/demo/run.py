@@ -64,7 +64,7 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
     with _folder(options.keep) as folder, _cluster(options, folder, screen) as bootstrap_servers:
         topics = create_topics(bootstrap_servers, options.topic_prefix)
         if topics.prefix and options.topic_prefix is None:
-            screen.say("Topics with the demo's names exist here already and are left alone; it takes names of its own.")
+            screen.say("Topics with the names of the demo exist already; the demo creates topics with other names.")
         screen.say(f"Topics: {', '.join(plan.name for plan in topics.plans())}")
         spark = SparkRun(folder, log_kept=options.keep is not None)
         try:
@@ -73,7 +73,7 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
             sent = _replay(bootstrap_servers, topics, flights, options.malformed, screen)
             sheet, hours, dead = _process(spark, bootstrap_servers, topics, folder, sent, screen)
         except KeyboardInterrupt:
-            screen.say("Stopping: Spark takes a few seconds ...")
+            screen.say("Stopping Spark, which takes a few seconds ...")
             raise
         finally:
             spark.stop()

@@ -28,7 +28,7 @@ class DataLossError(KafkaError):
     def explained(cls, what: str) -> DataLossError:
         """Return the error, with a hint how to continue without the records."""
         return cls(
-            f"records are missing: {what}. Set the option failOnDataLoss to false to go on with what is there, "
+            f"records are missing: {what}. Set the option failOnDataLoss to false to continue without them, "
             "or start the query with a new checkpoint"
         )
 
@@ -39,7 +39,7 @@ def as_options(what: object) -> str:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def without_traceback() -> Iterator[None]:
     """Let Spark show an error of this package by its message, in the names of its options, without a traceback.
 
     The message says what to do; the traceback may have several dozen frames. Spark's processes end with the first
@@ -52,5 +52,5 @@ def told_plainly() -> Iterator[None]:
         error.args = (as_options(str(error)), *error.args[1:])
         if any(name in os.environ for name in _OF_SPARK):
             os.environ[_HIDE] = "1"
-            _log.debug("what Spark is told without its traceback", exc_info=True)
+            _log.debug("an error that Spark shows without its traceback", exc_info=True)
         raise

@@ -63,7 +63,7 @@ def _writer_id(batch: DataFrame, name: str, batch_id: int, writer: object) -> st
     query_id, run_id = _property_of(batch, _QUERY_ID), _property_of(batch, _RUN_ID)
     if query_id is None:
         raise UsageError(
-            "exactlyOnce=true: Spark does not tell the id of the query. Call this function in foreachBatch, on the "
+            "exactlyOnce=true: Spark does not pass the id of the query. Call this function in foreachBatch, on the "
             "thread that foreachBatch calls, of a session that is not Spark Connect's; or leave exactlyOnce out"
         )
     key = run_id or query_id, name

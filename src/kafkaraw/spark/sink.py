@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaraw.errors import UsageError
 from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
-from kafkaraw.spark.errors import told_plainly
+from kafkaraw.spark.errors import without_traceback
 from kafkaraw.spark.options.parsing import SparkOptions, patient
 from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings
 
@@ -57,7 +57,7 @@ class _Writer:
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._settings: WriteSettings = write_settings(options, schema)
 
-    @told_plainly()
+    @without_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         if self._settings.exactly_once is None:
@@ -71,14 +71,14 @@ class _Writer:
         """Return what is written: the id of the query, and the micro-batch if there is one."""
         raise NotImplementedError
 
-    @told_plainly()
+    @without_traceback()
     def _commit(self, messages: _Messages) -> None:
         if self._settings.exactly_once is not None:
             from kafkaraw.spark.writing.exactly_once import commit_batch
 
             commit_batch(_written(messages), self._settings)
 
-    @told_plainly()
+    @without_traceback()
     def _abort(self, messages: _Messages) -> None:
         if self._settings.exactly_once is None:
             _log_abort(messages)
@@ -117,7 +117,7 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     def _batch(self) -> tuple[str, int | None]:
         query_id, batch_id = _task().getLocalProperty(_QUERY_ID), _task().getLocalProperty(_BATCH_ID)
         if query_id is None or batch_id is None:
-            raise UsageError("exactlyOnce: Spark does not tell this task its query and micro-batch")
+            raise UsageError("exactlyOnce: Spark does not pass the query and micro-batch to this task")
         return query_id, int(batch_id)
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # Spark's name

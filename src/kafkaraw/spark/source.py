@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.data_source_api import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from kafkaraw.spark.errors import told_plainly
+from kafkaraw.spark.errors import without_traceback
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.client import BOOTSTRAP
 from kafkaraw.spark.options.offsets import OffsetJson, from_checkpoint
@@ -73,7 +73,7 @@ class KafkaDataSource(DataSource):
         ConfigError: an option is unknown or wrong.
     """
 
-    @told_plainly()
+    @without_traceback()
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._given = tables.given(options)
@@ -85,7 +85,7 @@ class KafkaDataSource(DataSource):
         """Return the name to pass to `format()`."""
         return "kafkaraw"
 
-    @told_plainly()
+    @without_traceback()
     def schema(self) -> str | StructType:
         """Return all columns. Spark calls this for a DataFrame without a user-defined schema, and for a table."""
         if tables.is_definition(self.options):
@@ -107,12 +107,12 @@ class KafkaDataSource(DataSource):
         tables.check_writer(self._given)
         return self._parsed(self._given)
 
-    @told_plainly()
+    @without_traceback()
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """Return a batch reader of these columns."""
         return KafkaBatchReader(self._parsed(tables.completed(self._given, schema)), schema)
 
-    @told_plainly()
+    @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
         """Return a streaming reader of these columns."""
         try:
@@ -123,7 +123,7 @@ class KafkaDataSource(DataSource):
             return KafkaStreamReader(options, schema)
         return KafkaUnlimitedStreamReader(options, schema)
 
-    @told_plainly()
+    @without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return a batch writer of these columns."""
         from kafkaraw.spark.sink import KafkaBatchWriter
@@ -132,7 +132,7 @@ class KafkaDataSource(DataSource):
             raise ConfigError('mode("overwrite") is not possible: Kafka topics are appended to; use mode("append")')
         return KafkaBatchWriter(self._to_write(), schema)
 
-    @told_plainly()
+    @without_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Return a streaming writer of these columns. Complete mode appends all rows, as in Spark's own connector."""
         from kafkaraw.spark.sink import KafkaStreamWriter
@@ -150,7 +150,7 @@ class _TaskReader:
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkaraw.spark.reading.task import read_range
 
-        with told_plainly():
+        with without_traceback():
             for work in partition.value:
                 yield from read_range(work, arrow_schema(self._schema), self._read_settings())
 
@@ -186,7 +186,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         super().__init__(patient(options), schema)
 
-    @told_plainly()
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """Return one task per partition with records, or more or fewer if the options ask for that."""
         from kafkaraw.spark.reading.lookup import ClusterLookup
@@ -217,7 +217,7 @@ class _RefusedStream(DataSourceStreamReader):
     def __init__(self, error: ConfigError) -> None:
         self._error = error
 
-    @told_plainly()
+    @without_traceback()
     def initialOffset(self) -> OffsetJson:
         raise self._error
 
@@ -234,7 +234,7 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
         self._plan: StreamPlan | None = None
         self._committed: OffsetJson = {}
 
-    @told_plainly()
+    @without_traceback()
     def initialOffset(self) -> OffsetJson:
         """Return the offsets at which a query without a checkpoint starts."""
         return self._initial()
@@ -254,7 +254,7 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
             self._committed = start
         return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)
 
-    @told_plainly()
+    @without_traceback()
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """Return one task per partition with new records; none if `end` is not after `start`."""
         return self._tasks(self._planned().ranges(start, end))
@@ -307,12 +307,12 @@ class KafkaStreamReader(_StreamReader, SupportsTriggerAvailableNow):
         """Return a limit of rows, always, so that Trigger.Once is recognised by its ReadAllAvailable."""
         return ReadMaxRows(self._options.rows_per_trigger_max or _NO_LIMIT)
 
-    @told_plainly()
+    @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the current end of the topics as the end of the query."""
         self._planned().fix_target()
 
-    @told_plainly()
+    @without_traceback()
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
         """Return the end of the next micro-batch; `start` itself if there are no new records."""
         rows_max = None if isinstance(limit, ReadAllAvailable) else self._rows_max(limit)
@@ -344,7 +344,7 @@ class KafkaUnlimitedStreamReader(_StreamReader):
         super().__init__(options, schema)
         self._position: OffsetJson | None = None
 
-    @told_plainly()
+    @without_traceback()
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # as Spark 4.0 and 4.1 call it
         """Return the end of the next micro-batch; the end of the last one if there are no new records."""
         options = self._options

@@ -1,7 +1,7 @@
 """The auditor: checks a history of sends and reads for the invariants of Jepsen's Kafka checker, by their names.
 
 Fill a `History` with the results that clients returned, with a unique value for each record, and pass it to `audit`.
-The auditor must not look inside the broker. `audit_transactions` checks transactions, `audit_sending` the producers'
+The auditor must not look inside the broker. `audit_transactions` checks transactions, `audit_producers` the producers'
 batches, `audit_wire` the responses on the wire.
 Source: jepsen.tests.kafka.
 """
@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.records import RecordMetadata, TopicPartition
-from kafkaraw.testing.audit_reports import stored_too_far, unreported
-from kafkaraw.testing.audit_sending import denied_writes, duplicates, overtakings, send_skips
+from kafkaraw.testing.audit_producers import denied_writes, duplicates, overtakings, send_skips, unreported
 from kafkaraw.testing.audit_transactions import aborted_reads, torn_positions, torn_transactions, zombies
 from kafkaraw.testing.history import Call as Call
 from kafkaraw.testing.history import History as History
@@ -55,7 +54,7 @@ def audit(history: History, *, idempotent: bool = True, unclean: bool = False) -
         overtakings,
         zombies,
         unreported,
-        stored_too_far,
+        _commits_too_far,
     ]
     if idempotent:
         checks += [duplicates, send_skips]
@@ -78,7 +77,7 @@ def _unsettled(history: History) -> Iterator[Violation]:
     for values in history.sent.values():
         for value in values:
             if value not in history.acknowledged and value not in history.failed:
-                yield Violation(Invariant.UNSETTLED, f"nobody was told about {value!r}")
+                yield Violation(Invariant.UNSETTLED, f"the ticket of {value!r} was never completed")
 
 
 def _overdue(history: History) -> Iterator[Violation]:
@@ -138,15 +137,15 @@ def _lost_writes(history: History) -> Iterator[Violation]:
         if stretch in history.committed_only:
             continue  # a missing record may belong to an aborted transaction
         read: dict[TopicPartition, list[tuple[int, bytes]]] = defaultdict(list)
-        for part in history.chain(stretch):
-            for tp, offset, value in history.reads[part]:
+        for each in history.chain(stretch):
+            for tp, offset, value in history.reads[each]:
                 read[tp].append((offset, value))
         yield from _missing(history, f"by {stretch}", read, partitions)
 
 
 def _missing(
     history: History,
-    by_whom: str,
+    reader: str,
     read: dict[TopicPartition, list[tuple[int, bytes]]],
     partitions: list[TopicPartition],
 ) -> Iterator[Violation]:
@@ -156,7 +155,7 @@ def _missing(
         tp = TopicPartition(metadata.topic, metadata.partition)
         if tp in values and value not in values[tp]:
             invariant = Invariant.LOST_WRITE if furthest[tp] >= metadata.offset else Invariant.UNSEEN
-            yield Violation(invariant, f"{value!r}, acknowledged at {metadata}, was not read {by_whom}")
+            yield Violation(invariant, f"{value!r}, acknowledged at {metadata}, was not read {reader}")
 
 
 # -- reads
@@ -184,8 +183,8 @@ def _skips_on_resuming(history: History) -> Iterator[Violation]:
     for stretch in history.resumed:
         view = history.view(stretch)
         reached: dict[TopicPartition, int] = {}
-        for part in history.chain(stretch)[:-1]:
-            for tp, offset, _ in history.reads[part]:
+        for each in history.chain(stretch)[:-1]:
+            for tp, offset, _ in history.reads[each]:
                 reached[tp] = max(offset, reached.get(tp, -1))
         began: dict[TopicPartition, int] = {}
         for tp, offset, _ in history.reads[stretch]:
@@ -194,5 +193,15 @@ def _skips_on_resuming(history: History) -> Iterator[Violation]:
             low = max(reached.get(tp, -1) + 1, history.deleted_before.get(tp, 0))
             missed = [at for at, _ in view.get(tp, []) if low <= at < offset]
             if missed:
-                what = f"{stretch} in {tp} began at {offset}, and nobody had read {missed[0]}"
+                what = f"{stretch} in {tp} began at {offset}, though {missed[0]} had not been read"
                 yield Violation(Invariant.POLL_SKIP, what)
+
+
+def _commits_too_far(history: History) -> Iterator[Violation]:
+    """Committed offsets above the last record that was delivered."""
+    reports = history.reports
+    for (group, partition), offset in reports.committed_offsets.items():
+        delivered = reports.delivered.get((group, partition), 0)
+        if offset > delivered:
+            what = f"{group} in {partition} committed {offset}, though only records before {delivered} were delivered"
+            yield Violation(Invariant.POSITION_TOO_FAR, what)

@@ -22,23 +22,23 @@ def aborted_reads(history: History) -> Iterator[Violation]:
         if transaction.outcome is Outcome.ABORTED
         for value in transaction.values
     }
-    for who, reads in _committed_readers(history):
+    for reader, reads in _committed_readers(history):
         for tp, offset, value in reads:
             if value in aborted:
-                what = f"{who} saw {value!r} at {tp} {offset}, of {aborted[value]}"
+                what = f"{reader} read {value!r} at {tp} {offset}, of {aborted[value]}"
                 yield Violation(Invariant.ABORTED_READ, what)
 
 
 def torn_transactions(history: History) -> Iterator[Violation]:
-    """Transactions of which a part was read to the end of all partitions, and committed ones that were not read."""
-    for who, reads in _committed_readers(history, complete=True):
+    """Transactions that were read in part to the end of all partitions, and committed ones that were not read."""
+    for reader, reads in _committed_readers(history, complete=True):
         seen = {value for _, _, value in reads}
         for name, transaction in history.transactions.items():
             expected = [value for value in transaction.values if not _is_deleted(history, value)]
             count = sum(value in seen for value in expected)
             whole = count == len(expected)
             if not whole and (count or transaction.outcome is Outcome.COMMITTED):
-                what = f"{who} saw {count} of the {len(expected)} records of {name}, which is {transaction.outcome}"
+                what = f"{reader} read {count} of the {len(expected)} records of {name}, which is {transaction.outcome}"
                 yield Violation(Invariant.TORN_TRANSACTION, what)
 
 
@@ -54,7 +54,7 @@ def torn_positions(history: History) -> Iterator[Violation]:
     for which, offset in history.final_positions.items():
         should_be, name = expected.get(which, (-1, "no transaction at all"))
         if offset != should_be:
-            what = f"group {which[0]} stands at {offset} in {which[1]}, and not at {should_be} as after {name}"
+            what = f"group {which[0]} has committed {offset} in {which[1]}, instead of {should_be} as after {name}"
             yield Violation(Invariant.TORN_POSITION, what)
 
 
@@ -81,4 +81,4 @@ def _committed_readers(history: History, *, complete: bool = False) -> Iterator[
         return
     for stretch, partitions in history.read_to_end.items():
         if stretch in history.committed_only and set(partitions) >= set(history.final):
-            yield stretch, [read for part in history.chain(stretch) for read in history.reads[part]]
+            yield stretch, [read for each in history.chain(stretch) for read in history.reads[each]]

@@ -37,7 +37,7 @@ def audit_wire(history: Iterable[Sent]) -> list[Violation]:
         unanswered, correlation_id = waiting[sent.link], int.from_bytes(frame[:4], "big")
         where = f"on link {sent.link} at {sent.at_s:.6f} s, correlation id {correlation_id}"
         if correlation_id not in unanswered:
-            found.append(Violation(Invariant.ANSWERED_TWICE, f"{where}: nobody waits for it"))
+            found.append(Violation(Invariant.ANSWERED_TWICE, f"{where}: no request waits for it"))
             continue
         while (first := next(iter(unanswered))) != correlation_id:
             if unanswered.pop(first) != _PRODUCE_KEY:  # with acks=0 there is no response
@@ -49,7 +49,7 @@ def audit_wire(history: Iterable[Sent]) -> list[Violation]:
 def audit_numbering(history: Iterable[Sent]) -> list[Violation]:
     """Batches with the same producer id, epoch and first sequence that are not the same.
 
-    Fewer records are no violation: after a batch split, the parts are sent under the same numbers.
+    Fewer records are no violation: after a batch split, the new batches have the same numbers.
 
     Args:
         history: the frames sent, in order.

@@ -1,10 +1,10 @@
 """A record of what the members of a group observed, for `audit_groups`.
 
-    tenures      which member owned which partition, from when to when, and what it processed
-    commits      offsets that members committed, by hand or automatically
-    seeks        offsets to which a member sought
-    sightings    committed offsets as the group returned them to an observer
-    silences     when a client had left its group
+    ownerships          which member owned which partition, from when to when, and what it processed
+    commits             offsets that members committed, by hand or automatically
+    seeks               offsets to which a member sought
+    observed_offsets    committed offsets as the group returned them to an observer
+    absences            when a client had left its group
 
 All times are in seconds on one clock. This module does not judge, and takes nothing from inside a broker, with one
 exception: a group without members was deleted and another one began under its name, which members cannot know.
@@ -21,7 +21,7 @@ from kafkaraw.records import TopicPartition
 
 
 class End(StrEnum):
-    """How a tenure ended."""
+    """How an ownership ended."""
 
     REVOKED = "revoked"
     """`on_revoked`: the member was asked to release the partition."""
@@ -31,7 +31,7 @@ class End(StrEnum):
     """The member ended without a callback."""
 
 
-class Standing(NamedTuple):
+class KnownGeneration(NamedTuple):
     """The generation, or epoch, in which a member believed itself to be at some time; -1 for none.
 
     If a group begins anew, as an empty one does when its next member uses the other protocol, its generations start
@@ -52,23 +52,23 @@ class Processed(NamedTuple):
 
 
 @dataclass(eq=False)
-class Tenure:
+class Ownership:
     """The time between `on_assigned` and `on_revoked` or `on_lost` of a partition, or the end of the member.
 
     Attributes:
         member: the member.
         topic_partition: the partition that it owns.
-        began_s: when the tenure began.
-        standings: the generations in which the member believed itself to be.
+        began_s: when the ownership began.
+        generations: the generations in which the member believed itself to be.
         processed: the records that it processed.
-        ended_s: when the tenure ended; None while it lasts.
-        end: how the tenure ended; None while it lasts.
+        ended_s: when the ownership ended; None while it lasts.
+        end: how the ownership ended; None while it lasts.
     """
 
     member: str
     topic_partition: TopicPartition
     began_s: float
-    standings: list[Standing] = field(default_factory=list)
+    generations: list[KnownGeneration] = field(default_factory=list)
     processed: list[Processed] = field(default_factory=list)
     ended_s: float | None = None
     end: End | None = None
@@ -106,17 +106,17 @@ class Seek:
         topic_partition: the partition.
         at_s: when the member sought.
         offset: the offset to which it sought.
-        given: the offset of the next record delivered; None if none was delivered before something else happened.
+        delivered: the offset of the next record delivered; None if none was delivered before something else happened.
     """
 
     member: str
     topic_partition: TopicPartition
     at_s: float
     offset: int
-    given: int | None = None
+    delivered: int | None = None
 
 
-class Sighting(NamedTuple):
+class ObservedOffsets(NamedTuple):
     """Committed offsets that an observer requested from the group; -1 where there was none."""
 
     asked_s: float
@@ -124,7 +124,7 @@ class Sighting(NamedTuple):
     positions: Mapping[TopicPartition, int]
 
 
-class Silence(NamedTuple):
+class Absence(NamedTuple):
     """A period in which a client was in no group, and knew it."""
 
     client: str
@@ -137,11 +137,11 @@ class GroupHistory:
     """What the members of one group observed.
 
     Attributes:
-        tenures: in the order in which they began.
+        ownerships: in the order in which they began.
         commits: in the order of the calls.
         seeks: in the order of the calls.
-        sightings: in the order of the responses.
-        silences: in any order.
+        observed_offsets: in the order of the responses.
+        absences: in any order.
         strays: records delivered to members that did not own their partition, or had paused it.
         life: how often the group has been deleted and begun anew so far.
         exact: no member crashed or was fenced, and all commit before they revoke: nothing is processed twice.
@@ -151,11 +151,11 @@ class GroupHistory:
         bound_s: the time from then on within which every partition is owned and every record processed.
     """
 
-    tenures: list[Tenure] = field(default_factory=list)
+    ownerships: list[Ownership] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     seeks: list[Seek] = field(default_factory=list)
-    sightings: list[Sighting] = field(default_factory=list)
-    silences: list[Silence] = field(default_factory=list)
+    observed_offsets: list[ObservedOffsets] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
     life: int = 0
     exact: bool = False
@@ -164,9 +164,9 @@ class GroupHistory:
     calm_until_s: float | None = None
     bound_s: float = 30.0
 
-    def of(self, topic_partition: TopicPartition) -> list[Tenure]:
-        """Return the tenures of one partition, in the order in which they began."""
-        return [tenure for tenure in self.tenures if tenure.topic_partition == topic_partition]
+    def of(self, topic_partition: TopicPartition) -> list[Ownership]:
+        """Return the ownerships of one partition, in the order in which they began."""
+        return [ownership for ownership in self.ownerships if ownership.topic_partition == topic_partition]
 
     def was_sought(self, topic_partition: TopicPartition, offset: int, since_s: float, until_s: float) -> bool:
         """Return whether a member sought this offset, or one before it, between two times."""

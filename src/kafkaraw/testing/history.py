@@ -85,20 +85,20 @@ class Reports:
     """The results of calls that report on many records, and the offsets that consumers committed.
 
     Attributes:
-        taken: values for which `send` returned a ticket.
-        told: values that a call, or their own ticket, has reported as failed.
-        vouched: values covered by a call that returned without an error, with the name of the call.
+        accepted: values for which `send` returned a ticket.
+        reported: values that a call, or their own ticket, has reported as failed.
+        confirmed: values covered by a call that returned without an error, with the name of the call.
         committed: the same for calls that committed a transaction.
-        stored: committed offsets in the end, by group and partition.
-        given: the offset after the last delivered record, by group and partition.
+        committed_offsets: committed offsets in the end, by group and partition.
+        delivered: the offset after the last delivered record, by group and partition.
     """
 
-    taken: set[bytes] = field(default_factory=set)
-    told: set[bytes] = field(default_factory=set)
-    vouched: dict[bytes, str] = field(default_factory=dict)
+    accepted: set[bytes] = field(default_factory=set)
+    reported: set[bytes] = field(default_factory=set)
+    confirmed: dict[bytes, str] = field(default_factory=dict)
     committed: dict[bytes, str] = field(default_factory=dict)
-    stored: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
-    given: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    committed_offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    delivered: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
 
 
 @dataclass

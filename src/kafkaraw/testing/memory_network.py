@@ -80,7 +80,7 @@ class MemoryNetwork:
         """See `Network.dial`."""
         address, where = _address(host, port), host_port(host, port)
         if address[0] not in self._hosts or address[0] in self._nameless:
-            raise NetworkError(f"cannot resolve {host!r} (of {where}): nobody has that name", stage=Stage.RESOLVE)
+            raise NetworkError(f"cannot resolve {host!r} (of {where}): unknown host", stage=Stage.RESOLVE)
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.sleep(self.latency_s(address))

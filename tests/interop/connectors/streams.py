@@ -323,7 +323,7 @@ _LIVE: Final = (
         suite=_SOURCE,
     ),
     scenario(
-        "stream: a matching topic that was made again between two runs",
+        "stream: a matching topic that was created again between two runs",
         Create("t"),
         Create("u"),
         send("t", 1, 3),

@@ -1,4 +1,4 @@
-"""Prints a line of a table for each planted bug; the exit code is 1 when one was not found."""
+"""Print a line of a table for each planted bug; the exit code is 1 if one was not found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of groups: in coordinators of both protocols, in members and assignors, and in what is committed, and when."""
+"""Bugs of groups: in coordinators of both protocols, members and assignors, and in commits and buffered records."""
 
 from __future__ import annotations
 
@@ -29,58 +29,58 @@ from kafkaraw.protocol.error_codes import ErrorCode
 # -- coordinators
 
 
-def coordinator_forgets_to_check_generations(monkeypatch: pytest.MonkeyPatch):
+def coordinator_does_not_check_generations(monkeypatch: pytest.MonkeyPatch):
     check = ClassicGroup.check_commit
 
-    def of_anybody(self, member_id, instance_id, generation, **kwargs):
+    def of_any_member(self, member_id, instance_id, generation, **kwargs):
         code = check(self, member_id, instance_id, generation, **kwargs)
         return ErrorCode.NONE if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID) else code
 
-    monkeypatch.setattr(ClassicGroup, "check_commit", of_anybody)
+    monkeypatch.setattr(ClassicGroup, "check_commit", of_any_member)
     monkeypatch.setattr(ConsumerGroup, "check_commit", lambda self, *args, **kwargs: ErrorCode.NONE)
     monkeypatch.setattr(ConsumerGroup, "may_commit", lambda self, *args, **kwargs: ErrorCode.NONE)
 
 
-def coordinator_that_takes_over_has_lost_positions(monkeypatch: pytest.MonkeyPatch):
+def new_coordinator_forgets_committed_offsets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(GroupCoordinator, "_replay_offset", lambda self, *args: None)
 
 
-def coordinator_acknowledges_positions_before_replication(monkeypatch: pytest.MonkeyPatch):
+def coordinator_acknowledges_offsets_before_replication(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_Journal, "when_replicated", lambda self, position, done: done(ErrorCode.NONE))
 
 
-def coordinator_gives_away_what_is_not_free(monkeypatch: pytest.MonkeyPatch):
+def coordinator_assigns_partitions_before_they_are_revoked(monkeypatch: pytest.MonkeyPatch):
     def without_waiting(member, aim, taken, claimed):
         return reconcile(member, aim, (), claimed)
 
     monkeypatch.setattr("kafkaraw.broker.groups.consumer.reconcile", without_waiting)
 
 
-def coordinator_waits_for_the_dead(monkeypatch: pytest.MonkeyPatch):
+def coordinator_ignores_session_timeouts(monkeypatch: pytest.MonkeyPatch):
     set_timer = Timers.set
 
-    def but_no_sessions(self, key, delay_ms, act):
+    def but_session_timeouts(self, key, delay_ms, act):
         if "session" not in str(key):
             set_timer(self, key, delay_ms, act)
 
-    monkeypatch.setattr(Timers, "set", but_no_sessions)
+    monkeypatch.setattr(Timers, "set", but_session_timeouts)
 
 
 # -- members
 
 
-def member_gives_up_after_it_has_joined_again(monkeypatch: pytest.MonkeyPatch):
+def member_revokes_after_it_has_rejoined(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ClassicMember, "_partitions_to_revoke", lambda self: NONE)
 
 
-def member_keeps_what_it_had_when_it_was_fenced(monkeypatch: pytest.MonkeyPatch):
+def fenced_member_keeps_its_partitions(monkeypatch: pytest.MonkeyPatch):
     def keep(self, now_ms):
         self._join(now_ms)
 
     monkeypatch.setattr(ConsumerMember, "_fence", keep)
 
 
-def member_says_that_it_has_given_up_before_it_has(monkeypatch: pytest.MonkeyPatch):
+def member_acknowledges_a_revocation_too_early(monkeypatch: pytest.MonkeyPatch):
     owned_ids = ConsumerMember._owned_partition_ids
 
     def of_the_target(self):
@@ -92,18 +92,18 @@ def member_says_that_it_has_given_up_before_it_has(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ConsumerMember, "_owned_partition_ids", property(of_the_target))
 
 
-def member_does_not_claim_what_it_is_about_to_be_given(monkeypatch: pytest.MonkeyPatch):
+def member_does_not_report_partitions_being_assigned(monkeypatch: pytest.MonkeyPatch):
     owned_ids = ConsumerMember._owned_partition_ids
 
-    def of_what_it_has(self):
+    def without_partitions_being_assigned(self):
         topic_ids = self._target.topic_ids
         has = {(topic_ids.get(topic, ZERO_UUID), number) for topic, number in self.reconciler.owned}
         return owned_ids.fget(self) & has
 
-    monkeypatch.setattr(ConsumerMember, "_owned_partition_ids", property(of_what_it_has))
+    monkeypatch.setattr(ConsumerMember, "_owned_partition_ids", property(without_partitions_being_assigned))
 
 
-def member_swallows_what_heartbeats_tell(monkeypatch: pytest.MonkeyPatch):
+def member_ignores_heartbeat_errors(monkeypatch: pytest.MonkeyPatch):
     classic, consumer = ClassicMember._on_heartbeat_response, ConsumerMember._on_response
 
     def without_error(self, response, now_ms):
@@ -120,7 +120,7 @@ def member_swallows_what_heartbeats_tell(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ConsumerMember, "_on_response", as_if_accepted)
 
 
-def member_goes_on_with_heartbeats_after_it_has_left(monkeypatch: pytest.MonkeyPatch):
+def member_sends_heartbeats_after_leaving(monkeypatch: pytest.MonkeyPatch):
     def send_the_request_only(self, reason):
         self._send_leave(reason)
         self.reconciler.owned = NONE
@@ -131,7 +131,7 @@ def member_goes_on_with_heartbeats_after_it_has_left(monkeypatch: pytest.MonkeyP
 # -- assignors
 
 
-def assignor_takes_without_the_round_of_giving_up(monkeypatch: pytest.MonkeyPatch):
+def cooperative_assignor_skips_the_revocation_round(monkeypatch: pytest.MonkeyPatch):
     def at_once(self, topics, members):
         assignment, _ = sticky._assign(topics, members, sticky._claim_in_subscription)
         return assignment
@@ -139,11 +139,11 @@ def assignor_takes_without_the_round_of_giving_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sticky.CooperativeStickyAssignor, "assign", at_once)
 
 
-def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
+def assignor_assigns_a_partition_twice(monkeypatch: pytest.MonkeyPatch):
     encode, ask = assignor_calls.encode_assignment, assignor_calls.assignments_of
     first = {}
 
-    def and_what_the_first_one_has(partitions):
+    def and_partitions_of_the_first_member(partitions):
         shared = first.setdefault("partitions", list(partitions)[:1])
         return encode([*partitions, *(partition for partition in shared if partition not in partitions)])
 
@@ -152,52 +152,52 @@ def assignor_gives_a_partition_to_two(monkeypatch: pytest.MonkeyPatch):
         return ask(assignor, topics, members)
 
     monkeypatch.setattr(assignor_calls, "assignments_of", begin)
-    monkeypatch.setattr(assignor_calls, "encode_assignment", and_what_the_first_one_has)
+    monkeypatch.setattr(assignor_calls, "encode_assignment", and_partitions_of_the_first_member)
 
 
-# -- positions
+# -- commits, and records in the consumer's buffer
 
 
-def consumer_commits_what_another_task_is_busy_with(monkeypatch: pytest.MonkeyPatch):
+def consumer_commits_records_that_another_task_processes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Group, "_may_be_busy", False)
 
 
-def consumer_commits_what_it_has_fetched_and_not_handed_out(monkeypatch: pytest.MonkeyPatch):
+def consumer_commits_fetched_records_before_delivery(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(RecordCursor, "position_in", lambda self, topic_partition: None)
     monkeypatch.setattr(RecordCursor, "positions", lambda self: {})
 
 
-def consumer_commits_what_it_had_under_the_next_generation(monkeypatch: pytest.MonkeyPatch):
+def consumer_commits_revoked_partitions_in_the_next_generation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Ownership, "revoked_since", lambda self, commit: [])
 
 
-def consumer_drops_what_it_has_in_hand_of_partitions_that_it_keeps(monkeypatch: pytest.MonkeyPatch):
+def consumer_drops_buffered_records_of_kept_partitions(monkeypatch: pytest.MonkeyPatch):
     drop = RecordCursor.drop
     monkeypatch.setattr(RecordCursor, "drop", lambda self, topic_partition=None: drop(self))
 
 
-def consumer_gives_what_it_has_in_hand_of_partitions_that_it_has_lost(monkeypatch: pytest.MonkeyPatch):
+def consumer_delivers_buffered_records_of_lost_partitions(monkeypatch: pytest.MonkeyPatch):
     drop = RecordCursor.drop
 
-    def only_all_of_it(self, topic_partition=None):
+    def all_partitions_only(self, topic_partition=None):
         if topic_partition is None:
             drop(self)
 
-    monkeypatch.setattr(RecordCursor, "drop", only_all_of_it)
+    monkeypatch.setattr(RecordCursor, "drop", all_partitions_only)
 
 
-def consumer_gives_what_it_has_in_hand_while_it_commits_for_others(monkeypatch: pytest.MonkeyPatch):
+def consumer_delivers_buffered_records_during_a_revocation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Group, "_turn_of_member", lambda self, deadline: self.membership.turn(deadline))
 
 
-def consumer_begins_without_asking_where(monkeypatch: pytest.MonkeyPatch):
+def consumer_ignores_committed_offsets(monkeypatch: pytest.MonkeyPatch):
     async def nowhere(self, partitions):
         self._starts = {}
 
     monkeypatch.setattr(Reconciliation, "_find_starts", nowhere)
 
 
-def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.MonkeyPatch):
+def auto_commit_includes_unprocessed_records(monkeypatch: pytest.MonkeyPatch):
     check = Membership._check_consumption
 
     def and_commit(self, now_ms):
@@ -209,14 +209,14 @@ def consumer_commits_by_the_clock_what_is_not_processed(monkeypatch: pytest.Monk
     monkeypatch.setattr(Membership, "_check_consumption", and_commit)
 
 
-def consumer_keeps_what_it_has_in_hand_when_it_seeks(monkeypatch: pytest.MonkeyPatch):
-    def with_all_that_is_in_hand(self, topic_partition):
+def consumer_keeps_buffered_records_when_it_seeks(monkeypatch: pytest.MonkeyPatch):
+    def keep_the_cursor(self, topic_partition):
         self.buffer.drop(topic_partition)
         return self.partition(topic_partition)
 
-    monkeypatch.setattr(SubscriptionState, "_before_seek", with_all_that_is_in_hand)
+    monkeypatch.setattr(SubscriptionState, "_before_seek", keep_the_cursor)
 
 
-def consumer_gives_what_it_has_in_hand_of_partitions_that_are_paused(monkeypatch: pytest.MonkeyPatch):
+def consumer_delivers_buffered_records_of_paused_partitions(monkeypatch: pytest.MonkeyPatch):
     begin = RecordCursor.__init__
     monkeypatch.setattr(RecordCursor, "__init__", lambda self, paused: begin(self))

@@ -1,4 +1,4 @@
-"""Bugs of the send path: in how producers number, repeat and give up batches, and in how brokers recognise them."""
+"""Bugs of the send path: sequence numbers, retries, expired batches, and duplicate detection of brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CRC_AT, _ATTRIBUTES_AT, _BASE_TIMESTAMP_AT = 17, 21, 27
 # -- the producer
 
 
-def producer_changes_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
+def producer_changes_retried_batches(monkeypatch: pytest.MonkeyPatch):
     encode, known = SealedBatch.encode, set()
 
     def a_moment_later(self, *args, **kwargs):
@@ -39,44 +39,44 @@ def producer_changes_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SealedBatch, "encode", a_moment_later)
 
 
-def producer_sends_new_batches_before_what_came_back(monkeypatch: pytest.MonkeyPatch):
-    line_up = PartitionQueue.try_end_drain
+def producer_sends_new_batches_before_retried_ones(monkeypatch: pytest.MonkeyPatch):
+    settle_drain = PartitionQueue.try_end_drain
 
     def at_the_end(self, *args):
         back = sum(not shipment.settled for shipment in self.reenqueued)
-        lined_up = line_up(self, *args)
-        if lined_up:
+        settled = settle_drain(self, *args)
+        if settled:
             self.waiting.rotate(-back)
-        return lined_up
+        return settled
 
     monkeypatch.setattr(PartitionQueue, "try_end_drain", at_the_end)
 
 
-def producer_sends_parts_of_a_batch_the_wrong_way_round(monkeypatch: pytest.MonkeyPatch):
-    reenqueue = PartitionQueue.split_and_reenqueue
+def producer_reverses_the_batches_of_a_split(monkeypatch: pytest.MonkeyPatch):
+    send_back = PartitionQueue.split_and_reenqueue
 
     def the_last_first(self, shipment, batches):
-        parts = reenqueue(self, shipment, batches)
+        parts = send_back(self, shipment, batches)
         for part, first_index in zip(parts, [part.first_index for part in reversed(parts)], strict=True):
-            part.first_index = first_index  # by which what came back is lined up
+            part.first_index = first_index  # the order of retried batches
             part.identity, part.sequence = None, -1
         return parts
 
     monkeypatch.setattr(PartitionQueue, "split_and_reenqueue", the_last_first)
 
 
-def producer_takes_a_lost_answer_for_success(monkeypatch: pytest.MonkeyPatch):
+def producer_treats_a_lost_response_as_success(monkeypatch: pytest.MonkeyPatch):
     lost = sender._lost
 
-    def all_will_be_well(action, error, *, maybe_written):
+    def as_success(action, error, *, maybe_written):
         if maybe_written:
             return Answered(action.request_id, unanswered(action))
         return lost(action, error, maybe_written=maybe_written)
 
-    monkeypatch.setattr(sender, "_lost", all_will_be_well)
+    monkeypatch.setattr(sender, "_lost", as_success)
 
 
-def producer_gives_the_numbers_of_what_it_gave_up_to_the_next(monkeypatch: pytest.MonkeyPatch):
+def producer_reuses_sequence_numbers_of_expired_batches(monkeypatch: pytest.MonkeyPatch):
     head = PartitionQueue.head
 
     def close_the_gap(self):
@@ -94,7 +94,7 @@ def producer_gives_the_numbers_of_what_it_gave_up_to_the_next(monkeypatch: pytes
     monkeypatch.setattr(PartitionQueue, "head", close_the_gap)
 
 
-def producer_keeps_its_epoch_after_a_gap(monkeypatch: pytest.MonkeyPatch):
+def producer_keeps_its_epoch_after_a_sequence_gap(monkeypatch: pytest.MonkeyPatch):
     renumber = PartitionQueue._renumber
 
     def under_the_same_epoch(self):
@@ -105,14 +105,14 @@ def producer_keeps_its_epoch_after_a_gap(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(PartitionQueue, "_renumber", under_the_same_epoch)
 
 
-def producer_pushes_what_may_be_written_out_of_the_brokers_memory(monkeypatch: pytest.MonkeyPatch):
+def producer_has_more_batches_in_flight_than_brokers_remember(monkeypatch: pytest.MonkeyPatch):
     def as_many_as_may_be(self, node_id):
         return len(self.in_flight) < IN_FLIGHT_MAX * 2
 
     monkeypatch.setattr(PartitionQueue, "may_send_to", as_many_as_may_be)
 
 
-def producer_keeps_the_memory_of_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
+def producer_does_not_release_memory_of_failed_batches(monkeypatch: pytest.MonkeyPatch):
     release = BufferPool.release
 
     def of_what_was_written(self, batch):
@@ -122,7 +122,7 @@ def producer_keeps_the_memory_of_what_it_gave_up(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(BufferPool, "release", of_what_was_written)
 
 
-def ticket_names_the_offset_of_a_neighbour(monkeypatch: pytest.MonkeyPatch):
+def ticket_has_the_offset_of_another_record(monkeypatch: pytest.MonkeyPatch):
     resolve, number = BatchPromise.resolve, itertools.count()
 
     def one_further(self, base_offset, *args):
@@ -143,14 +143,14 @@ def producer_forgets_a_batch_when_the_leader_changes(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PartitionQueue, "take", without_the_next)
 
 
-def producer_denies_what_may_have_been_written(monkeypatch: pytest.MonkeyPatch):
+def producer_reports_maybe_written_records_as_not_written(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(machine, "MAYBE_WRITTEN", frozenset())
 
 
 # -- the broker
 
 
-def broker_answers_a_repetition_with_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
+def broker_returns_the_wrong_offset_for_duplicates(monkeypatch: pytest.MonkeyPatch):
     check = ProducerTable.check
 
     def one_further(self, header):
@@ -160,21 +160,21 @@ def broker_answers_a_repetition_with_the_wrong_offset(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ProducerTable, "check", one_further)
 
 
-def broker_forgets_producers_when_it_begins_to_lead(monkeypatch: pytest.MonkeyPatch):
+def new_leader_forgets_producer_states(monkeypatch: pytest.MonkeyPatch):
     begin = Partition._begin_to_lead
 
-    def knowing_nobody(self):
+    def without_states(self):
         self.producers.clear()
         begin(self)
 
-    monkeypatch.setattr(Partition, "_begin_to_lead", knowing_nobody)
+    monkeypatch.setattr(Partition, "_begin_to_lead", without_states)
 
 
-def broker_takes_batches_of_older_epochs(monkeypatch: pytest.MonkeyPatch):
+def broker_accepts_batches_of_older_epochs(monkeypatch: pytest.MonkeyPatch):
     check = ProducerTable.check
 
-    def whatever_comes(self, header):
+    def of_older_epochs(self, header):
         entry = self._entries.get(header.producer_id)
         return None if entry is not None and header.producer_epoch < entry.epoch else check(self, header)
 
-    monkeypatch.setattr(ProducerTable, "check", whatever_comes)
+    monkeypatch.setattr(ProducerTable, "check", of_older_epochs)

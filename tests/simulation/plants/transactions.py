@@ -1,4 +1,4 @@
-"""Bugs of transactions: in coordinators, in how partitions keep markers, and in the clients at both ends."""
+"""Bugs of transactions: in coordinators, partitions, groups, producers and consumers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 # -- the coordinator
 
 
-def coordinator_leaves_a_marker_out(monkeypatch: pytest.MonkeyPatch):
+def coordinator_omits_some_markers(monkeypatch: pytest.MonkeyPatch):
     send, number = MarkerSender._send, itertools.count()
 
     def all_but_a_few(self, topic_partition, ending, written):
@@ -46,7 +46,7 @@ def coordinator_does_not_wait_for_its_markers(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(MarkerSender, "_send", a_second_late)
 
 
-def coordinator_answers_by_what_only_it_has(monkeypatch: pytest.MonkeyPatch):
+def coordinator_responds_before_replication(monkeypatch: pytest.MonkeyPatch):
     append = PartitionStateLog._append
 
     def at_once(self, transactional_id, value, done):
@@ -57,7 +57,7 @@ def coordinator_answers_by_what_only_it_has(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(PartitionStateLog, "_append", at_once)
 
 
-def coordinator_forgets_on_moving_what_was_decided(monkeypatch: pytest.MonkeyPatch):
+def new_coordinator_forgets_ending_transactions(monkeypatch: pytest.MonkeyPatch):
     load = TransactionCoordinator.load
 
     def undecided(self, transactions):
@@ -66,7 +66,7 @@ def coordinator_forgets_on_moving_what_was_decided(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(TransactionCoordinator, "load", undecided)
 
 
-def coordinator_lets_a_zombie_go_on(monkeypatch: pytest.MonkeyPatch):
+def coordinator_does_not_fence_zombies(monkeypatch: pytest.MonkeyPatch):
     fence = Transaction.with_next_epoch
 
     def under_the_same_epoch(self, last_epoch, timeout_ms, now_ms):
@@ -77,11 +77,11 @@ def coordinator_lets_a_zombie_go_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Transaction, "with_next_epoch", under_the_same_epoch)
 
 
-def coordinator_lets_transactions_stay_open(monkeypatch: pytest.MonkeyPatch):
+def coordinator_does_not_abort_expired_transactions(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(TransactionCoordinator, "abort_overdue", lambda self: None)
 
 
-def coordinator_fences_who_aborts_while_the_last_end_is_carried_out(monkeypatch: pytest.MonkeyPatch):
+def coordinator_fences_an_abort_while_the_previous_transaction_ends(monkeypatch: pytest.MonkeyPatch):
     ended = TransactionCoordinator._ended
 
     def by_the_epoch_first(self, entry, identity, wanted, version):
@@ -95,28 +95,28 @@ def coordinator_fences_who_aborts_while_the_last_end_is_carried_out(monkeypatch:
 # -- partitions and groups
 
 
-def partition_does_not_hold_back_what_is_open(monkeypatch: pytest.MonkeyPatch):
+def partition_ignores_the_last_stable_offset(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(OpenTransactions, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
-def partition_leaves_an_aborted_transaction_out(monkeypatch: pytest.MonkeyPatch):
+def partition_omits_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch):
     find = OpenTransactions.aborted_between
     monkeypatch.setattr(OpenTransactions, "aborted_between", lambda self, *between: find(self, *between)[1:])
 
 
-def group_takes_positions_of_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch):
+def group_commits_offsets_of_aborted_transactions(monkeypatch: pytest.MonkeyPatch):
     end = GroupOffsets.end_transaction
     monkeypatch.setattr(GroupOffsets, "end_transaction", lambda self, who, *, commit: end(self, who, commit=True))
 
 
-def partition_lets_the_next_batch_take_the_place_of_one_turned_away(monkeypatch: pytest.MonkeyPatch):
+def partition_accepts_a_batch_after_a_refused_one(monkeypatch: pytest.MonkeyPatch):
     check = ProducerTable._check_sequence
 
-    def of_those_who_have_batches(self, entry, header):
+    def of_producers_with_batches(self, entry, header):
         if entry is not None and entry.batches:
             check(self, entry, header)
 
-    monkeypatch.setattr(ProducerTable, "_check_sequence", of_those_who_have_batches)
+    monkeypatch.setattr(ProducerTable, "_check_sequence", of_producers_with_batches)
 
 
 # -- clients
@@ -127,7 +127,7 @@ def producer_aborts_while_partitions_are_added(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ProducerMachine, "idle", idle)
 
 
-def producer_commits_before_everything_is_acknowledged(monkeypatch: pytest.MonkeyPatch):
+def producer_commits_before_all_records_are_acknowledged(monkeypatch: pytest.MonkeyPatch):
     settle_all = Sender.settle_all
 
     async def of_what_is_aborted(self, deadline, what):
@@ -137,7 +137,7 @@ def producer_commits_before_everything_is_acknowledged(monkeypatch: pytest.Monke
     monkeypatch.setattr(Sender, "settle_all", of_what_is_aborted)
 
 
-def producer_commits_without_what_it_gave_up(monkeypatch: pytest.MonkeyPatch):
+def producer_commits_despite_failed_records(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(TransactionManager, "note_failure", lambda self, error: None)
 
 
@@ -152,5 +152,5 @@ def producer_commits_while_offsets_are_in_doubt(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(TransactionMachine, "offsets_sent", taken_for_stored)
 
 
-def consumer_shows_aborted_records(monkeypatch: pytest.MonkeyPatch):
+def consumer_delivers_aborted_records(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fetcher, "without_aborted", lambda records, aborted: records)

@@ -67,7 +67,7 @@ def run(args: Sequence[str], **options: object) -> subprocess.CompletedProcess[s
     return subprocess.run(args, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload]
 
 
-def test_a_forked_child_is_what_a_started_process_would_be(server, modules):
+def test_a_forked_child_equals_a_started_process(server, modules):
     options = {"env": environment(modules, MINE="a\nb"), "cwd": modules, "input": "in", "umask": 0o027}
     forked = run(command(server, "shows", "a b", ""), **options)
     started = run([sys.executable, "-m", "shows", "a b", ""], **options)
@@ -76,7 +76,7 @@ def test_a_forked_child_is_what_a_started_process_would_be(server, modules):
     assert json.loads(forked.stdout)["arguments"] == [str(modules / "shows.py"), "a b", ""]
 
 
-def test_a_temporary_folder_with_a_long_path_is_no_hindrance(tmp_path, monkeypatch):
+def test_a_temporary_folder_may_have_a_long_path(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("t" * 100)))
     Path(tempfile.gettempdir()).mkdir()
     place = fork_server._new_socket_path()

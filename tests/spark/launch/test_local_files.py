@@ -49,7 +49,7 @@ def test_permissions_are_set_as_asked(files, tmp_path, mode):
     assert _mode(tmp_path / "file") == mode
 
 
-def test_what_java_cannot_set_is_set_as_before(files, tmp_path):
+def test_permissions_that_java_cannot_set_are_set_as_before(files, tmp_path):
     local, path, permission = files
     local.setPermission(path(str(tmp_path)), permission("1777"))
     assert _mode(tmp_path) == 0o1777

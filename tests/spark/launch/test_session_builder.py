@@ -16,7 +16,7 @@ def test_the_recommended_settings_are_in_force(spark):
         assert spark.conf.get(name) == value
 
 
-def test_settings_of_ones_own_win(spark):
+def test_settings_of_the_user_win(spark):
     assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
     assert spark.conf.get("spark.master") == "local[2]"
     assert spark.conf.get("spark.app.name") == "kafkaraw tests"

@@ -15,7 +15,7 @@ def parse(**options: str) -> SparkOptions:
     return parse_options(BASE | {name.replace("__", "."): value for name, value in options.items()})
 
 
-def refusal(options: dict[str, str]) -> str:
+def error_of(options: dict[str, str]) -> str:
     """The message with which the options are refused."""
     with pytest.raises(ConfigError) as error:
         parse_options(BASE | options)

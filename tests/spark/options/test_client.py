@@ -11,7 +11,7 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.net import tls
 from kafkaraw.net.tls import client_context
 from kafkaraw.spark.options.parsing import parse_options
-from tests.spark.options.parsed import parse, refusal
+from tests.spark.options.parsed import error_of, parse
 
 
 def test_client_settings_are_named_as_in_java():
@@ -21,7 +21,7 @@ def test_client_settings_are_named_as_in_java():
     )
 
 
-def test_client_settings_go_by_the_names_of_java():
+def test_client_settings_are_translated_from_java_names():
     options = parse_options(
         {
             "subscribe": "t",
@@ -48,7 +48,7 @@ def test_the_brokers_must_be_named():
         parse_options({"subscribe": "t"})
 
 
-def test_half_a_login_and_java_classes_are_refused():
+def test_incomplete_credentials_and_java_classes_are_refused():
     servers = {"subscribe": "t", "kafka.bootstrap.servers": "a:1"}
     with pytest.raises(ConfigError, match=r"kafka.sasl.mechanism='PLAIN' needs username in kafka.sasl.jaas.config and"):
         parse_options(servers | {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"})
@@ -86,14 +86,14 @@ def test_half_a_login_and_java_classes_are_refused():
         ),
     ],
 )
-def test_what_is_refused_of_javas_is_named_as_the_user_wrote_it_and_says_what_an_option_can_do(options, message):
-    said = refusal({f"kafka.{name}": text for name, text in options.items()})
+def test_refused_java_settings_are_reported_with_an_alternative(options, message):
+    said = error_of({f"kafka.{name}": text for name, text in options.items()})
     assert said.startswith(message)
     assert "function" not in said
     assert "ssl_context" not in said
 
 
-def test_settings_that_do_not_go_together_are_named_as_the_user_wrote_them(tmp_path):
+def test_conflicting_settings_are_reported_with_the_names_of_the_user(tmp_path):
     store = tmp_path / "ca.pem"
     store.write_text("-----BEGIN CERTIFICATE-----")
     with pytest.raises(
@@ -106,7 +106,7 @@ def test_settings_that_do_not_go_together_are_named_as_the_user_wrote_them(tmp_p
         parse(subscribe="t", kafka__retry__backoff__max__ms="1")
 
 
-def test_tasks_get_what_is_in_a_store_and_not_its_place(tmp_path):
+def test_tasks_receive_the_content_of_a_store_not_its_path(tmp_path):
     authority = trustme.CA()
     trusted, mine = tmp_path / "ca.pem", tmp_path / "me.pem"
     trusted.write_bytes(authority.cert_pem.bytes())

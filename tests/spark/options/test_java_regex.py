@@ -58,7 +58,7 @@ def test_the_same_topics_match_as_in_java(spark):
         ("a{2", "begins a repetition"),
     ],
 )
-def test_what_cannot_be_translated_is_refused_with_the_reason(pattern, why):
+def test_patterns_that_cannot_be_translated_are_refused_with_the_reason(pattern, why):
     with pytest.raises(UntranslatableError, match=why):
         translate(pattern)
 

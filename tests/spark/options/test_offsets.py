@@ -41,7 +41,7 @@ def test_the_same_offsets_always_give_the_same_text_and_read_back(plain):
         ({"t": {"0": -3}}, "t-0: -3 is not an offset"),
     ],
 )
-def test_json_of_another_form_is_refused_naming_the_option(value, message):
+def test_invalid_json_is_refused_with_the_name_of_the_option(value, message):
     with pytest.raises(ConfigError, match="startingOffsets") as error:
         from_json(value, what="startingOffsets")
     assert message in str(error.value)

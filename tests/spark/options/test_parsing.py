@@ -12,7 +12,7 @@ from kafkaraw.records import TopicPartition
 from kafkaraw.spark.options.offsets import EARLIEST, LATEST
 from kafkaraw.spark.options.parsing import check_batch_read, check_read, check_stream_read, check_write, parse_options
 from kafkaraw.spark.options.positions import TimestampPosition
-from tests.spark.options.parsed import parse, refusal
+from tests.spark.options.parsed import error_of, parse
 
 
 def test_names_are_read_in_any_case():
@@ -79,8 +79,8 @@ def test_checked_options_travel_to_the_workers():
         ({"kafka.security.protocol": "TELNET"}, "must be one of 'PLAINTEXT', 'SSL'"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_naming_the_option(options, message):
-    said = refusal(options)
+def test_an_invalid_value_is_refused_with_the_name_of_the_option(options, message):
+    said = error_of(options)
     assert message in said
     assert "not str" not in said
 
@@ -131,7 +131,7 @@ def test_a_batch_read_ignores_the_limit_per_trigger_with_a_warning(caplog):
     assert "maxOffsetsPerTrigger is ignored by a batch read" in caplog.text
 
 
-def test_a_time_counts_before_times_by_partition_and_these_before_offsets():
+def test_a_time_overrides_times_by_partition_and_these_override_offsets():
     by_offset = {"startingOffsets": "earliest", "endingOffsets": "latest"}
     by_partition = {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsetsByTimestamp": '{"t":{"0":6}}'}
     everywhere = {"startingTimestamp": "7", "endingTimestamp": "8"}
@@ -146,7 +146,7 @@ def test_a_time_counts_before_times_by_partition_and_these_before_offsets():
     assert chosen(by_offset) == ["startingOffsets", "endingOffsets"]
 
 
-def test_a_partition_without_a_record_so_late_starts_as_the_strategy_says_and_ends_at_its_end():
+def test_a_partition_without_a_record_at_the_time_starts_by_the_strategy_and_ends_at_its_end():
     strategy = {"startingOffsetsByTimestampStrategy": "Latest"}
     lenient = parse(subscribe="t", startingTimestamp="5", endingTimestamp="6", **strategy)
     starting, ending = check_batch_read(lenient)

@@ -95,7 +95,7 @@ def test_json_must_not_name_other_partitions():
         OffsetPosition("startingOffsets", by_partition={A0: 1, B0: 2}).resolve([A0], Cluster())
 
 
-def test_one_time_counts_for_all_partitions():
+def test_one_time_applies_to_all_partitions():
     position = parse_timestamp("startingTimestamp", " 4950 ")
     assert position.resolve([A0, B0], Cluster()) == Resolved({A0: 50, B0: 50}, frozenset())
 
@@ -107,7 +107,7 @@ def test_times_by_partition_must_name_each():
         position.resolve([A0, A1, B0], Cluster())
 
 
-def test_a_partition_without_a_record_so_late_is_an_error_or_its_end():
+def test_a_partition_without_a_record_at_the_time_is_an_error_or_its_end():
     position = parse_timestamps("startingOffsetsByTimestamp", '{"a":{"0":5000,"1":9999}}')
     with pytest.raises(UsageError, match=r"a-1 has no record at or after 9999 .* startingOffsetsByTimestampStrategy"):
         position.resolve([A0, A1], Cluster())
@@ -116,12 +116,12 @@ def test_a_partition_without_a_record_so_late_is_an_error_or_its_end():
 
 
 @pytest.mark.parametrize("text", ["", "now", "-1", "1.5", "99999999999999999999"])
-def test_what_is_no_time_is_refused(text):
+def test_an_invalid_time_is_refused(text):
     with pytest.raises(ConfigError, match=r"startingTimestamp=.* must be a time in ms since 1970"):
         parse_timestamp("startingTimestamp", text)
 
 
 @pytest.mark.parametrize("text", ['{"a":{"0":-1}}', '{"a":{"0":"5"}}', '{"a":{"0":true}}', '{"a":{"0":1.5}}'])
-def test_what_is_no_time_of_a_partition_is_refused(text):
+def test_an_invalid_time_of_a_partition_is_refused(text):
     with pytest.raises(ConfigError, match=r"endingOffsetsByTimestamp: a-0: .* is not a time in ms since 1970"):
         parse_timestamps("endingOffsetsByTimestamp", text)

@@ -27,6 +27,6 @@ def test_other_texts_are_refused(text: str) -> None:
         parse_options(GIVEN | {"resolveBatches": text})
 
 
-def test_it_counts_with_exactly_once_only() -> None:
+def test_resolve_batches_needs_exactly_once() -> None:
     with pytest.raises(ConfigError, match="resolveBatches is only for exactlyOnce=true"):
         parse_options({"kafka.bootstrap.servers": "localhost:9092", "resolveBatches": "57@1=write"})

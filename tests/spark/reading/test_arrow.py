@@ -71,13 +71,13 @@ def test_constant_columns_are_built_once_and_shared():
         ("value binary not null", "the column value is null in some records: leave out NOT NULL"),
     ],
 )
-def test_a_selection_of_what_kafka_does_not_have_is_refused(ddl, message):
+def test_a_selection_of_unknown_columns_is_refused(ddl, message):
     with pytest.raises(ConfigError) as error:
         check_selection(struct(ddl))
     assert message in str(error.value)
 
 
-def test_a_selection_of_nothing_is_refused_rather_than_counted_as_no_rows():
+def test_an_empty_selection_is_refused():
     with pytest.raises(ConfigError, match="chooses no column"):
         check_selection(StructType())
 

@@ -120,7 +120,7 @@ def test_topic_ids_are_asked_for_once_a_second_unless_the_newest_are_wanted(monk
     assert found.topic_ids() == {"t": "three"}
 
 
-def test_what_does_not_exist_is_named_after_a_few_tries(monkeypatch, clock):
+def test_an_unknown_topic_is_reported_after_some_retries(monkeypatch, clock):
     found = look(monkeypatch, Cluster(t=1), subscribe="nowhere,t")
     with pytest.raises(UsageError, match=r"topic 'nowhere' does not exist on h:1: create it.* option subscribe"):
         found.require_all()
@@ -128,7 +128,7 @@ def test_what_does_not_exist_is_named_after_a_few_tries(monkeypatch, clock):
     assert 0 < sum(clock.slept) < 2
 
 
-def test_a_topic_that_was_just_made_is_waited_for(monkeypatch, clock):
+def test_a_newly_created_topic_is_waited_for(monkeypatch, clock):
     cluster = Cluster()
     found = look(monkeypatch, cluster, subscribe="t")
     monkeypatch.setattr(clock, "sleep", lambda seconds: cluster.topics.update(t=1))
@@ -142,7 +142,7 @@ def test_a_partition_that_does_not_exist_is_named(monkeypatch, clock):
     assert found.partitions() == [T0]
 
 
-def test_a_topic_that_was_deleted_just_now_has_no_ends(monkeypatch, clock):
+def test_a_newly_deleted_topic_has_no_end_offsets(monkeypatch, clock):
     cluster = Cluster(t=1, s=1)
     found = look(monkeypatch, cluster, subscribePattern="[st]")
     cluster.ends[TopicPartition("s", 0)] = 9
@@ -174,7 +174,7 @@ def test_a_wait_is_short_enough_for_the_query_to_stop_promptly(monkeypatch, cloc
     assert clock.now_s <= 0.25
 
 
-def test_consumers_start_nowhere_by_themselves_and_make_no_topic():
+def test_consumers_have_no_offset_reset_and_create_no_topics():
     settings = consumer_settings({"bootstrap_servers": "h:1", "client_id": "mine", "linger_ms": "5"})
     assert settings["auto_offset_reset"] == "none"
     assert settings["allow_auto_create_topics"] == "false"
@@ -182,7 +182,7 @@ def test_consumers_start_nowhere_by_themselves_and_make_no_topic():
     assert "linger_ms" not in settings
 
 
-def test_what_a_fetch_may_bring_can_be_set():
+def test_fetch_sizes_can_be_set():
     assert consumer_settings({"max_partition_fetch_bytes": "5"})["max_partition_fetch_bytes"] == "5"
     assert consumer_settings({})["max_partition_fetch_bytes"] == "4194304"
 
@@ -200,7 +200,7 @@ def test_a_pattern_is_found_anywhere_in_a_name(monkeypatch, clock, pattern):
     assert found.partitions() == [TopicPartition("orders", 0)]
 
 
-def test_that_nothing_matches_a_pattern_is_no_error_and_new_topics_are_found(monkeypatch, clock):
+def test_a_pattern_without_matches_is_no_error_and_new_topics_are_found(monkeypatch, clock):
     cluster = Cluster()
     found = look(monkeypatch, cluster, subscribePattern="t.*")
     assert found.partitions() == []
@@ -237,7 +237,7 @@ def test_a_failed_look_up_is_tried_again_as_often_as_the_option_says(monkeypatch
         found.latest([T0])
 
 
-def test_what_will_not_get_better_is_not_tried_again(monkeypatch, clock):
+def test_fatal_errors_are_not_retried(monkeypatch, clock):
     cluster = Cluster(t=1)
     found = look(monkeypatch, cluster, subscribe="t")
     asked = failing(cluster, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=9)
@@ -246,7 +246,7 @@ def test_what_will_not_get_better_is_not_tried_again(monkeypatch, clock):
     assert len(asked) == 1
 
 
-def test_a_commit_that_fails_is_a_warning_in_the_words_of_the_options(monkeypatch, clock, caplog):
+def test_a_failed_commit_is_a_warning_with_the_names_of_the_options(monkeypatch, clock, caplog):
     cluster = Cluster(t=1)
     group = {"kafka.group.id": "lags", "commitOffsets": "true"}
     found = look(monkeypatch, cluster, subscribe="t", **group)
@@ -259,7 +259,7 @@ def test_a_commit_that_fails_is_a_warning_in_the_words_of_the_options(monkeypatc
     assert "not committed to lags: it may want a login (see kafka.security.protocol)" in caplog.text
 
 
-def test_what_tasks_read_with_belongs_to_no_group():
+def test_consumers_of_tasks_have_no_group():
     settings = consumer_settings(
         {"bootstrap_servers": "h:1", "group_id": "g", "enable_auto_commit": "true", "group_instance_id": "i"}
     )
@@ -321,7 +321,7 @@ def test_only_topics_that_match_the_pattern_are_looked_up_by_name(monkeypatch, c
 
 
 class OpenTransaction(Cluster):
-    """A leader that does not tell the end of `t-1`."""
+    """A leader that does not return the end offset of `t-1`."""
 
     def end_offsets(self, partitions: list[TopicPartition], timeout: float | None = None) -> dict[TopicPartition, int]:
         failures = {tp: error_for(ErrorCode.OFFSET_NOT_AVAILABLE, "offsets") for tp in partitions if tp == T1}
@@ -332,15 +332,15 @@ class OpenTransaction(Cluster):
         raise OffsetLookupTimeoutError("not known", found, failures)
 
 
-def test_the_end_known_last_is_taken_while_a_leader_does_not_tell_it(monkeypatch, clock, caplog):
+def test_the_last_known_end_offset_is_used_while_the_leader_returns_none(monkeypatch, clock, caplog):
     cluster = OpenTransaction(t=2)
     found = look(monkeypatch, cluster, subscribe="t")
     for _ in range(3):
         assert found.ends({T0: 2, T1: 7}) == {T0: 5, T1: 7}
-    assert caplog.text.count("t-1: the leader does not tell the end (OFFSET_NOT_AVAILABLE)") == 1
+    assert caplog.text.count("t-1: the leader does not return the end offset (OFFSET_NOT_AVAILABLE)") == 1
 
 
-def test_an_end_that_was_never_known_is_asked_for_until_the_default_timeout(monkeypatch, clock):
+def test_an_unknown_end_offset_is_looked_up_until_the_default_timeout(monkeypatch, clock):
     cluster = OpenTransaction(t=2)
     found = look(monkeypatch, cluster, subscribe="t")
     with pytest.raises(AssertionError, match="until the default timeout"):

@@ -64,14 +64,14 @@ BEYOND = {
 
 @pytest.mark.parametrize("strict", ["true", "false"])
 @pytest.mark.parametrize(("given", "message"), BEYOND.values(), ids=BEYOND)
-def test_a_batch_that_starts_beyond_its_end_is_refused_whatever_losses_are_put_up_with(broker, given, message, strict):
+def test_a_batch_that_starts_beyond_its_end_is_refused_even_without_fail_on_data_loss(broker, given, message, strict):
     servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "read", "failOnDataLoss": strict}
     schema = StructType([StructField("value", BinaryType())])
     with pytest.raises(UsageError, match=message):
         KafkaBatchReader(parse_options(servers | given), schema).partitions()
 
 
-def test_a_leader_that_does_not_tell_an_end_does_not_end_the_query(broker, look, caplog):
+def test_a_leader_without_an_end_offset_does_not_end_the_query(broker, look, caplog):
     lookup = look(subscribe="read")
     assert lookup.ends() == {T0: 3, T1: 4}
     fault = broker.faults.on("ListOffsets", topic="read", partition=1, times=None).answer(
@@ -81,17 +81,17 @@ def test_a_leader_that_does_not_tell_an_end_does_not_end_the_query(broker, look,
         producer.send("read", b"1", partition=0).result(10)
     assert lookup.ends() == {T0: 4, T1: 4}
     assert fault.consumed
-    assert "read-1: the leader does not tell the end" in caplog.text
+    assert "read-1: the leader does not return the end offset" in caplog.text
     broker.faults.clear()
     assert lookup.ends() == {T0: 4, T1: 4}
 
 
-def test_a_query_that_starts_again_reads_up_to_its_start_while_a_leader_does_not_tell_the_end(broker, look):
+def test_a_restarted_query_reads_up_to_its_start_while_the_leader_returns_no_end_offset(broker, look):
     broker.faults.on("ListOffsets", topic="read", partition=1, times=None).answer(ErrorCode.OFFSET_NOT_AVAILABLE)
     assert look(subscribe="read").ends({T0: 0, T1: 2})[T1] == 2
 
 
-def test_a_topic_that_one_list_leaves_out_and_one_broker_denies_by_name_is_found(broker, look, monkeypatch):
+def test_a_topic_missing_from_one_metadata_response_is_found(broker, look, monkeypatch):
     lookup = look(subscribePattern="read|other")
     assert lookup.partitions() == [OTHER, T0, T1]
     listed = ClusterClient.list_topics

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +29,7 @@ def test_a_backlog_below_the_limit_is_taken_whole():
     assert prorate({A0: 0, A1: 0}, {A0: 5, A1: 5}, 10) == {A0: 5, A1: 5}
 
 
-def test_a_partition_that_went_back_is_left_to_whoever_looks_for_lost_records():
+def test_a_partition_with_a_lower_end_is_not_planned():
     assert prorate({A0: 50, A1: 0}, {A0: 20, A1: 100}, 10) == {A0: 20, A1: 10}
 
 
@@ -96,3 +100,48 @@ def test_without_a_limit_each_range_is_a_task_of_its_own():
     ranges = [OffsetRange("a", 1, 0, 5), OffsetRange("a", 0, 0, 7)]
     assert bundle(ranges, None) == [(ranges[0],), (ranges[1],)]
     assert bundle(ranges, 2) == [(ranges[0],), (ranges[1],)]
+
+
+# -- imports of the process that plans a query
+
+MODULES_MAX = 190
+"""kafkaraw's; 284 when the process imported the consumer and the admin client."""
+
+UNUSED = (
+    "kafkaraw.broker.",
+    "kafkaraw.client.blocking.",
+    "kafkaraw.client.consumer.",
+    "kafkaraw.client.credentials.choice.",
+    "kafkaraw.client.producer.",
+    "kafkaraw.client.admin.client.",
+    "kafkaraw.spark.reading.task.",
+    "kafkaraw.spark.sink.",
+    "kafkaraw.spark.writing.",
+    "numpy.",
+    "pandas.",
+)
+
+QUERY = """
+import json, sys
+from pyspark.sql.types import StructType
+from kafkaraw.spark.source import KafkaDataSource
+from kafkaraw.spark.data_source_api import ReadAllAvailable
+from kafkaraw.spark.versions import features
+
+servers, topic = sys.argv[1:]
+source = KafkaDataSource({"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"})
+reader = source.streamReader(StructType().add("value", "binary"))
+start = reader.initialOffset()
+asked = (start, ReadAllAvailable()) if features().read_limits else ()
+assert reader.latestOffset(*asked) == start
+reader.stop()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_planning_a_query_imports_what_it_needs_only(kafka):
+    command = [sys.executable, "-c", QUERY, kafka.servers, kafka.new_topic()]
+    imported = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    ours = [name for name in imported if name.partition(".")[0] == "kafkaraw"]
+    assert [name for name in imported if f"{name}.".startswith(UNUSED)] == []
+    assert len(ours) <= MODULES_MAX

@@ -166,12 +166,12 @@ def test_available_now_from_latest_starts_at_its_own_target():
     assert query.latest(start, MANY) is start
 
 
-def test_nothing_new_gives_back_the_very_start_even_if_its_text_differs_from_ours():
+def test_without_new_records_the_start_offset_is_returned_unchanged():
     start = {"t": {"1": 5, "0": 100}}
     assert plan(Cluster(p0=100, p1=5)).latest(start, MANY) is start
 
 
-def test_when_nothing_is_new_it_waits_once_and_takes_what_came():
+def test_without_new_records_the_plan_waits_once():
     waited = []
 
     def wait(seen):
@@ -225,7 +225,7 @@ def test_lost_records_end_the_query(end, first, message):
 
 
 @pytest.mark.parametrize(("end", "first", "message"), LOSSES.values(), ids=LOSSES)
-def test_lost_records_are_a_warning_when_the_user_says_so(end, first, message, caplog):
+def test_lost_records_are_a_warning_without_fail_on_data_loss(end, first, message, caplog):
     cluster = Cluster()
     cluster.end, cluster.first = end, first
     query = plan(cluster, fail_on_data_loss=False)
@@ -236,19 +236,19 @@ def test_lost_records_are_a_warning_when_the_user_says_so(end, first, message, c
 
 
 @pytest.mark.parametrize("end", [0, 40, 100, 500])
-def test_a_topic_made_anew_ends_the_query_however_much_it_holds(end):
+def test_a_recreated_topic_ends_the_query_whatever_its_size(end):
     cluster = Cluster(p0=100)
     query = plan(cluster, "earliest")
     query.latest(query.initial(), MANY)
     cluster.remake(p0=end)
     with pytest.raises(
-        DataLossError, match="topic t was deleted and made again; the query had read t-0 up to offset 100"
+        DataLossError, match="topic t was deleted and created again; the query had read t-0 up to offset 100"
     ):
         query.latest(at(p0=100), MANY)
 
 
 @pytest.mark.parametrize("end", [40, 100, 500])
-def test_a_topic_made_anew_is_read_from_its_first_record_when_the_user_says_so(end, caplog):
+def test_a_recreated_topic_is_read_from_its_first_record_without_fail_on_data_loss(end, caplog):
     cluster = Cluster(p0=100, p1=5)
     query = plan(cluster, "earliest", fail_on_data_loss=False)
     query.latest(query.initial(), MANY)
@@ -256,11 +256,11 @@ def test_a_topic_made_anew_is_read_from_its_first_record_when_the_user_says_so(e
     restart = query.latest(at(p0=100, p1=5), MANY)
     assert restart == at(p0=0, p1=0)
     assert query.ranges(at(p0=100, p1=5), restart) == []
-    assert "t was deleted and made again; the query had read t-1 up to offset 5" in caplog.text
+    assert "t was deleted and created again; the query had read t-1 up to offset 5" in caplog.text
     assert work(query.ranges(restart, query.latest(restart, MANY))) == [(0, 0, end), (1, 0, 7)]
 
 
-def test_a_topic_made_anew_while_the_query_waits_is_read_from_its_first_record():
+def test_a_topic_recreated_while_the_query_waits_is_read_from_its_first_record():
     cluster = Cluster(p0=100)
     query = plan(cluster, "earliest", fail_on_data_loss=False)
     query.latest(query.initial(), MANY)
@@ -272,7 +272,7 @@ def test_a_topic_made_anew_while_the_query_waits_is_read_from_its_first_record()
     assert query.latest(at(p0=100), MANY, wait) == at(p0=0)
 
 
-def test_that_a_topic_was_made_anew_is_looked_up_when_it_ends_too_early_and_told_to_the_tasks():
+def test_topic_ids_are_looked_up_if_a_topic_ends_too_early_and_are_passed_to_tasks():
     cluster = Cluster(p0=100)
     query = plan(cluster, "earliest", fail_on_data_loss=False)
     query.latest(query.initial(), MANY)
@@ -282,7 +282,7 @@ def test_that_a_topic_was_made_anew_is_looked_up_when_it_ends_too_early_and_told
     assert [each.topic_id for each in query.ranges(at(p0=0), at(p0=40))] == ["made anew"]
 
 
-def test_a_partition_that_a_topic_made_anew_does_not_have_is_left_out():
+def test_a_partition_missing_from_a_recreated_topic_is_omitted():
     cluster = Cluster(p0=100, p1=5)
     query = plan(cluster, "earliest", fail_on_data_loss=False)
     query.latest(query.initial(), MANY)
@@ -290,7 +290,7 @@ def test_a_partition_that_a_topic_made_anew_does_not_have_is_left_out():
     assert query.latest(at(p0=100, p1=5), MANY) == at(p0=0)
 
 
-def test_with_available_now_a_topic_made_anew_is_left_to_the_next_run():
+def test_available_now_leaves_a_recreated_topic_to_the_next_run():
     cluster = Cluster(p0=100, p1=5)
     query = plan(cluster, "earliest", fail_on_data_loss=False)
     query.fix_target()
@@ -301,7 +301,7 @@ def test_with_available_now_a_topic_made_anew_is_left_to_the_next_run():
     assert query.latest(restart, 10) is restart
 
 
-def test_work_that_is_repeated_on_a_partition_that_is_gone_is_a_loss(caplog):
+def test_a_repeated_batch_of_a_deleted_partition_is_data_loss(caplog):
     """After a death between log and commit, Spark asks for the logged work before anything else."""
     logged = at(p0=50, p1=5), at(p0=60, p1=9)
     with pytest.raises(DataLossError, match="t-1 is gone from offset 5 on"):
@@ -310,7 +310,7 @@ def test_work_that_is_repeated_on_a_partition_that_is_gone_is_a_loss(caplog):
     assert "t-1 is gone" in caplog.text
 
 
-def test_the_lookup_is_told_which_topics_the_query_has_read_and_how_far():
+def test_the_lookup_receives_the_topics_and_offsets_that_the_query_has_read():
     cluster = Cluster(p0=100)
     plan(cluster).latest(at(p0=40), MANY)
     assert (cluster.expected, cluster.known) == ({"t"}, {T0: 40})
@@ -376,7 +376,7 @@ def test_the_wait_for_new_records_knows_that_a_topic_is_gone():
     assert seen == [{}]
 
 
-def test_with_available_now_a_topic_that_was_left_out_of_the_first_answer_is_read():
+def test_available_now_reads_a_topic_missing_from_the_first_response():
     cluster = Cluster(p0=100, p1=50)
     query = plan(cluster)
     end = cluster.end.pop(T1)
@@ -394,7 +394,7 @@ def test_a_topic_whose_id_is_not_known_is_the_same_as_before():
     assert query.latest(at(p0=100), MANY) == at(p0=500)
 
 
-def test_what_is_there_is_reported_even_when_the_batch_takes_less():
+def test_the_latest_offsets_are_reported_even_if_the_batch_is_limited():
     query = plan(Cluster(p0=100), "earliest")
     assert query.known_latest is None
     query.latest(query.initial(), 10)
@@ -447,7 +447,7 @@ def test_a_batch_waits_until_there_is_enough_or_enough_time_has_passed():
     assert not query.begins(62)
 
 
-def test_a_query_that_ends_with_what_there_is_waits_for_nothing():
+def test_a_query_with_a_fixed_end_waits_for_nothing():
     once = Waiting()
     assert once.begins(10)
     assert once.begins(11, rows_max=None)

@@ -123,7 +123,7 @@ def test_a_range_is_cut_out_of_the_batches_that_hold_it(monkeypatch):
     assert not log.closed
 
 
-def test_offsets_without_records_are_passed_over(monkeypatch):
+def test_offsets_without_records_are_skipped(monkeypatch):
     """Transaction markers at the end of a range, or a compacted stretch: the position moves on, nothing is given."""
     assert read(monkeypatch, Log(gaps=(10, 30)), 5, 40) == [*range(5, 10), *range(20, 30)]
 
@@ -153,12 +153,12 @@ def test_a_task_ends_if_its_position_advances(first, end, batch_rows, gaps, star
         assert read(monkeypatch, log, start, start + size, strict=False) == expected
 
 
-def test_records_that_retention_took_end_the_task(monkeypatch):
+def test_records_deleted_by_retention_end_the_task(monkeypatch):
     with pytest.raises(DataLossError, match="t-0 starts at offset 20 now, 13 is gone"):
         read(monkeypatch, Log(first=20), 13, 37)
 
 
-def test_records_that_retention_took_are_skipped_when_the_user_says_so(monkeypatch, caplog):
+def test_records_deleted_by_retention_are_skipped_without_fail_on_data_loss(monkeypatch, caplog):
     assert read(monkeypatch, Log(first=20), 13, 37, strict=False) == list(range(20, 37))
     assert "t-0 starts at offset 20 now, 13 is gone" in caplog.text
 
@@ -170,20 +170,20 @@ def test_a_log_that_ends_early_ends_the_task(monkeypatch, end):
 
 
 @pytest.mark.parametrize(("end", "found"), [(25, range(13, 25)), (5, [])])
-def test_what_is_left_of_a_log_that_ends_early_is_read_when_the_user_says_so(monkeypatch, end, found):
+def test_a_truncated_log_is_read_to_its_end_without_fail_on_data_loss(monkeypatch, end, found):
     assert read(monkeypatch, Log(end=end), 13, 37, strict=False) == list(found)
 
 
 @pytest.mark.parametrize("first", [0, 50])
-def test_a_topic_made_anew_ends_the_task(monkeypatch, first):
-    with pytest.raises(DataLossError, match="topic t was deleted and made again, t-0 is gone from offset 13 on"):
+def test_a_recreated_topic_ends_the_task(monkeypatch, first):
+    with pytest.raises(DataLossError, match="topic t was deleted and created again, t-0 is gone from offset 13 on"):
         read(monkeypatch, Log(first=first, topic_ids=("id", "another")), 13, 37)
 
 
 @pytest.mark.parametrize("first", [0, 50])
-def test_nothing_of_a_topic_made_anew_is_read_when_the_user_says_so(monkeypatch, caplog, first):
+def test_nothing_of_a_recreated_topic_is_read_without_fail_on_data_loss(monkeypatch, caplog, first):
     assert read(monkeypatch, Log(first=first, topic_ids=("id", "another")), 13, 37, strict=False) == []
-    assert "topic t was deleted and made again" in caplog.text
+    assert "topic t was deleted and created again" in caplog.text
 
 
 @pytest.mark.parametrize("first", [0, 13])
@@ -192,16 +192,16 @@ def test_a_consumer_that_knew_a_topic_of_that_name_before_is_asked_again(monkeyp
     assert read(monkeypatch, log, 13, 37) == list(range(13, 37))
 
 
-def test_a_range_ends_where_the_topic_was_made_anew(monkeypatch):
+def test_a_range_ends_where_the_topic_was_recreated(monkeypatch):
     log = Log(topic_ids=("id", "id", "another"))
     assert read(monkeypatch, log, 13, 37, strict=False) == list(range(13, 20))
 
 
-def test_a_topic_whose_id_the_broker_does_not_tell_is_read(monkeypatch):
+def test_a_topic_without_an_id_is_read(monkeypatch):
     assert read(monkeypatch, Log(topic_ids=(ZERO_UUID,)), 13, 37) == list(range(13, 37))
 
 
-def test_a_task_does_not_wait_for_records_for_ever(monkeypatch):
+def test_a_task_does_not_wait_forever(monkeypatch):
     log = Log(end=30)
     log.end_offsets = lambda partitions: dict.fromkeys(partitions, 100)
     with pytest.raises(

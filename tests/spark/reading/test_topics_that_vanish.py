@@ -1,4 +1,4 @@
-"""A topic that is deleted, or deleted and made again, between planning and reading, or while a task reads it."""
+"""A topic that is deleted, or deleted and created again, between planning and reading, or while a task reads it."""
 
 from __future__ import annotations
 

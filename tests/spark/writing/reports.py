@@ -1,7 +1,7 @@
 """Spark tasks that write at least once with producers of one pool; some of their rows are refused by the broker.
 
 What `write_rows` tells is judged as what `flush` tells is in the simulation: the rows of a task that returned are in
-the log, and rows that are not there belong to a task that raised. See `kafkaraw.testing.audit_reports`.
+the log, and rows that are not there belong to a task that raised. See `kafkaraw.testing.audit_producers`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkaraw.client.admin import NewTopic
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.writing import task
 from kafkaraw.spark.writing.task import write_rows, write_settings
-from kafkaraw.testing.audit_reports import unreported
+from kafkaraw.testing.audit_producers import unreported
 from kafkaraw.testing.history import History, Reports
 from kafkaraw.testing.invariants import Violation
 from tests.spark.spark_types import struct
@@ -56,13 +56,13 @@ def _work(rng: random.Random, servers: str, reports: Reports, numbers: count[int
         if rng.random() < 0.4:
             values.append(b"%d" % next(numbers) + b"x" * TOO_LARGE)
         rows = pa.RecordBatch.from_pydict({"value": [value.decode() for value in values]})
-        reports.taken.update(values)
+        reports.accepted.update(values)
         try:
             write_rows([rows], settings)
         except KafkaError:
-            reports.told.update(values)
+            reports.reported.update(values)
         else:
-            reports.vouched |= dict.fromkeys(values, f"write_rows of task {number}")
+            reports.confirmed |= dict.fromkeys(values, f"write_rows of task {number}")
 
 
 def _final(servers: str) -> dict[TopicPartition, list[tuple[int, bytes]]]:

@@ -86,7 +86,7 @@ def one_row(**fields: object) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({name: pa.array([value], types[name]) for name, value in fields.items()})
 
 
-def test_a_dead_letter_says_what_happened_and_has_all_that_fits():
+def test_a_dead_letter_has_the_error_and_as_much_of_the_record_as_fits():
     headers = [{"key": "mine", "value": b"1"}]
     _, (letter,) = sieve().sift(one_row(value="v" * 300, key="k", headers=headers, timestamp=1_500), "small")
     assert (letter.key, letter.value, letter.timestamp_ms) == (b"k", b"v" * 300, 1)
@@ -104,7 +104,7 @@ def test_a_dead_letter_says_what_happened_and_has_all_that_fits():
     ("sizes", "left_out"),
     [((10, 2_000, 10), "value"), ((10, 2_000, 2_000), "value,headers"), ((2_000, 10, 10), "value,headers,key")],
 )
-def test_what_is_too_large_for_a_dead_letter_is_left_out_and_named(sizes, left_out):
+def test_fields_too_large_for_a_dead_letter_are_omitted_and_named(sizes, left_out):
     key, value, header = sizes
     row = one_row(key="k" * key, value="v" * value, headers=[{"key": "mine", "value": b"h" * header}])
     _, (letter,) = sieve().sift(row, "large")
@@ -113,13 +113,13 @@ def test_what_is_too_large_for_a_dead_letter_is_left_out_and_named(sizes, left_o
     assert b"max_request_size is 1000" in (dict(letter.headers)["kafkaraw.error.message"] or b"")
 
 
-def test_what_counts_is_the_size_after_compression_at_the_broker():
+def test_the_compressed_size_decides():
     row = one_row(value="v" * 500)
     assert len(sieve().sift(row, "small")[1]) == 1
     assert sieve(compression_type="gzip").sift(row, "small")[1] == []
 
 
-def test_a_row_without_a_topic_is_left_to_who_refuses_it():
+def test_a_row_without_a_topic_is_no_dead_letter():
     row = pa.RecordBatch.from_pydict({"value": ["v" * 2_000], "topic": pa.array([None], pa.string())})
     assert sieve().sift(row, None) == (row, [])
 
@@ -179,6 +179,6 @@ def test_exactly_once_dead_letters_are_part_of_the_transaction(servers, settings
     assert delivered(servers, settings) == [[10, 20, 30], [0, 5_000, 6_000]]
 
 
-def test_without_a_topic_for_them_such_rows_fail_the_write(settings):
+def test_rows_too_large_fail_the_write_without_a_dead_letter_topic(settings):
     with pytest.raises(RecordTooLargeError, match="max_request_size"):
         write_rows(batches(), replace(settings, exactly_once=None, dead_letter_topic=None))

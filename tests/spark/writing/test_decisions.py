@@ -177,7 +177,7 @@ class Closing:
         self._decisions.close()
 
 
-def test_decisions_are_found_behind_records_that_are_gone(servers: str) -> None:
+def test_decisions_are_found_after_deleted_records(servers: str) -> None:
     query = with_topic(servers, "front")
     query.run(0)
     with Admin(bootstrap_servers=servers) as admin:
@@ -207,7 +207,7 @@ def test_a_decision_whose_marker_was_deleted_proves_nothing(servers: str) -> Non
     assert query.read() == sorted(BATCH * 2)
 
 
-def test_what_compaction_leaves_of_longer_decisions_and_deleted_ones_are_no_decisions(servers: str) -> None:
+def test_incomplete_and_deleted_decisions_are_ignored(servers: str) -> None:
     query = with_topic(servers, "left")
     query.run(0)
     with Producer(bootstrap_servers=servers, transactional_id="compaction") as producer:

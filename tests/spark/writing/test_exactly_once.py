@@ -65,7 +65,7 @@ def test_a_batch_that_is_repeated_after_its_commit_is_not_written_again(query: Q
     assert query.read() == BATCH
 
 
-def test_an_attempt_that_was_not_decided_is_given_up_by_the_next(query: Query) -> None:
+def test_an_undecided_attempt_is_aborted_by_the_next(query: Query) -> None:
     query.tasks(0, count=2)  # the driver dies before the third
     query.run(0)
     assert query.read() == BATCH
@@ -124,7 +124,7 @@ def test_a_plan_with_another_number_of_tasks_is_refused_for_a_batch_that_was_dec
     assert query.read() == [*BATCH, 10, 11]
 
 
-def test_when_a_task_fails_what_the_others_have_prepared_is_aborted(query: Query) -> None:
+def test_a_failed_task_aborts_the_prepared_transactions_of_the_others(query: Query) -> None:
     abort_batch(query.tasks(0, count=2), query.settings)
     assert query.read() == []
     query.run(0)
@@ -292,7 +292,7 @@ class Forgetful(Decisions):
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_when_the_coordinator_has_forgotten_it_the_marker_tells_how_a_transaction_ended(
+def test_the_marker_shows_the_outcome_of_a_transaction_that_the_coordinator_has_forgotten(
     query: Query, ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.run(0)
@@ -339,7 +339,7 @@ def advice(error: pytest.ExceptionInfo[UsageError], what: str) -> str:
     return found[0]
 
 
-def test_a_refused_batch_is_written_if_the_user_says_so_and_only_once(query: Query) -> None:
+def test_resolve_batches_writes_a_refused_batch_once(query: Query) -> None:
     for batch_id in range(3):
         query.run(batch_id)
     with pytest.raises(UsageError) as refusal:
@@ -353,7 +353,7 @@ def test_a_refused_batch_is_written_if_the_user_says_so_and_only_once(query: Que
         resolved.run(1)  # the checkpoint is restored once more: another decision is the newest
 
 
-def test_refused_batches_are_taken_as_written_if_the_user_says_so(query: Query) -> None:
+def test_resolve_batches_skips_refused_batches(query: Query) -> None:
     for batch_id in range(3):
         query.run(batch_id)
     with pytest.raises(UsageError) as refusal:
@@ -399,7 +399,7 @@ def test_another_number_of_tasks_is_resolved(query: Query) -> None:
     assert query.read() == [0, 0, 1, 1, 2]
 
 
-def test_a_decided_batch_with_an_aborted_transaction_is_taken_as_written_if_the_user_says_so(
+def test_resolve_batches_skips_a_decided_batch_with_an_aborted_transaction(
     query: Query, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     query.decide_only(0, monkeypatch)
@@ -493,7 +493,7 @@ def test_a_decision_of_the_first_format_is_read_and_said_to_be_incomparable(
     assert query.read() == [*BATCH, 10, 11, 12]
 
 
-def test_a_batch_write_is_committed_whole_and_writes_nothing_down(query: Query) -> None:
+def test_a_batch_write_is_committed_without_a_decision(query: Query) -> None:
     def write(number: int) -> Written:
         rows = pa.RecordBatch.from_pydict({"value": [str(number)]})
         return write_slot([rows], query.settings, Slot("write", None, number))
@@ -506,7 +506,7 @@ def test_a_batch_write_is_committed_whole_and_writes_nothing_down(query: Query) 
         assert decisions.look("write").last is None
 
 
-def test_the_producer_of_a_batch_write_is_let_go_with_its_id_and_that_of_a_query_is_kept(
+def test_the_producer_of_a_batch_write_is_closed_and_that_of_a_query_is_kept(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Producer] = []

@@ -84,9 +84,7 @@ def open_transactions(root: Admin) -> list[str]:
     return [each.transactional_id for each in root.list_transactions(states=["Ongoing"])]
 
 
-def test_the_rights_that_the_guide_names_suffice(
-    root: Admin, settings: WriteSettings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_acls_of_the_guide_suffice(root: Admin, settings: WriteSettings, caplog: pytest.LogCaptureFixture) -> None:
     root.create_acls([TO_ROWS, *TO_DECISIONS, TO_IDS])
     commit_batch(tasks(settings, 0), settings)
     assert caplog.text == ""
@@ -98,7 +96,7 @@ def test_the_rights_that_the_guide_names_suffice(
     assert "its settings cannot be checked: TOPIC_AUTHORIZATION_FAILED" in caplog.text
 
 
-def test_without_the_right_to_the_drivers_id_no_transaction_is_left_open(root: Admin, settings: WriteSettings) -> None:
+def test_without_the_acl_of_the_drivers_id_no_transaction_is_left_open(root: Admin, settings: WriteSettings) -> None:
     root.create_acls([TO_ROWS, *TO_DECISIONS, *TO_SLOTS])
     with pytest.raises(TransactionalIdAuthorizationError, match="kafkaraw-spark-q-driver"):
         commit_batch(tasks(settings, 0), settings)
@@ -107,7 +105,7 @@ def test_without_the_right_to_the_drivers_id_no_transaction_is_left_open(root: A
     commit_batch(tasks(settings, 0), settings)
 
 
-def test_leftovers_that_may_not_be_aborted_are_a_warning(
+def test_open_transactions_that_may_not_be_aborted_are_a_warning(
     root: Admin, settings: WriteSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     root.create_acls([TO_ROWS, *TO_DECISIONS, TO_IDS])

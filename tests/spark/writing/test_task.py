@@ -55,12 +55,12 @@ def test_options_of_reading_have_no_effect_on_a_write_and_options_that_writing_r
         write_settings(options(topic="t", kafka__key__serializer="x"), struct("value string"))
 
 
-def test_it_must_be_said_where_to_write():
+def test_a_write_needs_a_topic():
     with pytest.raises(ConfigError, match="give the option topic, or a column `topic`"):
         write_settings(options(), struct("value string"))
 
 
-def test_other_columns_are_left_alone():
+def test_other_columns_are_ignored():
     assert write_settings(options(), struct("value string, topic string, offset bigint")).topic is None
 
 

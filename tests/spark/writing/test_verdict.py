@@ -39,7 +39,7 @@ def test_the_newest_decision_is_about_this_batch_or_the_one_before(
         (5, decided(4), decided(9), "batch 9 was decided before, and the topic of decisions ends with batch 4 now"),
     ],
 )
-def test_everything_else_is_refused_with_what_to_do(
+def test_other_batches_are_refused_with_a_resolution(
     batch_id: int, last: Decision | None, lost: Decision | None, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said) as refusal:

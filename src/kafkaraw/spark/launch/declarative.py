@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kafkaraw.errors import ConfigError, KafkaError
+from kafkaraw.spark.launch.executables import worker_python
 from kafkaraw.spark.launch.session_builder import prepare_environment, recommended_conf
-from kafkaraw.spark.launch.worker_python import worker_python
 from kafkaraw.spark.versions import features, running
 
 _NEEDED: Final = ("grpc", "grpc_status", "google.rpc", "pandas", "yaml")

@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.launch.driver_threads import share_session
+from kafkaraw.spark.launch.executables import java_home, worker_python
 from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
-from kafkaraw.spark.launch.java import java_home
 from kafkaraw.spark.launch.late_binding import bind_late
 from kafkaraw.spark.launch.local_files import without_processes
-from kafkaraw.spark.launch.worker_python import worker_python
 from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import CORES_VARIABLE, tell_cores
 

@@ -16,7 +16,7 @@ from kafkaraw.client.network.security import network_for
 from kafkaraw.client.settings import settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import CLIENT_PREFIX
-from kafkaraw.spark.options.refusals import INSTEAD, OF_ONE_KIND, REFUSED_LOWER
+from kafkaraw.spark.options.unsupported import INSTEAD, OF_ONE_KIND, REFUSED_LOWER
 
 _log = logging.getLogger(__name__)
 

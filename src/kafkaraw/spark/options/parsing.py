@@ -1,8 +1,8 @@
 """The options of format "kafkaraw": names of Spark's own Kafka connector, checked when the DataFrame is made.
 
 Every option is declared once in `_OPTIONS`; `parse_options` checks names and values; `check_batch_read` and
-`check_stream_read` check the rules of one kind of read. `client` handles the options `kafka.*`, and `refusals` handles
-unknown options.
+`check_stream_read` check the rules of one kind of read. `client` handles the options `kafka.*`, and `unsupported`
+handles unknown options.
 
 Must not import pyspark and must not talk to a broker.
 """
@@ -28,16 +28,16 @@ from kafkaraw.spark.options.positions import (
     parse_timestamp,
     parse_timestamps,
 )
-from kafkaraw.spark.options.refusals import (
+from kafkaraw.spark.options.resolutions import Resolution, parse_resolutions
+from kafkaraw.spark.options.unsupported import (
+    IGNORED,
     OF_ONE_KIND,
-    PASSED_OVER,
     REFUSED_READING,
     REFUSED_WRITING,
     WITHOUT_EFFECT,
     check_kind,
     unknown,
 )
-from kafkaraw.spark.options.resolutions import Resolution, parse_resolutions
 
 _log = logging.getLogger(__name__)
 
@@ -220,7 +220,7 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
             of_one_kind[lower] = text
         elif lower in CLIENT_NAMES:
             java[lower.removeprefix(CLIENT_PREFIX)] = text
-        elif lower not in PASSED_OVER:
+        elif lower not in IGNORED:
             raise ConfigError(unknown(given, [*_NAMES, *CLIENT_NAMES]))
     return ours, java, of_one_kind
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options.client import BOOTSTRAP
-from kafkaraw.spark.options.refusals import OF_TABLES
+from kafkaraw.spark.options.unsupported import OF_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -67,8 +67,8 @@ def check_writer(options: Mapping[str, str]) -> None:
     """
     if not names_brokers(options):
         raise ConfigError(
-            f"the option {BOOTSTRAP} is missing: writing takes no options of a table; write INSERT INTO flights WITH "
-            f"(`{BOOTSTRAP}` = 'host:port', topic = 'flights') ..., or option({BOOTSTRAP!r}, ...)"
+            f"the option {BOOTSTRAP} is missing: a write does not use the options of a table; write INSERT INTO "
+            f"flights WITH (`{BOOTSTRAP}` = 'host:port', topic = 'flights') ..., or option({BOOTSTRAP!r}, ...)"
         )
 
 

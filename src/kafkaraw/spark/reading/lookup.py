@@ -214,8 +214,8 @@ class ClusterLookup:
         """Warn once of each partition, until its end is known again."""
         for topic, partition in sorted(refused - self._unknown_ends):
             _log.warning(
-                "%s-%d: the leader does not tell the end (OFFSET_NOT_AVAILABLE), as happens while a transaction goes "
-                "on that began before a change of leader; the query reads up to offset %d until it does",
+                "%s-%d: the leader does not return the end offset (OFFSET_NOT_AVAILABLE), as happens while a "
+                "transaction is open that began before a change of leader; until it does, the query reads up to %d",
                 topic,
                 partition,
                 known[TopicPartition(topic, partition)],

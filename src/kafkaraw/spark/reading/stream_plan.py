@@ -303,7 +303,7 @@ class StreamPlan:
         for tp in sorted(begin):
             if tp.topic in remade:
                 self._report_loss(
-                    f"topic {tp.topic} was deleted and made again; the query had read {tp.topic}-{tp.partition} "
+                    f"topic {tp.topic} was deleted and created again; the query had read {tp.topic}-{tp.partition} "
                     f"up to offset {begin[tp]}"
                 )
             elif tp not in available:
@@ -311,7 +311,7 @@ class StreamPlan:
             elif available[tp] < begin[tp]:
                 self._report_loss(
                     f"{tp.topic}-{tp.partition} ends at offset {available[tp]}, before {begin[tp]} where the query "
-                    "wants to go on: the topic was deleted and made again, records were cut off, or startingOffsets "
+                    "continues: the topic was deleted and created again, records were truncated, or startingOffsets "
                     "of a new query lies beyond the end"
                 )
 

@@ -180,7 +180,7 @@ class _RangeRead:
             return True
         self._consumer.partitions_for(self._work.topic)
         if self._knows_another_topic():
-            self._end_with_loss(f"topic {self._work.topic} was deleted and made again")
+            self._end_with_loss(f"topic {self._work.topic} was deleted and created again")
         else:
             self._seek(self._position)
         return False

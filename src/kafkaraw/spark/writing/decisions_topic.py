@@ -77,7 +77,7 @@ def _check(admin: Admin, found: TopicDescription) -> None:
     if brokers >= _REPLICAS_MIN > replicas:
         _log.warning(
             "decisionsTopic=%s has replication factor %d on a cluster of %d brokers: if that broker is lost, the "
-            "exactly-once queries cannot go on; 3 is usual",
+            "exactly-once queries cannot continue; use 3",
             found.name,
             replicas,
             brokers,

@@ -57,8 +57,7 @@ from kafkaraw.spark.writing.decision import (
 )
 from kafkaraw.spark.writing.decisions import Decisions, Found, pooled
 from kafkaraw.spark.writing.outcomes import Outcome
-from kafkaraw.spark.writing.row_sums import Summed, sum_rows
-from kafkaraw.spark.writing.task import WriteSettings, make_producer, send_rows
+from kafkaraw.spark.writing.task import Summed, WriteSettings, make_producer, send_rows, sum_rows
 from kafkaraw.spark.writing.verdict import Verdict, changed_plan, judge, lost_decision, other_rows, resolution_of
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Write Arrow batches of rows to Kafka and wait for the acknowledgements: the work of a task of the sink.
 
 Runs in Spark's workers. Must not decide what becomes visible when: the sink delivers at least once; Spark runs a failed
-task again, which may write its rows twice. Start at `write_rows`.
+task again, which may write its rows twice. `Summed` counts rows for the exactly-once sink. Start at `write_rows`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig, parse
+from kafkaraw.client.sending.arrow_rows import rows_of
 from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.records import Rows
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
 from kafkaraw.spark.options.parsing import ExactlyOnce, SparkOptions, check_write
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 from kafkaraw.spark.writing.dead_letters import Letter, Sieve, limits_pool
+from kafkaraw.spark.writing.decision import NO_ROWS, RowSum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,3 +176,45 @@ def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings) -> pa.Record
     if not settings.include_timestamp:
         ignored.add(_TIMESTAMP)
     return batch.select([name for name in batch.schema.names if name in _COLUMNS and name not in ignored])
+
+
+# -- row sums
+
+
+class Summed:
+    """Sums up batches while the caller iterates over them, so that a repetition can be compared with its rows.
+
+    The checksum of a row covers what becomes its record: topic, key, value, headers, timestamp if it is written, and
+    the partition if the row names one. Sums of checksums do not depend on the order of rows, nor on how they are cut
+    into Arrow batches: a shuffle may change both.
+
+    Args:
+        batches: rows in the columns that `write_settings` checked.
+        settings: how they are written, which defines what becomes a record.
+
+    Attributes:
+        total: count and checksum of the batches so far.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> None:
+        self.total = NO_ROWS
+        self._batches = batches
+        self._settings = settings
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.total = self.total.plus(_sum_of(batch, self._settings))
+            yield batch
+
+
+def sum_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> RowSum:
+    """Iterate over all batches, and sum them up."""
+    summed = Summed(batches, settings)
+    for _ in summed:
+        pass
+    return summed.total
+
+
+def _sum_of(batch: pa.RecordBatch, settings: WriteSettings) -> RowSum:
+    columns = rows_of(columns_to_send(batch, settings), settings.topic)
+    return RowSum(batch.num_rows, sum(Rows(each).checksum() for each in columns) % (1 << 64))

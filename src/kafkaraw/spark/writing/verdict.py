@@ -48,7 +48,7 @@ def judge(
     if resolution is not None:
         return Verdict.WRITE if resolution.write else Verdict.SKIP
     if lost is not None:
-        raise _refusal(
+        raise _error(
             f"batch {batch_id} of query {query_id}: batch {lost.batch_id} was decided before, and the topic of "
             f"decisions {_has(last)}: the topic was deleted, created again or truncated, so that it is not known "
             f"which rows are written already",
@@ -59,7 +59,7 @@ def judge(
     if last is None:
         if batch_id == 0:
             return Verdict.WRITE
-        raise _refusal(
+        raise _error(
             f"batch {batch_id} of query {query_id}: the topic of decisions has no decision about this query, and "
             f"should have one about batch {batch_id - 1}: the topic was deleted, or the option decisionsTopic has "
             f"changed, or the query did not write with exactlyOnce=true before",
@@ -68,7 +68,7 @@ def judge(
             last,
         )
     if last.batch_id > batch_id:
-        raise _refusal(
+        raise _error(
             f"batch {batch_id} of query {query_id}: a later one, batch {last.batch_id}, is decided: the "
             f"checkpoint is an "
             f"older one that was restored, or a copy of a checkpoint that another query uses. Rows that are planned "
@@ -80,7 +80,7 @@ def judge(
     if last.batch_id == batch_id:
         return Verdict.SKIP if last.skipped else Verdict.REPEAT
     if last.batch_id < batch_id - 1:
-        raise _refusal(
+        raise _error(
             f"batch {batch_id} of query {query_id}: the newest decision is about batch {last.batch_id} and should be "
             f"about batch {batch_id - 1}: decisions are gone, or the query wrote without exactlyOnce=true or with "
             f"another decisionsTopic meanwhile",
@@ -101,8 +101,8 @@ def resolution_of(batch_id: int, last: Decision | None, resolutions: tuple[Resol
 
 
 def changed_plan(decided: Decision, now: str) -> UsageError:
-    """Return the refusal for another number of tasks."""
-    return _refusal(
+    """Return the error for another number of tasks."""
+    return _error(
         f"batch {decided.batch_id} of query {decided.query_id} was written by {len(decided.slots)} tasks "
         f"before and has "
         f"{now} now: the plan has changed, so that it is not known which rows are written already. Run this one batch "
@@ -114,8 +114,8 @@ def changed_plan(decided: Decision, now: str) -> UsageError:
 
 
 def lost_decision(query_id: str, batch_id: int) -> UsageError:
-    """Return the refusal for a query without decisions, although its driver has committed one."""
-    return _refusal(
+    """Return the error for a query without decisions, although its driver has committed one."""
+    return _error(
         f"batch {batch_id} of query {query_id}: the topic of decisions has no decision about this query, and its "
         f"driver has committed one: the topic was deleted, created again or truncated, so that it is not known which "
         f"rows are written already",
@@ -126,8 +126,8 @@ def lost_decision(query_id: str, batch_id: int) -> UsageError:
 
 
 def unknown_outcome(decided: Decision, slot: str, log_start_offset: int) -> UsageError:
-    """Return the refusal for a decided transaction if the topic does not show how it ended."""
-    return _refusal(
+    """Return the error for a decided transaction if the topic does not show how it ended."""
+    return _error(
         f"it is not known whether slot {slot} of batch {decided.batch_id} is committed: its marker is gone, and the "
         f"topic of decisions begins at offset {log_start_offset} now. Records of the topic were deleted",
         decided.batch_id,
@@ -137,11 +137,11 @@ def unknown_outcome(decided: Decision, slot: str, log_start_offset: int) -> Usag
 
 
 def other_rows(decided: Decision, before: object, now: object) -> UsageError:
-    """Return the refusal for rows that differ from those that were written."""
-    return _refusal(
+    """Return the error for rows that differ from those that were written."""
+    return _error(
         f"batch {decided.batch_id} of query {decided.query_id} has other rows than when it was written: then {before}, "
         f"now {now}. Either the checkpoint is an older one that was restored, or a copy, and the batch was planned "
-        f"anew; or the query does not give the same rows again (such as with rand() or uuid())",
+        f"again; or the query does not give the same rows again (such as with rand() or uuid())",
         decided.batch_id,
         decided.batch_id,
         decided,
@@ -152,7 +152,7 @@ def _has(last: Decision | None) -> str:
     return "has none about this query now" if last is None else f"ends with batch {last.batch_id} now"
 
 
-def _refusal(what: str, batch_id: int, last_batch_id: int, last: Decision | None) -> UsageError:
+def _error(what: str, batch_id: int, last_batch_id: int, last: Decision | None) -> UsageError:
     """Return the error, with a hint what to do."""
     write = Resolution(batch_id, batch_id, None if last is None else last.offset, write=True)
     skip = Resolution(batch_id, last_batch_id, write.decision_offset, write=False)

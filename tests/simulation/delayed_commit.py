@@ -1,8 +1,8 @@
-"""A commit that cannot be sent before the group has moved on: its member is fenced, and another one takes over.
+"""A commit that cannot be sent before its member is fenced and another one takes over.
 
-The member asks for the commit after it has lost touch with all brokers. Its session ends, the other member reads to the
-end and commits. Then the first member is in touch again and rejoins: its commit must not be sent under the new
-generation, where it would set the position back. Lives with random events hold such a commit too seldom: one in ten.
+The member calls commit after it was disconnected from all brokers. Its session expires, the other member reads to the
+end and commits. Then the first member connects again and rejoins: its commit must not be sent in the new generation,
+where it would set the committed offset back. With random events only one run in ten has such a commit.
 """
 
 from __future__ import annotations
@@ -14,45 +14,44 @@ from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Ticket, TopicPartition
-from kafkaraw.testing.group_history import GroupHistory, Sighting
+from kafkaraw.testing.group_history import GroupHistory, ObservedOffsets
 from tests.simulation.clients import settle
-from tests.simulation.climate import TOPIC
-from tests.simulation.leash import Leash
-from tests.simulation.world import World
+from tests.simulation.environment import TOPIC
+from tests.simulation.world import ClientNetwork, World
 
 GROUP = "overtaken"
 PARTITION = TopicPartition(TOPIC, 0)
 COUNT = 40
 SESSION_MS = 1_500
 COMMIT_MS = 20_000
-"""What the commit is given: much more than a session, so that it still waits when its member rejoins."""
+"""The timeout of the commit: much more than the session timeout, so that it is pending when its member rejoins."""
 CALL_S = 20.0
 REJOINED_S = 10.0
-"""Within which the first member has rejoined, and its commit has ended."""
+"""The time within which the first member has rejoined, and its commit has ended."""
 
 
-async def overtaken(world: World) -> GroupHistory:
-    """Let it happen once.
+async def run_delayed_commit(world: World) -> GroupHistory:
+    """Run the scenario.
 
     Returns:
-        The positions of the group before and after the first member's commit.
+        The committed offsets of the group before and after the first member's commit.
     """
     rng, group = world.rng("overtaken"), GroupHistory()
     await _fill(world)
     is_classic = rng.random() < 0.5
-    leash = Leash(world.simulation.network)
-    first = _member(world, "first", leash, is_classic=is_classic)
+    network = ClientNetwork(world.simulation.network)
+    first = _member(world, "first", network, is_classic=is_classic)
     await _read(world, first, rng.randrange(1, COUNT))
-    leash.cut()
+    network.disconnect()
     first.commit_nowait()
     polls = asyncio.create_task(_keep_polling(world, first), name="first polls")
-    second = _member(world, "second", Leash(world.simulation.network), is_classic=is_classic)
+    second = _member(world, "second", ClientNetwork(world.simulation.network), is_classic=is_classic)
     await _read(world, second, COUNT)
     await world.call("second: commit", second.commit(timeout=CALL_S), CALL_S)
-    await _look(world, group)
-    leash.mend()
+    await _observe_offsets(world, group)
+    network.reconnect()
     await asyncio.sleep(REJOINED_S)
-    await _look(world, group)
+    await _observe_offsets(world, group)
     world.over = True
     await polls
     for consumer in (first, second):
@@ -73,11 +72,11 @@ async def _fill(world: World) -> None:
     await settle(world, "feeder", producer, tickets)
 
 
-def _member(world: World, name: str, leash: Leash, *, is_classic: bool) -> AsyncConsumer:
+def _member(world: World, name: str, network: ClientNetwork, *, is_classic: bool) -> AsyncConsumer:
     classic = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": SESSION_MS // 6}
     consumer = world.consumer(
         name,
-        runtime=world.runtime(name, leash),
+        runtime=world.runtime(name, network),
         group_id=GROUP,
         enable_auto_commit=False,
         default_api_timeout_ms=COMMIT_MS,
@@ -97,14 +96,14 @@ async def _read(world: World, consumer: AsyncConsumer, count: int) -> None:
 
 async def _keep_polling(world: World, consumer: AsyncConsumer) -> None:
     while not world.over:
-        with suppress(KafkaError):  # the commit that failed is told here
+        with suppress(KafkaError):  # the failure of the commit is reported here
             await world.call("poll", consumer.poll(0.1), 0.1)
         await asyncio.sleep(0.01)
 
 
-async def _look(world: World, group: GroupHistory) -> None:
+async def _observe_offsets(world: World, group: GroupHistory) -> None:
     asked_s = world.now_s
     async with world.consumer("onlooker", group_id=GROUP, enable_auto_commit=False) as consumer:
         found = await world.call("committed", consumer.committed([PARTITION], CALL_S), CALL_S)
     at = found[PARTITION]
-    group.sightings.append(Sighting(asked_s, world.now_s, {PARTITION: -1 if at is None else at.offset}))
+    group.observed_offsets.append(ObservedOffsets(asked_s, world.now_s, {PARTITION: -1 if at is None else at.offset}))

@@ -1,4 +1,9 @@
-"""The auditor of producers: no duplicates, no disorder, no record in the log that was reported failed. See `audit`."""
+"""The auditor of producers, and of the failures that their calls report. See `audit`.
+
+Producers write no duplicates, keep the order of records, and report no record as failed that is in the log. If `flush`,
+`commit_transaction` or `close` returns without an error, the records before it are in the log; every record that is not
+in the log is reported by one of these calls, or by its ticket.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +21,9 @@ def duplicates(history: History) -> Iterator[Violation]:
     for tp, records in history.final.items():
         for offset, value in records:
             places[value].append((tp, offset))
-    forgiven = {value for producer in history.repeating for value in history.sent[producer]}
+    allowed = {value for producer in history.repeating for value in history.sent[producer]}
     for value, offsets in places.items():
-        if len(offsets) > 1 and value not in forgiven:
+        if len(offsets) > 1 and value not in allowed:
             yield Violation(Invariant.DUPLICATE, f"{value!r} is at {offsets}")
 
 
@@ -68,3 +73,22 @@ def overtakings(history: History) -> Iterator[Violation]:
             elif number in overtaken_by:
                 what = f"batch {number} of {producer} to {tp}, sent again after batch {overtaken_by.pop(number)}"
                 yield Violation(Invariant.OVERTAKEN, what)
+
+
+def unreported(history: History) -> Iterator[Violation]:
+    """Records that are lost although a call returned without an error, or although no error was reported."""
+    reports = history.reports
+    there = _values(history.final)
+    for value, call in reports.confirmed.items():
+        if value not in there:
+            yield Violation(Invariant.UNREPORTED, f"{call} returned without an error, and {value!r} is not in the log")
+    for value in reports.accepted - reports.reported - there:
+        yield Violation(Invariant.UNREPORTED, f"{value!r} is not in the log, and no call reported it")
+    committed = _values(history.final_committed or {})
+    for value, call in reports.committed.items():
+        if value not in committed:
+            yield Violation(Invariant.UNREPORTED, f"{call} returned without an error, and {value!r} is not committed")
+
+
+def _values(log: dict[TopicPartition, list[tuple[int, bytes]]]) -> set[bytes]:
+    return {value for records in log.values() for _, value in records}

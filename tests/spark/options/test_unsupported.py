@@ -8,7 +8,7 @@ import pytest
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options.parsing import check_read, check_write
-from tests.spark.options.parsed import parse, refusal
+from tests.spark.options.parsed import error_of, parse
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from tests.spark.options.parsed import parse, refusal
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(options, message):
-    assert message in refusal(options)
+    assert message in error_of(options)
 
 
 OF_READING = [
@@ -44,7 +44,7 @@ OF_WRITING = [
 @pytest.mark.parametrize(
     ("check", "refused", "ignored"), [(check_read, OF_READING, OF_WRITING), (check_write, OF_WRITING, OF_READING)]
 )
-def test_what_reading_refuses_has_no_effect_on_writing_and_the_reverse(check, refused, ignored, caplog):
+def test_options_refused_by_reading_have_no_effect_on_writing_and_vice_versa(check, refused, ignored, caplog):
     for name, message in refused:
         with pytest.raises(ConfigError, match=message):
             check(parse(subscribe="t", **{name: "x"}))
@@ -59,7 +59,7 @@ def test_interceptors_are_refused(text, check):
         check(parse(subscribe="t", kafka__interceptor__classes=text))
 
 
-def test_a_write_without_interceptors_may_say_so():
+def test_an_empty_interceptor_option_is_accepted_for_writing():
     check_write(parse(topic="t", kafka__interceptor__classes=""))
 
 
@@ -69,7 +69,7 @@ WITHOUT_EFFECT = [
 
 
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
-def test_what_means_nothing_to_this_format_is_accepted_and_said_to_have_no_effect(name, caplog):
+def test_options_without_effect_are_accepted_with_a_warning(name, caplog):
     with caplog.at_level(logging.WARNING):
         parse(subscribe="t", **{name: "true"})
     assert f"{name} has no effect" in caplog.text
@@ -86,10 +86,10 @@ def test_an_age_of_metadata_below_the_clients_least_is_raised_to_it(text, caplog
     assert "is taken for 100 ms" in caplog.text
 
 
-def test_options_that_spark_adds_to_streaming_writes_are_let_through():
+def test_options_that_spark_adds_to_streaming_writes_are_ignored():
     options = parse(topic="t", checkpointLocation="x", queryName="q", kafka__security__protocol="PLAINTEXT")
     assert options.topic == "t"
 
 
-def test_what_spark_knows_of_a_table_is_no_option():
+def test_table_properties_of_spark_are_no_options():
     assert parse(subscribe="t", owner="me").subscribe == ("t",)

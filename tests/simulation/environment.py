@@ -1,4 +1,4 @@
-"""What holds for the whole of one simulated life: drawn from its seed, before anything happens."""
+"""The settings of brokers and clients for one run of a scenario, drawn from its seed before it starts."""
 
 from __future__ import annotations
 
@@ -9,56 +9,56 @@ IDLE_NEVER_MS = 600_000
 
 
 @dataclass(frozen=True)
-class Climate:
-    """The settings of brokers and clients that make a life easy or hard.
+class Environment:
+    """The settings of brokers and clients.
 
     Attributes:
-        nodes: brokers.
-        login: a SASL mechanism; None for no login.
-        reauth_ms: how long a login lasts; 0 is for ever.
-        token_lifetime_s: how long a token for OAUTHBEARER is good.
-        broker_idle_ms: when brokers close idle connections.
-        client_idle_ms: when clients do.
-        metadata_max_age_ms: when clients renew their view.
-        syncs: brokers write each batch for good before they acknowledge it, so a machine may crash.
-        replication_delay_s: how long messages between brokers take, at least and at most.
-        lag_max_ms: how long a follower in sync may lag.
+        nodes: number of brokers.
+        sasl_mechanism: the SASL mechanism; None for no authentication.
+        reauth_ms: connections.max.reauth.ms; 0 for no limit.
+        token_lifetime_s: lifetime of an OAUTHBEARER token.
+        broker_idle_ms: connections.max.idle.ms of brokers.
+        client_idle_ms: connections.max.idle.ms of clients.
+        metadata_max_age_ms: metadata.max.age.ms of clients.
+        syncs_batches: brokers sync each batch before they acknowledge it, so a machine may crash.
+        replication_delay_s: minimum and maximum delay of messages between brokers.
+        lag_max_ms: replica.lag.time.max.ms.
         isr_min: min.insync.replicas.
         unclean: a replica that is not in sync may be elected.
-        repeats: the network may deliver a Produce request twice.
-        message_max_bytes: the largest batch that brokers take.
-        transaction_version: the generation of the protocol of transactions, 0 or 2.
-        join_patience_ms: how long brokers try to have partitions join a transaction while another one is carried out.
-        deaths: how likely a transactional producer dies in the middle of a transaction.
-        calm: nothing goes wrong, so no transaction may fail.
-        session_ms: how long a member of a group may be silent; None where there is no group.
-        slow_coordinators: now and then they take longer to store positions than a call of a consumer lasts.
+        repeats_requests: the network may deliver a Produce request twice.
+        message_max_bytes: message.max.bytes.
+        transaction_version: transaction.version, 0 or 2.
+        add_partitions_retry_ms: how long brokers retry to add partitions while the previous transaction ends.
+        crash_probability: probability that a transactional producer crashes in a transaction.
+        calm: there are no faults but slow connections and moved leaders, so no transaction may fail.
+        session_ms: session timeout of group members; None if there is no group.
+        slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
     """
 
     nodes: int
-    login: str | None
+    sasl_mechanism: str | None
     reauth_ms: int
     token_lifetime_s: float
     broker_idle_ms: int
     client_idle_ms: int
     metadata_max_age_ms: int
-    syncs: bool
+    syncs_batches: bool
     replication_delay_s: tuple[float, float]
     lag_max_ms: int
     isr_min: int
     unclean: bool
-    repeats: bool = False
+    repeats_requests: bool = False
     message_max_bytes: int = 1_048_588
     transaction_version: int | None = None
-    join_patience_ms: int = 100
-    deaths: float = 0.0
+    add_partitions_retry_ms: int = 100
+    crash_probability: float = 0.0
     calm: bool = False
     session_ms: int | None = None
     slow_coordinators: bool = False
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
-        protocol = "PLAINTEXT" if self.login is None else "SASL_PLAINTEXT"
+        protocol = "PLAINTEXT" if self.sasl_mechanism is None else "SASL_PLAINTEXT"
         found: dict[str, object] = {
             "node.id": node_id,
             "listeners": f"{protocol}://{host_of(node_id)}:{PORT}",
@@ -75,14 +75,14 @@ class Climate:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3
             found["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = 500
-            found["add.partitions.to.txn.retry.backoff.max.ms"] = self.join_patience_ms
+            found["add.partitions.to.txn.retry.backoff.max.ms"] = self.add_partitions_retry_ms
         if self.session_ms is not None:
             found |= self._group_properties(self.session_ms)
-        if self.login is not None:
-            found["sasl.enabled.mechanisms"] = self.login
+        if self.sasl_mechanism is not None:
+            found["sasl.enabled.mechanisms"] = self.sasl_mechanism
             found["connections.max.reauth.ms"] = self.reauth_ms
             found["sasl.oauthbearer.unsecured.enable"] = True
-        if self.syncs:
+        if self.syncs_batches:
             found["log.flush.interval.messages"] = 1
         return found
 
@@ -100,9 +100,9 @@ class Climate:
 
 
 SLOW_COORDINATORS = 0.4
-"""How many calm lives of groups have coordinators that take their time.
+"""The share of runs of graceful groups whose coordinators are sometimes slow to commit offsets.
 
-In others connections break: what was asked on them comes late, after what was asked again, and positions go back.
+Without faults only: on broken connections, a delayed commit may follow its own retry, and committed offsets go back.
 """
 TOPIC = "flights"
 PARTITIONS = 3
@@ -114,16 +114,16 @@ def host_of(node_id: int) -> str:
     return f"broker-{node_id}"
 
 
-def one_broker(rng: random.Random) -> Climate:
-    return Climate(
+def one_broker(rng: random.Random) -> Environment:
+    return Environment(
         nodes=1,
-        login=rng.choice([None, None, "PLAIN", "OAUTHBEARER"]),
-        reauth_ms=rng.choice([0, 2500, 4000]),  # a broker lets nobody renew more often than once a second
+        sasl_mechanism=rng.choice([None, None, "PLAIN", "OAUTHBEARER"]),
+        reauth_ms=rng.choice([0, 2500, 4000]),  # a broker allows one re-authentication per second
         token_lifetime_s=rng.choice([2.5, 5.0, 3600.0]),
         broker_idle_ms=rng.choice([1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         client_idle_ms=rng.choice([100, 1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         metadata_max_age_ms=rng.choice([100, 1000, 300_000]),
-        syncs=rng.random() < 0.5,
+        syncs_batches=rng.random() < 0.5,
         replication_delay_s=(0.0, 0.0),
         lag_max_ms=30_000,
         isr_min=1,
@@ -131,22 +131,22 @@ def one_broker(rng: random.Random) -> Climate:
     )
 
 
-def in_reports(rng: random.Random) -> Climate:
-    """One broker that stays up: what fails are the records that it refuses."""
-    return replace(one_broker(rng), login=None, transaction_version=rng.choice([0, 2]), calm=True)
+def with_refused_records(rng: random.Random) -> Environment:
+    """One broker without faults, whose topic refuses some records."""
+    return replace(one_broker(rng), sasl_mechanism=None, transaction_version=rng.choice([0, 2]), calm=True)
 
 
-def several_brokers(rng: random.Random, *, unclean: bool = False) -> Climate:
+def several_brokers(rng: random.Random, *, unclean: bool = False) -> Environment:
     nodes = rng.choice([3, 3, 4, 5])
-    return Climate(
+    return Environment(
         nodes=nodes,
-        login=rng.choice([None, None, None, "PLAIN"]),
+        sasl_mechanism=rng.choice([None, None, None, "PLAIN"]),
         reauth_ms=rng.choice([0, 2500]),
         token_lifetime_s=3600.0,
         broker_idle_ms=rng.choice([1000, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         client_idle_ms=rng.choice([200, IDLE_NEVER_MS, IDLE_NEVER_MS]),
         metadata_max_age_ms=rng.choice([100, 1000, 300_000]),
-        syncs=rng.random() < 0.4,
+        syncs_batches=rng.random() < 0.4,
         replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02), (0.02, 0.2)]),
         lag_max_ms=rng.choice([200, 1000, 30_000]),
         isr_min=1 if unclean else rng.choice([1, 2, 2]),
@@ -154,52 +154,52 @@ def several_brokers(rng: random.Random, *, unclean: bool = False) -> Climate:
     )
 
 
-def sending(rng: random.Random) -> Climate:
-    """Brokers for many senders: mostly a cluster, at times one that takes small batches only."""
+def for_senders(rng: random.Random) -> Environment:
+    """Brokers for many senders: mostly a cluster; some accept small batches only."""
     return replace(
         several_brokers(rng),
         nodes=rng.choice([1, 3, 3, 4]),
         isr_min=1 if rng.random() < 0.3 else 2,
-        login=rng.choice([None, None, None, None, "PLAIN"]),
-        repeats=rng.random() < 0.5,
+        sasl_mechanism=rng.choice([None, None, None, None, "PLAIN"]),
+        repeats_requests=rng.random() < 0.5,
         message_max_bytes=rng.choice([1_048_588, 1_048_588, 500]),
     )
 
 
-def pipelining(rng: random.Random) -> Climate:
-    """Brokers that nothing befalls but slowness, for services whose next transaction begins while the last one ends."""
+def for_pipelining(rng: random.Random) -> Environment:
+    """Brokers without faults but slowness, for transactions that begin while the previous one ends."""
     idle_ms = {"broker_idle_ms": IDLE_NEVER_MS, "client_idle_ms": IDLE_NEVER_MS, "metadata_max_age_ms": 300_000}
-    return replace(transacting(rng), repeats=False, deaths=0.0, calm=True, **idle_ms)
+    return replace(for_transactions(rng), repeats_requests=False, crash_probability=0.0, calm=True, **idle_ms)
 
 
-def in_groups(rng: random.Random, *, calm: bool = False) -> Climate:
-    """Brokers for a group of consumers; in a calm life they are slow at times, and no more."""
-    climate = replace(
+def for_groups(rng: random.Random, *, calm: bool = False) -> Environment:
+    """Brokers for a consumer group; if `calm`, they are sometimes slow, and have no other faults."""
+    environment = replace(
         several_brokers(rng),
         nodes=3,
         isr_min=2,
         lag_max_ms=30_000,
-        login=None,
+        sasl_mechanism=None,
         replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02), (0.02, 0.1)]),
         metadata_max_age_ms=rng.choice([500, 3000]),
         session_ms=rng.choice([1500, 3000]),
         slow_coordinators=calm and random.Random(f"slow coordinators {rng.getstate()}").random() < SLOW_COORDINATORS,
     )
     idle_ms = {"broker_idle_ms": IDLE_NEVER_MS, "client_idle_ms": IDLE_NEVER_MS}
-    return replace(climate, calm=True, **idle_ms) if calm else climate
+    return replace(environment, calm=True, **idle_ms) if calm else environment
 
 
-def transacting(rng: random.Random) -> Climate:
-    """Brokers for services that make transactions, and die."""
+def for_transactions(rng: random.Random) -> Environment:
+    """Brokers for transactional producers that crash."""
     version = rng.choice([0, 2])
     return replace(
         several_brokers(rng),
         nodes=3,
         isr_min=2,
         lag_max_ms=30_000,
-        repeats=version > 0 and rng.random() < 0.5,  # what the first generation cannot tell from new records (KIP-890)
+        repeats_requests=version > 0 and rng.random() < 0.5,  # version 0 cannot tell repeats from new records (KIP-890)
         transaction_version=version,
-        # A draw of its own, so that those which follow stay what they were. Without patience, clients come back.
-        join_patience_ms=random.Random(f"patience {rng.getstate()}").choice([0, 100]),
-        deaths=0.4,
+        # Drawn independently, so that the draws after it do not change. With 0, clients have to retry.
+        add_partitions_retry_ms=random.Random(f"patience {rng.getstate()}").choice([0, 100]),
+        crash_probability=0.4,
     )

@@ -1,18 +1,21 @@
-"""Bugs that show next to one broker: in the client, and in how a broker keeps what it was given."""
+"""Bugs of clients and brokers: in requests, the log, replication, elections and metadata."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from kafkaraw.broker.connection import BrokerConnection
 from kafkaraw.broker.log.partition_log import PartitionLog
+from kafkaraw.broker.partitions.followers import Followers
 from kafkaraw.broker.partitions.partition import Appended, Partition
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.sending.sender import Outbox
+from kafkaraw.core import cluster
 from kafkaraw.core.connection import Fail
 from kafkaraw.core.producer.batches import PartitionQueue, Renumbering
 from kafkaraw.errors import KafkaError, NetworkError
@@ -32,11 +35,11 @@ def broker_acknowledges_without_appending(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Partition, "_write", forget_some)
 
 
-def broker_does_not_recognise_repeats(monkeypatch: pytest.MonkeyPatch):
+def broker_does_not_detect_duplicates(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ProducerTable, "check", lambda self, header: None)
 
 
-def broker_forgets_one_sequence_of_five(monkeypatch: pytest.MonkeyPatch):
+def broker_forgets_one_of_five_batches(monkeypatch: pytest.MonkeyPatch):
     check = ProducerTable.check
 
     def forgetful(self, header):
@@ -49,7 +52,7 @@ def broker_forgets_one_sequence_of_five(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ProducerTable, "check", forgetful)
 
 
-def broker_names_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
+def broker_returns_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
     write = Partition._write
 
     def off_by_one(self, batch, now_ms):
@@ -63,7 +66,7 @@ def broker_loses_unsynced_bytes_that_it_acknowledged(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(PartitionLog, "sync", lambda self: None)
 
 
-def broker_answers_twice(monkeypatch: pytest.MonkeyPatch):
+def broker_responds_twice(monkeypatch: pytest.MonkeyPatch):
     send, answers = BrokerConnection._send, itertools.count()
 
     def again(self, link, header, response, *, version):
@@ -76,21 +79,21 @@ def broker_answers_twice(monkeypatch: pytest.MonkeyPatch):
 # -- the producer
 
 
-def producer_numbers_anew_what_it_sends_again(monkeypatch: pytest.MonkeyPatch):
-    reenqueue = PartitionQueue.reenqueue
+def producer_renumbers_retried_batches(monkeypatch: pytest.MonkeyPatch):
+    send_back = PartitionQueue.reenqueue
 
     def renumber(self, shipment, *_, at_once=False):
-        reenqueue(self, shipment, Renumbering.NEXT_EPOCH, at_once=at_once)
+        send_back(self, shipment, Renumbering.NEXT_EPOCH, at_once=at_once)
 
     monkeypatch.setattr(PartitionQueue, "reenqueue", renumber)
 
 
-def producer_lines_up_what_came_back_the_wrong_way(monkeypatch: pytest.MonkeyPatch):
-    line_up = PartitionQueue.try_end_drain
+def producer_retries_batches_in_reverse_order(monkeypatch: pytest.MonkeyPatch):
+    settle_drain = PartitionQueue.try_end_drain
 
     def reverse(self, now_ms, backoff_ms):
         self._renumbering = Renumbering.NEXT_EPOCH
-        settled = line_up(self, now_ms, backoff_ms)
+        settled = settle_drain(self, now_ms, backoff_ms)
         if settled:
             self.waiting.reverse()
         return settled
@@ -98,7 +101,7 @@ def producer_lines_up_what_came_back_the_wrong_way(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(PartitionQueue, "try_end_drain", reverse)
 
 
-def producer_forgets_to_tell(monkeypatch: pytest.MonkeyPatch):
+def producer_does_not_complete_some_tickets(monkeypatch: pytest.MonkeyPatch):
     resolve, number = BatchPromise.resolve, itertools.count()
 
     def forget_some(self, *args, **kwargs):
@@ -120,7 +123,7 @@ def producer_reuses_a_buffer_in_flight(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SealedBatch, "encode", into_the_pool)
 
 
-def producer_sends_again_on_a_new_connection_what_may_have_arrived(monkeypatch: pytest.MonkeyPatch):
+def producer_resends_maybe_written_batches_as_new_requests(monkeypatch: pytest.MonkeyPatch):
     answered = Outbox._answered
     again = set()
 
@@ -143,7 +146,7 @@ def producer_sends_again_on_a_new_connection_what_may_have_arrived(monkeypatch: 
 # -- connections
 
 
-def connection_drops_promises_when_it_dies(monkeypatch: pytest.MonkeyPatch):
+def connection_drops_pending_requests_when_it_breaks(monkeypatch: pytest.MonkeyPatch):
     do, failures = Connection._do, itertools.count()
 
     def drop_some(self, action):
@@ -157,7 +160,7 @@ def connection_drops_promises_when_it_dies(monkeypatch: pytest.MonkeyPatch):
 # -- the consumer
 
 
-def consumer_steps_over_a_record(monkeypatch: pytest.MonkeyPatch):
+def consumer_skips_a_record(monkeypatch: pytest.MonkeyPatch):
     records = Batch.__iter__
 
     def without_the_last(self):
@@ -167,7 +170,7 @@ def consumer_steps_over_a_record(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Batch, "__iter__", without_the_last)
 
 
-def consumer_hands_out_a_batch_twice(monkeypatch: pytest.MonkeyPatch):
+def consumer_delivers_a_batch_twice(monkeypatch: pytest.MonkeyPatch):
     poll, last = AsyncConsumer.poll, {}
 
     async def again(self, *args, **kwargs):
@@ -180,7 +183,7 @@ def consumer_hands_out_a_batch_twice(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(AsyncConsumer, "poll", again)
 
 
-def consumer_stands_behind_what_it_has_not_handed_out(monkeypatch: pytest.MonkeyPatch):
+def consumer_position_is_ahead_of_delivered_records(monkeypatch: pytest.MonkeyPatch):
     position = AsyncConsumer.position
 
     async def ahead(self, partition, timeout=None):
@@ -189,3 +192,46 @@ def consumer_stands_behind_what_it_has_not_handed_out(monkeypatch: pytest.Monkey
         return offset if fetched is None else fetched.batch.next_offset
 
     monkeypatch.setattr(AsyncConsumer, "position", ahead)
+
+
+# -- replication, elections and metadata
+
+
+def leader_acknowledges_before_replication(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Followers, "high_watermark", lambda self, isr, log_end_offset, now_s, is_live: log_end_offset)
+
+
+def new_leader_truncates_its_newest_batch(monkeypatch: pytest.MonkeyPatch):
+    begin = Partition._begin_to_lead
+
+    def drop_first(self):
+        headers = list(self.log.headers())
+        if headers:
+            self._truncate(headers[-1].base_offset)
+        begin(self)
+
+    monkeypatch.setattr(Partition, "_begin_to_lead", drop_first)
+
+
+def deposed_leader_serves_requests(monkeypatch: pytest.MonkeyPatch):
+    begin = Partition._begin_to_lead
+
+    def never_forget(self):
+        self.has_led = True
+        begin(self)
+
+    monkeypatch.setattr(Partition, "_begin_to_lead", never_forget)
+    monkeypatch.setattr(Partition, "is_leader", property(lambda self: getattr(self, "has_led", False)))
+
+
+def follower_fetches_without_its_last_epoch(monkeypatch: pytest.MonkeyPatch):
+    answer = Partition.answer_follower
+
+    def without_epoch(self, fetch, wake):
+        return answer(self, replace(fetch, last_epoch=-1), wake)
+
+    monkeypatch.setattr(Partition, "answer_follower", without_epoch)
+
+
+def client_accepts_stale_metadata(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster, "_newer", lambda known, news: news)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaraw.cli.starts import Kind, Start, parse_range
-from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.cli.start_offsets import Kind, Start, parse_range, timestamp_ms
 from kafkaraw.errors import UsageError
 
 NOW = 1_800_000_000_000
@@ -31,8 +30,8 @@ def test_the_forms_are_those_of_kcat_and_kafka(texts: tuple[str, ...], meant: tu
 
 
 @pytest.mark.parametrize("texts", [("begin",), ("1.5",), ("--1",), ("s@yesterday",), ("e@",), ("0", "end"), ("٣",)])
-def test_anything_else_is_refused_with_the_forms(texts: tuple[str, ...]):
-    with pytest.raises(UsageError, match=r"must be|there is a start already"):
+def test_invalid_offsets_are_refused_with_the_valid_forms(texts: tuple[str, ...]):
+    with pytest.raises(UsageError, match=r"must be|can be given twice only"):
         parse_range(texts, NOW)
 
 
@@ -47,5 +46,5 @@ def test_anything_else_is_refused_with_the_forms(texts: tuple[str, ...]):
         ("-P1DT1M", NOW - 86_460_000),
     ],
 )
-def test_times_are_milliseconds_dates_or_how_long_ago(text: str, meant: int):
+def test_times_are_milliseconds_dates_or_durations(text: str, meant: int):
     assert timestamp_ms(text, NOW, "-o") == meant

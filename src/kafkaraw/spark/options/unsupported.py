@@ -39,7 +39,7 @@ _SPARKS_OWN = frozenset(
 # Spark adds the properties of a table to the options of every read and write of the table.
 OF_TABLES = frozenset({"owner", "provider", "location", "comment", "external", "is_managed_location", "collation"})
 
-PASSED_OVER = _SPARKS_OWN | OF_TABLES
+IGNORED = _SPARKS_OWN | OF_TABLES
 
 _OPENSSL = "TLS is Python's own: the configuration of its OpenSSL decides"
 _SERIALIZER = "keys and values are bytes; convert them in Spark, with cast() or a function"
@@ -50,7 +50,7 @@ _REFUSED = {
     "kafka.ssl.engine.factory.class": _OPENSSL,
     "kafka.ssl.provider": _OPENSSL,
     "kafka.security.providers": _OPENSSL,
-    "kafka.sasl.login.class": "kafka.sasl.mechanism and kafka.sasl.jaas.config say how to log in",
+    "kafka.sasl.login.class": "use kafka.sasl.mechanism and kafka.sasl.jaas.config",
 }
 _INTERCEPTORS = "there are no interceptors, nor Java classes"
 _INTERCEPTOR_CLASSES = "kafka.interceptor.classes"

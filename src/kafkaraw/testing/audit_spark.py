@@ -1,4 +1,6 @@
-"""The auditor of the exactly-once sink, for use after a kill plan or an interleaving of its steps.
+"""The auditors of the Spark connector: the exactly-once sink, and the tasks of the source.
+
+`audit_exactly_once` is for use after a kill plan or an interleaving of the sink's steps:
 
     logs = read_logs(servers, [target, decisions_topic])          # kafkaraw.testing.partition_logs
     history = SinkHistory.from_logs(logs, decisions_topic)        # kafkaraw.testing.sink_history
@@ -8,13 +10,18 @@
     assert audit_exactly_once(history) == []
 
 It reads the logs as any consumer does, so it works for the embedded broker and for Apache Kafka. It must not ask the
-sink for its state. Start at `audit_exactly_once`.
+sink for its state.
+
+`audit_tasks` checks that a task of the source ends if its position advances, and only then waits. A task waits for its
+leader, but fails if its position does not change for `patience_s`. Ranges without records, of aborted transactions or
+emptied by compaction, are progress. Fill in a `ReadTask` from the calls of a consumer, on any clock.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from kafkaraw.testing.history import Outcome
 from kafkaraw.testing.invariants import Invariant, Violation
@@ -92,3 +99,49 @@ def _torn(history: SinkHistory) -> Iterator[Violation]:
 
 def _name(slot: SinkSlot) -> str:
     return f"task {slot.number} of batch {slot.batch_id} of query {slot.query_id}"
+
+
+# -- tasks of the source
+
+
+@dataclass
+class ReadTask:
+    """One task, in seconds on one clock.
+
+    Attributes:
+        name: name of the task.
+        patience_s: the longest time without a change of its position.
+        began_s: when it began.
+        advanced_s: when its position advanced, in order.
+        gave_up_s: when it ended with a timeout; None if it did not.
+        ended_s: when it ended otherwise; None if it did not.
+        deadline_s: by when it must have ended, in either way.
+    """
+
+    name: str
+    patience_s: float
+    began_s: float = 0.0
+    advanced_s: list[float] = field(default_factory=list)
+    gave_up_s: float | None = None
+    ended_s: float | None = None
+    deadline_s: float = float("inf")
+
+
+def audit_tasks(tasks: Iterable[ReadTask]) -> list[Violation]:
+    """Return all violations; an empty list if there are none.
+
+    Args:
+        tasks: the tasks of one run.
+    """
+    return [violation for task in tasks for violation in _task_violations(task)]
+
+
+def _task_violations(task: ReadTask) -> list[Violation]:
+    last_s = max([task.began_s, *task.advanced_s])
+    if task.gave_up_s is not None and task.gave_up_s - last_s < task.patience_s:
+        what = f"{task.name} gave up at {task.gave_up_s:.3f} s, its position had advanced at {last_s:.3f} s"
+        return [Violation(Invariant.GAVE_UP_WHILE_ADVANCING, f"{what}, its patience is {task.patience_s:g} s")]
+    end_s = task.ended_s if task.gave_up_s is None else task.gave_up_s
+    if end_s is None or end_s > task.deadline_s:
+        return [Violation(Invariant.OVERDUE, f"{task.name} had not ended at {task.deadline_s:.3f} s")]
+    return []

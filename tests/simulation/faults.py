@@ -1,4 +1,7 @@
-"""What can go wrong, one thing after the other, drawn from the seed: each fault is begun, lasts, and is mended."""
+"""Faults of the network, brokers, leaders, quotas and tokens, drawn from the seed; each lasts for some time.
+
+Start at `inject_faults`; the tables of faults are above it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from dataclasses import dataclass
 from kafkaraw.client.admin import QuotaEntity, QuotaName
 from kafkaraw.errors import KafkaError, UsageError
 from tests.simulation.brokers import Down, address_of
-from tests.simulation.climate import PARTITIONS, TOPIC
+from tests.simulation.environment import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
 REPEATED_KEYS = frozenset({0, 25, 26, 28})  # Produce, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
-LATEST_REPEAT_S = 4.0
-"""So much later a request arrives again, at most."""
-SLOW_S = (0.15, 0.25)
-"""How long a slow coordinator takes to store positions: in time for its requests, where brokers are slow, too."""
+REPEAT_DELAY_MAX_S = 4.0
+"""The maximum delay until a request is delivered again."""
+SLOW_COORDINATOR_S = (0.15, 0.25)
+"""The delay of OffsetCommit at a slow coordinator: below the request timeout, even if brokers are slow, too."""
 Fault = Callable[[World, int], AbstractAsyncContextManager[None]]
-"""Breaks something, of a node when it is about one, and mends it on leaving."""
+"""Begins a fault, of the given node if it concerns one, and ends it on exit."""
 
 
 @asynccontextmanager
@@ -39,8 +42,8 @@ async def silence(world: World, node: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def replies_lost(world: World, node: int) -> AsyncIterator[None]:
-    """Requests arrive and are carried out; nobody hears of it."""
+async def responses_lost(world: World, node: int) -> AsyncIterator[None]:
+    """Requests are handled, and their responses are lost."""
     world.simulation.network.half_open(*address_of(node), "server")
     yield
 
@@ -62,24 +65,24 @@ async def slow(world: World, node: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def repeated(world: World, node: int) -> AsyncIterator[None]:
-    """What is written, and what ends transactions, arrives twice: the second time nobody listens to the answer."""
+    """Requests that write or end transactions arrive twice; the second response is dropped."""
     network, address = world.simulation.network, address_of(node)
-    later_s = world.rng(f"repeats {world.now_s}").choice([(0, 0.01), (0, 0.5), (0.5, LATEST_REPEAT_S)])
-    network.repeat(*address, later_s, may_come_again)
+    delay_s = world.rng(f"repeats {world.now_s}").choice([(0, 0.01), (0, 0.5), (0.5, REPEAT_DELAY_MAX_S)])
+    network.repeat(*address, delay_s, may_be_repeated)
     try:
         yield
     finally:
         network.repeat(*address, None)
 
 
-def may_come_again(frame: bytes) -> bool:
-    """Whether a request is one of those that a broker must recognise when it arrives twice."""
+def may_be_repeated(frame: bytes) -> bool:
+    """Return whether brokers must recognise a second copy of this request."""
     return int.from_bytes(frame[:2], "big") in REPEATED_KEYS
 
 
 @asynccontextmanager
-async def nameless(world: World, node: int) -> AsyncIterator[None]:
-    """The name cannot be resolved, and connections are made anew."""
+async def name_not_resolved(world: World, node: int) -> AsyncIterator[None]:
+    """The host name cannot be resolved, and the connections break."""
     world.simulation.network.hide(address_of(node)[0])
     world.simulation.network.cut(*address_of(node))
     try:
@@ -102,25 +105,27 @@ def down(how: Down) -> Fault:
 
 @asynccontextmanager
 async def throttled(world: World, node: int) -> AsyncIterator[None]:
-    everybody = QuotaEntity(client_id=QuotaName.DEFAULT)
+    every_client = QuotaEntity(client_id=QuotaName.DEFAULT)
     async with world.admin("quotas") as admin:
         try:
-            await _try(world, admin, {everybody: {"producer_byte_rate": 20_000, "consumer_byte_rate": 20_000}})
+            await _alter_quotas(
+                world, admin, {every_client: {"producer_byte_rate": 20_000, "consumer_byte_rate": 20_000}}
+            )
             yield
         finally:
-            await _try(world, admin, {everybody: {"producer_byte_rate": None, "consumer_byte_rate": None}})
+            await _alter_quotas(world, admin, {every_client: {"producer_byte_rate": None, "consumer_byte_rate": None}})
 
 
-async def _try(world: World, admin: object, quotas: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
+async def _alter_quotas(world: World, admin: object, quotas: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
     try:
         await world.call("alter_client_quotas", admin.alter_client_quotas(quotas, timeout=2), 2)
     except KafkaError as error:
-        world.note(f"quotas stay: {type(error).__name__}")
+        world.note(f"quotas not altered: {type(error).__name__}")
 
 
 @asynccontextmanager
 async def stale_tokens(world: World, node: int) -> AsyncIterator[None]:
-    """Whoever logs in now, does so with a token that has expired."""
+    """Clients authenticate with expired tokens."""
     world.stale_tokens = True
     try:
         yield
@@ -129,21 +134,21 @@ async def stale_tokens(world: World, node: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def old_news(world: World, node: int) -> AsyncIterator[None]:
-    """A node has not heard that leaders have moved, more than once, and tells clients who led before."""
-    hear = world.brokers.tell_old_news(node)
+async def stale_metadata(world: World, node: int) -> AsyncIterator[None]:
+    """Leaders move three times, and a node serves the metadata from before."""
+    refresh = world.brokers.serve_stale_metadata(node)
     try:
         for _ in range(3):
             async with leader_moves(world, world.brokers.running[0] if world.brokers.running else node):
                 await asyncio.sleep(0.08)
         yield
     finally:
-        hear()
+        refresh()
 
 
 @asynccontextmanager
 async def leader_moves(world: World, node: int) -> AsyncIterator[None]:
-    """Another node in sync leads each of the partitions that this one leads."""
+    """Move leaders to other replicas in sync."""
     cluster = world.brokers.cluster
     rng = random.Random(world.now_s)
     for partition in range(PARTITIONS):
@@ -157,7 +162,7 @@ async def leader_moves(world: World, node: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def coordinators_move(world: World, node: int) -> AsyncIterator[None]:
-    """Another node in sync takes over transactions and groups from this one."""
+    """Move the transaction and group coordinators of this node to other nodes in sync."""
     cluster = world.brokers.cluster
     for topic in cluster.controller.catalog.topics():
         if topic.name.startswith("__"):
@@ -167,7 +172,7 @@ async def coordinators_move(world: World, node: int) -> AsyncIterator[None]:
 
 
 def _move_leader(world: World, topic: str, partition: int, node: int) -> bool:
-    """Have another node in sync lead, if this one does; says whether it was moved."""
+    """Move the leader to another node in sync if this node leads; return whether it was moved."""
     cluster = world.brokers.cluster
     with suppress(UsageError):  # no such topic yet
         state = cluster.partition_state(topic, partition)
@@ -180,7 +185,7 @@ def _move_leader(world: World, topic: str, partition: int, node: int) -> bool:
 
 @asynccontextmanager
 async def power_cut(world: World, node: int) -> AsyncIterator[None]:
-    """All brokers go down at once, and come up together."""
+    """All brokers are killed at once, and started together."""
     await world.brokers.cut_power()
     try:
         yield
@@ -189,8 +194,8 @@ async def power_cut(world: World, node: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def replication_waits(world: World, node: int) -> AsyncIterator[None]:
-    """Nothing reaches the node's followers: it falls behind, and out of sync where that is soon."""
+async def replication_paused(world: World, node: int) -> AsyncIterator[None]:
+    """Pause the replication of a node: it falls behind, and out of sync if `lag_max_ms` is short."""
     cluster = world.brokers.cluster
     cluster.pause_replication(node)
     try:
@@ -199,13 +204,13 @@ async def replication_waits(world: World, node: int) -> AsyncIterator[None]:
         cluster.resume_replication(node)
 
 
-async def coordinators_take_their_time(world: World) -> None:
-    """Where they do, coordinators take longer, now and then, to store positions than a call of a consumer lasts."""
+async def slow_down_coordinators(world: World) -> None:
+    """If the environment says so, delay OffsetCommit now and then, by more than a call of a consumer takes."""
     rng = world.rng("how slow coordinators are")
-    while world.climate.slow_coordinators and not world.over:
+    while world.environment.slow_coordinators and not world.over:
         await asyncio.sleep(rng.uniform(0.2, 2.0))
-        delay_s, lasts_s = rng.choice(SLOW_S), rng.uniform(0.3, 4.0)
-        world.note(f"coordinators take {delay_s} s to store positions, for {lasts_s:.3f} s")
+        delay_s, lasts_s = rng.choice(SLOW_COORDINATOR_S), rng.uniform(0.3, 4.0)
+        world.note(f"OffsetCommit takes {delay_s} s, for {lasts_s:.3f} s")
         world.covered["slow coordinators"] += 1
         faults = world.brokers.cluster.faults
         faults.on(api="OffsetCommit", times=None).delay(delay_s)
@@ -214,13 +219,13 @@ async def coordinators_take_their_time(world: World) -> None:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FaultKind:
     """A kind of fault.
 
     Attributes:
-        fault: what to do.
-        weight: how often it is drawn, next to the others.
-        lasts_s: how long, at least and at most.
+        fault: begins and ends it.
+        weight: how often it is drawn, relative to the others.
+        lasts_s: minimum and maximum duration.
     """
 
     fault: Fault
@@ -229,60 +234,60 @@ class Kind:
 
 
 NETWORK = {
-    "cut": Kind(cut, 6),
-    "silence": Kind(silence, 2, (0.05, 1.5)),
-    "replies lost": Kind(replies_lost, 4),
-    "requests lost": Kind(requests_lost, 2),
-    "slow": Kind(slow, 2, (0.1, 1.5)),
-    "nameless": Kind(nameless, 1, (0.05, 1.0)),
+    "cut": FaultKind(cut, 6),
+    "silence": FaultKind(silence, 2, (0.05, 1.5)),
+    "responses lost": FaultKind(responses_lost, 4),
+    "requests lost": FaultKind(requests_lost, 2),
+    "slow": FaultKind(slow, 2, (0.1, 1.5)),
+    "name not resolved": FaultKind(name_not_resolved, 1, (0.05, 1.0)),
 }
 BROKERS = {
-    "stop": Kind(down(Down.STOP), 2, (0.01, 0.6)),
-    "kill": Kind(down(Down.KILL), 2, (0.01, 0.6)),
-    "crash": Kind(down(Down.CRASH), 2, (0.01, 0.6)),
+    "stop": FaultKind(down(Down.STOP), 2, (0.01, 0.6)),
+    "kill": FaultKind(down(Down.KILL), 2, (0.01, 0.6)),
+    "crash": FaultKind(down(Down.CRASH), 2, (0.01, 0.6)),
 }
 LEADERSHIP = {
-    "leader moves": Kind(leader_moves, 8),
-    "old news": Kind(old_news, 4, (0.0, 0.5)),
-    "power cut": Kind(power_cut, 1, (0.01, 0.5)),
-    "replication waits": Kind(replication_waits, 4, (0.1, 1.5)),
+    "leader moves": FaultKind(leader_moves, 8),
+    "stale metadata": FaultKind(stale_metadata, 4, (0.0, 0.5)),
+    "power cut": FaultKind(power_cut, 1, (0.01, 0.5)),
+    "replication paused": FaultKind(replication_paused, 4, (0.1, 1.5)),
 }
-REPEATED = Kind(repeated, 15, (0.2, 3.0))
-COORDINATORS = {"coordinators move": Kind(coordinators_move, 8)}
+REPEATED = FaultKind(repeated, 15, (0.2, 3.0))
+COORDINATORS = {"coordinators move": FaultKind(coordinators_move, 8)}
 OTHERS = {
-    "throttled": Kind(throttled, 1, (0.2, 1.0)),
-    "stale tokens": Kind(stale_tokens, 1, (0.2, 1.0)),
+    "throttled": FaultKind(throttled, 1, (0.2, 1.0)),
+    "stale tokens": FaultKind(stale_tokens, 1, (0.2, 1.0)),
 }
 
 
-def possible(world: World) -> dict[str, Kind]:
-    """What can go wrong in this climate."""
-    if world.climate.calm:
-        moves = {**COORDINATORS, "leader moves": LEADERSHIP["leader moves"]} if world.climate.session_ms else {}
+def possible_faults(world: World) -> dict[str, FaultKind]:
+    """Return the faults that the environment allows."""
+    if world.environment.calm:
+        moves = {**COORDINATORS, "leader moves": LEADERSHIP["leader moves"]} if world.environment.session_ms else {}
         return {"slow": NETWORK["slow"], **moves}
     kinds = {**NETWORK, **BROKERS, **OTHERS}
-    if world.climate.nodes > 1:
+    if world.environment.nodes > 1:
         kinds |= LEADERSHIP
-    if world.climate.transaction_version is not None or world.climate.session_ms is not None:
+    if world.environment.transaction_version is not None or world.environment.session_ms is not None:
         kinds |= COORDINATORS
-    if world.climate.repeats:
+    if world.environment.repeats_requests:
         kinds["repeated"] = REPEATED
-    if not world.climate.syncs:
+    if not world.environment.syncs_batches:
         del kinds["crash"]
-    if world.climate.login != "OAUTHBEARER":
+    if world.environment.sasl_mechanism != "OAUTHBEARER":
         del kinds["stale tokens"]
     return kinds
 
 
-async def trouble(world: World, name: str = "trouble", pause_s: tuple[float, float] = (0.005, 0.4)) -> None:
-    """One fault after the other, until the world's troubles are over; what is broken then is mended.
+async def inject_faults(world: World, name: str = "trouble", pause_s: tuple[float, float] = (0.005, 0.4)) -> None:
+    """Inject one fault after the other until `world.over`; the last one is ended.
 
     Args:
-        world: where.
-        name: of this series of faults: another one may run beside it.
-        pause_s: between two faults.
+        world: the brokers and clients.
+        name: name of this series of faults, of which several may run at a time; the seed of its random numbers.
+        pause_s: minimum and maximum time between two faults.
     """
-    rng, kinds = world.rng(name), possible(world)
+    rng, kinds = world.rng(name), possible_faults(world)
     names, weights = list(kinds), [kind.weight for kind in kinds.values()]
     while not world.over:
         await asyncio.sleep(rng.uniform(*pause_s))

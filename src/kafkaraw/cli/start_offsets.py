@@ -1,16 +1,17 @@
-"""Where reading begins and ends: the value of `-o`, and the offsets that it means.
+"""The start and end of reading: the value of `-o`, and the offsets that it means; and times on a command line.
 
-kcat's forms and Kafka's words. Start at `parse_range` and `Start.offsets`.
+The forms are those of kcat and of Kafka's tools. Start at `parse_range` and `Start.offsets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.cli.times import timestamp_ms
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from kafkaraw.client.blocking.consumer import Consumer
 
 FORMS: Final = "beginning, end, stored, OFFSET, -COUNT (before the end), s@TIME, e@TIME"
+TIME_FORMS: Final = (
+    "milliseconds since 1970 UTC, a date and time such as 2026-11-21T10:00:00Z (UTC if it has no zone), or a "
+    "duration ago such as -PT1H"
+)
 _WORDS: Final = {
     "beginning": "beginning",
     "earliest": "beginning",
@@ -104,7 +109,7 @@ def parse_range(texts: Iterable[str], now_ms: int) -> tuple[Start | None, int | 
         if text.startswith("e@"):
             stop_ms = timestamp_ms(text[2:], now_ms, f"-o {text}")
         elif start is not None:
-            raise UsageError(f"-o {text}: there is a start already; two -o are s@TIME and e@TIME")
+            raise UsageError(f"-o {text}: -o can be given twice only as s@TIME and e@TIME")
         else:
             start = _start(text, now_ms)
     return start, stop_ms
@@ -119,3 +124,26 @@ def _start(text: str, now_ms: int) -> Start:
     if not digits.isascii() or not digits.isdigit():
         raise UsageError(f"-o {text}: must be one of {FORMS}")
     return Start(Kind.TAIL if text.startswith("-") else Kind.OFFSET, int(digits))
+
+
+def timestamp_ms(text: str, now_ms: int, where: str) -> int:
+    """Return the time that a text means.
+
+    Args:
+        text: one of `TIME_FORMS`.
+        now_ms: milliseconds since 1970 UTC.
+        where: the option, for the message.
+
+    Raises:
+        UsageError: it has none of the forms.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    ago_ms = parse_duration_ms(text[1:]) if text[:1] == "-" else None
+    if ago_ms is not None:
+        return max(0, now_ms - ago_ms)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{where}: a time must be {TIME_FORMS}") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,7 +1,7 @@
-"""Clients that are closed in the middle of trouble, and given little time for it.
+"""Clients that are closed with a short timeout while faults are injected.
 
-A consumer commits as it closes, and leaves its group; a producer waits for what it has sent. All of that must fit into
-the timeout of `close`: the process that closes it is about to be stopped, and is killed when it takes longer.
+A consumer commits and leaves its group as it closes; a producer waits for its records. All of that must fit into the
+timeout of `close`: a process that is about to be stopped is killed if it takes longer.
 """
 
 from __future__ import annotations
@@ -13,33 +13,32 @@ from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import TopicPartition
-from tests.simulation.clients import LANDING_S
-from tests.simulation.climate import PARTITIONS, TOPIC
-from tests.simulation.leash import Leash
-from tests.simulation.world import World
+from tests.simulation.clients import SETTLE_S
+from tests.simulation.environment import PARTITIONS, TOPIC
+from tests.simulation.world import ClientNetwork, World
 
 CLIENTS = 4
-"""Of each kind, one after the other."""
+"""Clients of each kind, one after the other."""
 CLOSE_S = (0.0, 0.1, 0.5, 2.0)
-"""What closing is given."""
-OUT_OF_TOUCH = 0.5
-"""How likely a consumer reaches no broker any more when it is closed."""
+"""The timeouts of `close`."""
+DISCONNECTED = 0.5
+"""The probability that a consumer is disconnected from all brokers when it is closed."""
 
 
-async def make_topic(world: World) -> None:
-    """Make the topic, before anything goes wrong."""
+async def create_topic(world: World) -> None:
+    """Create the topic, before the first fault."""
     async with world.admin("founder") as admin:
         await admin.create_topics([NewTopic(TOPIC, PARTITIONS)], timeout=20)
 
 
 async def consume(world: World, name: str, *, subscribes: bool) -> None:
-    """Consumers that commit automatically, with partitions assigned by hand or by the group, one after the other."""
+    """Run consumers that commit automatically, with assigned partitions or in a group, one after the other."""
     rng = world.rng(name)
     for number in range(CLIENTS):
-        leash = Leash(world.simulation.network)
+        network = ClientNetwork(world.simulation.network)
         consumer = world.consumer(
             f"{name}-{number}",
-            runtime=world.runtime(f"{name}-{number}", leash),
+            runtime=world.runtime(f"{name}-{number}", network),
             group_id=name,
             enable_auto_commit=True,
             auto_commit_interval_ms=rng.choice([100, 60_000]),
@@ -52,9 +51,9 @@ async def consume(world: World, name: str, *, subscribes: bool) -> None:
         else:
             consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
         await _read(world, consumer, rng.uniform(0, 1.5))
-        if rng.random() < OUT_OF_TOUCH:
-            leash.cut()
-            world.covered["out of touch"] += 1
+        if rng.random() < DISCONNECTED:
+            network.disconnect()
+            world.covered["disconnected"] += 1
         timeout = rng.choice(CLOSE_S)
         with suppress(KafkaError):
             await world.close(f"{name}-{number}", consumer.close(timeout), timeout)
@@ -71,7 +70,7 @@ async def _read(world: World, consumer: AsyncConsumer, seconds: float) -> None:
 
 
 async def produce(world: World, name: str) -> None:
-    """Producers whose records are not all acknowledged when they are closed, one after the other."""
+    """Run producers that are closed before all records are acknowledged, one after the other."""
     rng = world.rng(name)
     for number in range(CLIENTS):
         producer = world.producer(f"{name}-{number}", max_block_ms=200)
@@ -84,4 +83,4 @@ async def produce(world: World, name: str) -> None:
         with suppress(KafkaError):
             await world.close(f"{name}-{number}", producer.close(timeout), timeout)
         world.covered[f"{name} closed"] += 1
-    await asyncio.sleep(LANDING_S)  # a request that was on its way when its producer closed may still arrive
+    await asyncio.sleep(SETTLE_S)  # a request in flight when its producer closed may still arrive

@@ -1,4 +1,4 @@
-"""Bugs of what calls report: state that is written after somebody was told, or not at all when an exception passes."""
+"""Bugs of calls: failures that flush, commit and close do not report, and a close that exceeds its timeout."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.sending import sender
-from kafkaraw.client.sending.producer_core import Transactions
+from kafkaraw.client.sending.producer_core import ProducerCore, Transactions
 from kafkaraw.client.sending.sender import Sender
 from kafkaraw.client.sending.waiting import UnreportedFailures
 from kafkaraw.core.fetch.cursor import RecordCursor
@@ -15,7 +16,7 @@ from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.records import BatchPromise
 
 
-def producer_takes_records_while_it_settles_a_transaction(monkeypatch: pytest.MonkeyPatch):
+def producer_accepts_records_while_it_commits(monkeypatch: pytest.MonkeyPatch):
     async def settle_first(self, deadline, what):
         if self._machine.phase in (Phase.OPEN, Phase.SETTLING):
             await self._sender.settle_all(deadline, what)
@@ -25,7 +26,7 @@ def producer_takes_records_while_it_settles_a_transaction(monkeypatch: pytest.Mo
     monkeypatch.setattr(Transactions, "_settle", settle_first)
 
 
-def producer_forgets_a_failure_when_a_callback_leaves(monkeypatch: pytest.MonkeyPatch):
+def producer_forgets_a_failure_when_a_callback_raises(monkeypatch: pytest.MonkeyPatch):
     def tell_first(self, action):
         promise = action.batch.promise
         try:
@@ -40,7 +41,7 @@ def producer_forgets_a_failure_when_a_callback_leaves(monkeypatch: pytest.Monkey
     _do_instead(monkeypatch, "_fail", tell_first)
 
 
-def producer_notes_a_failure_after_it_has_told_of_it(monkeypatch: pytest.MonkeyPatch):
+def producer_records_a_failure_after_its_callbacks(monkeypatch: pytest.MonkeyPatch):
     def note_later(self, action):
         promise = action.batch.promise
         if self.transactions is not None:
@@ -53,14 +54,14 @@ def producer_notes_a_failure_after_it_has_told_of_it(monkeypatch: pytest.MonkeyP
     _do_instead(monkeypatch, "_fail", note_later)
 
 
-def producer_breaks_without_noting_what_fails(monkeypatch: pytest.MonkeyPatch):
+def broken_producer_does_not_record_failures(monkeypatch: pytest.MonkeyPatch):
     def only_tell(self, batch, report, error):
         self._outcomes.append(lambda: batch.promise.fail(error))
 
     monkeypatch.setattr(Sender, "_fail_by_break", only_tell)
 
 
-def flush_reports_a_failure_to_one_of_those_who_wait_for_it(monkeypatch: pytest.MonkeyPatch):
+def flush_reports_a_failure_to_one_caller_only(monkeypatch: pytest.MonkeyPatch):
     report = UnreportedFailures.report
 
     def to_the_first(self, before, awaited):
@@ -70,7 +71,7 @@ def flush_reports_a_failure_to_one_of_those_who_wait_for_it(monkeypatch: pytest.
     monkeypatch.setattr(UnreportedFailures, "report", to_the_first)
 
 
-def flush_that_is_interrupted_takes_failures_with_it(monkeypatch: pytest.MonkeyPatch):
+def cancelled_flush_consumes_failures(monkeypatch: pytest.MonkeyPatch):
     begin = Sender.begin_flush
 
     def take_them(self, *args):
@@ -82,11 +83,11 @@ def flush_that_is_interrupted_takes_failures_with_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Sender, "begin_flush", take_them)
 
 
-def flush_leaves_a_batch_out_when_one_record_was_looked_at(monkeypatch: pytest.MonkeyPatch):
+def flush_skips_a_batch_when_one_ticket_was_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(BatchPromise, "is_seen", lambda self, records_count: bool(self._seen))
 
 
-def consumer_steps_over_a_batch_whose_reading_is_interrupted(monkeypatch: pytest.MonkeyPatch):
+def consumer_skips_a_batch_when_its_reader_is_interrupted(monkeypatch: pytest.MonkeyPatch):
     stopped = RecordCursor._stopped_by
 
     def forget(self, error):
@@ -96,6 +97,21 @@ def consumer_steps_over_a_batch_whose_reading_is_interrupted(monkeypatch: pytest
             self._forget()
 
     monkeypatch.setattr(RecordCursor, "_stopped_by", forget)
+
+
+def consumer_close_ignores_its_timeout_in_the_last_commit(monkeypatch: pytest.MonkeyPatch):
+    commit = Progress.commit_processed
+    monkeypatch.setattr(Progress, "commit_processed", lambda self, deadline=None: commit(self))
+
+
+def producer_close_exceeds_its_timeout(monkeypatch: pytest.MonkeyPatch):
+    close = ProducerCore.close
+
+    async def with_a_second_more(self, *args, **kwargs):
+        await close(self, *args, **kwargs)
+        await asyncio.sleep(1)
+
+    monkeypatch.setattr(ProducerCore, "close", with_a_second_more)
 
 
 def _do_instead(monkeypatch: pytest.MonkeyPatch, name: str, instead) -> None:

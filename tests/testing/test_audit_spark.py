@@ -1,4 +1,4 @@
-"""The judge of the exactly-once sink: logs that are right pass, and each violation is found."""
+"""The auditors of the Spark sink and source accept correct histories, and find each violation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.records import TopicPartition
-from kafkaraw.testing.audit_exactly_once import audit_exactly_once
+from kafkaraw.testing.audit_spark import ReadTask, audit_exactly_once, audit_tasks
 from kafkaraw.testing.history import Outcome
 from kafkaraw.testing.invariants import Invariant
 from kafkaraw.testing.partition_logs import open_transactions, read_logs
@@ -156,3 +156,22 @@ def test_a_transaction_that_is_committed_in_one_partition_only_is_found(sink: Si
     assert isinstance(transaction.producer, ProducerIdentity)
     transaction.outcomes[TopicPartition(TARGET, 0)] = Outcome.ABORTED
     assert invariants(history) == {Invariant.TORN_TRANSACTION}
+
+
+# -- tasks of the source
+
+
+def test_a_task_may_time_out_if_its_position_has_not_advanced() -> None:
+    assert audit_tasks([ReadTask("task", 30, advanced_s=[1, 20], gave_up_s=50)]) == []
+    assert audit_tasks([ReadTask("task", 30, gave_up_s=30)]) == []
+
+
+def test_a_task_that_gives_up_while_its_position_advances_is_found() -> None:
+    (violation,) = audit_tasks([ReadTask("task", 30, advanced_s=[1, 20], gave_up_s=49)])
+    assert violation.invariant is Invariant.GAVE_UP_WHILE_ADVANCING
+    assert violation.what == "task gave up at 49.000 s, its position had advanced at 20.000 s, its patience is 30 s"
+
+
+def test_a_task_that_never_ends_is_found() -> None:
+    (violation,) = audit_tasks([ReadTask("task", 30, deadline_s=100)])
+    assert violation.invariant is Invariant.OVERDUE

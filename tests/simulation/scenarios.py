@@ -1,0 +1,266 @@
+"""The scenarios: clients work while faults are injected; then the faults end, everything is read again and audited.
+
+Start at `run_scenario`. Each `with_...` is one scenario.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from kafkaraw.testing.audit import History, Invariant, Violation, audit
+from kafkaraw.testing.audit_groups import audit_absences, audit_group
+from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
+from kafkaraw.testing.group_history import GroupHistory
+from kafkaraw.testing.virtual import Simulation, SimulationStalledError, run_virtual
+from tests.simulation import delayed_commit, environment, failure_reports, senders, short_closes
+from tests.simulation.clients import (
+    SETTLE_S,
+    Reader,
+    administer,
+    read_committed,
+    read_everything,
+    send_all,
+    use_recreated_topic,
+)
+from tests.simulation.faults import REPEAT_DELAY_MAX_S, inject_faults, slow_down_coordinators
+from tests.simulation.groups import GroupScenario
+from tests.simulation.recorders import on_group_recreated
+from tests.simulation.senders import Bursts
+from tests.simulation.transactional_services import (
+    SERVICES,
+    Service,
+    five_batches_in_flight_at_once,
+    read_group_offsets,
+)
+from tests.simulation.world import World
+
+RECORDS = 120
+"""Records of each producer with one broker."""
+RECORDS_IN_CLUSTER = 60
+"""Records of each producer with several brokers, where replication makes each record slower."""
+SCENARIO_S = 900.0
+TRANSACTIONS_EXPIRED_S = 10.0
+"""The time after which open transactions of crashed producers have been aborted."""
+
+
+@dataclass(frozen=True)
+class ScenarioResult:
+    """The result of one run.
+
+    Attributes:
+        history: what the clients observed.
+        violations: the invariants that did not hold.
+        log: the environment and the faults.
+        digest: digest of all bytes on the wire.
+        covered: how often each event occurred.
+    """
+
+    history: History
+    violations: list[Violation]
+    log: str
+    digest: str
+    covered: Counter[str] = field(default_factory=Counter)
+
+
+async def with_one_broker(simulation: Simulation) -> ScenarioResult:
+    """Two idempotent producers, one with acks=0, a reader and an admin, with a broker that is often restarted."""
+    world = World(simulation, environment.one_broker(simulation.rng))
+    await world.brokers.start()
+    helpers = [inject_faults(world), administer(world), use_recreated_topic(world)]
+    world.history.weak = world.history.repeating = world.history.unordered = {"acks=0"}
+    producers = [send_all(world, name, RECORDS) for name in ("a", "b")]
+    producers.append(send_all(world, "acks=0", RECORDS // 4, acks=0, enable_idempotence=False))
+    return await _run(world, helpers, producers)
+
+
+async def with_several_brokers(simulation: Simulation) -> ScenarioResult:
+    """Four producers, a reader and an admin, while brokers stop, leaders move and followers lag."""
+    return await _run_in_cluster(World(simulation, environment.several_brokers(simulation.rng)))
+
+
+async def with_unclean_elections(simulation: Simulation) -> ScenarioResult:
+    """The same with unclean leader elections, and more faults at a time."""
+    world = World(simulation, environment.several_brokers(simulation.rng, unclean=True))
+    return await _run_in_cluster(world, inject_faults(world, "more trouble"))
+
+
+async def with_many_senders(simulation: Simulation) -> ScenarioResult:
+    """Four kinds of senders, drawn from a table, while leaders move and responses are lost, late or repeated."""
+    world = World(simulation, environment.for_senders(simulation.rng))
+    return await _run_senders(world, senders.draw(world.rng("senders")))
+
+
+async def with_repeated_requests(simulation: Simulation) -> ScenarioResult:
+    """The senders that rely most on duplicate detection, in a network that delivers requests twice."""
+    world = World(simulation, replace(environment.for_senders(simulation.rng), repeats_requests=True))
+    return await _run_senders(world, senders.SENSITIVE_TO_REPEATS)
+
+
+async def with_transactions(simulation: Simulation) -> ScenarioResult:
+    """Three transactional services that crash at every step, while coordinators and leaders move and stop."""
+    world = World(simulation, environment.for_transactions(simulation.rng))
+    await world.brokers.start()
+    helpers = [inject_faults(world), inject_faults(world, "trouble beside it")]
+    services = [Service(world, f"service{number}") for number in range(SERVICES)]
+    with world.brokers.stale_metadata.in_effect():
+        return await _run(world, helpers, [service.run() for service in services])
+
+
+async def with_pipelined_transactions(simulation: Simulation) -> ScenarioResult:
+    """Services whose transactions follow each other at once, with five batches in flight; brokers are only slow."""
+    world = World(simulation, environment.for_pipelining(simulation.rng))
+    await world.brokers.start()
+    services = [Service(world, f"service{number}") for number in range(SERVICES)]
+    with five_batches_in_flight_at_once():
+        return await _run(world, [inject_faults(world)], [service.run() for service in services])
+
+
+async def with_short_closes(simulation: Simulation) -> ScenarioResult:
+    """Consumers and producers that are closed with a short timeout, while brokers stop and coordinators move."""
+    world = World(simulation, environment.for_groups(simulation.rng))
+    await world.brokers.start()
+    await short_closes.create_topic(world)
+    consumers = [
+        short_closes.consume(world, "by hand", subscribes=False),
+        short_closes.consume(world, "subscribed", subscribes=True),
+    ]
+    with world.brokers.stale_metadata.in_effect():
+        return await _run(world, [inject_faults(world)], [*consumers, short_closes.produce(world, "hasty")])
+
+
+async def with_failure_reports(simulation: Simulation) -> ScenarioResult:
+    """Producers whose records are refused and whose calls overlap and are cancelled; consumers that are interrupted."""
+    world = World(simulation, environment.with_refused_records(simulation.rng))
+    await world.brokers.start()
+    await failure_reports.create_topics(world)
+    async with asyncio.timeout(SCENARIO_S):
+        await asyncio.gather(*(workload(world) for workload in failure_reports.WORKLOADS))
+        await read_everything(world)
+        await read_committed(world)
+    return await _audit(world)
+
+
+async def with_group(simulation: Simulation) -> ScenarioResult:
+    """A group whose members join, leave, crash and are disconnected, while brokers stop and coordinators move."""
+    return await _run_group(World(simulation, environment.for_groups(simulation.rng)))
+
+
+async def with_graceful_group(simulation: Simulation) -> ScenarioResult:
+    """A group whose members join and leave gracefully; brokers are slow, and coordinators and leaders move."""
+    return await _run_group(World(simulation, environment.for_groups(simulation.rng, calm=True)))
+
+
+async def with_migrating_group(simulation: Simulation) -> ScenarioResult:
+    """As `with_group`, with members of both protocols, so that the group migrates from one to the other and back."""
+    return await _run_group(World(simulation, environment.for_groups(simulation.rng)), mixed=True)
+
+
+async def with_seeking_group(simulation: Simulation) -> ScenarioResult:
+    """A group whose members use all read methods, seek, pause, and subscribe to patterns; some groups migrate."""
+    world = World(simulation, environment.for_groups(simulation.rng))
+    return await _run_group(world, mixed=world.rng("protocols").random() < 0.3, seeks=True)
+
+
+async def with_graceful_seeking_group(simulation: Simulation) -> ScenarioResult:
+    """The same members, which join and leave gracefully, as in `with_graceful_group`."""
+    return await _run_group(World(simulation, environment.for_groups(simulation.rng, calm=True)), seeks=True)
+
+
+async def with_delayed_commit(simulation: Simulation) -> ScenarioResult:
+    """Two members: one is fenced while its commit is pending, and the other takes over (`delayed_commit`)."""
+    world = World(simulation, environment.for_groups(simulation.rng, calm=True))
+    await world.brokers.start()
+    async with asyncio.timeout(SCENARIO_S):
+        group = await delayed_commit.run_delayed_commit(world)
+        await read_everything(world)
+    return await _audit(world, group)
+
+
+async def _run_group(world: World, *, mixed: bool = False, seeks: bool = False) -> ScenarioResult:
+    await world.brokers.start()
+    scenario = GroupScenario(world, mixed=mixed, seeks=seeks)
+    await scenario.create_topics()
+    work = [inject_faults(world, pause_s=(0.1, 2.0)), slow_down_coordinators(world), scenario.observe_offsets()]
+    helpers = [asyncio.create_task(each) for each in work]
+    with world.brokers.stale_metadata.in_effect(), on_group_recreated(scenario.group_recreated):
+        async with asyncio.timeout(SCENARIO_S):
+            await scenario.run()
+            world.over = True
+            await asyncio.gather(*helpers)
+            await scenario.stabilize()
+            await read_everything(world)
+            await scenario.end()
+        return await _audit(world, scenario.group)
+
+
+async def _run_senders(world: World, names: Sequence[str]) -> ScenarioResult:
+    await world.brokers.start()
+    helpers = [inject_faults(world), inject_faults(world, "trouble beside it")]
+    bursts = [Bursts(world, name) for name in names]
+    with world.brokers.stale_metadata.in_effect() if world.environment.nodes > 1 else nullcontext():
+        return await _run(world, helpers, [each.run() for each in bursts], [each.end() for each in bursts])
+
+
+async def _run_in_cluster(world: World, *more_faults: Coroutine[object, object, None]) -> ScenarioResult:
+    await world.brokers.start()
+    helpers = [inject_faults(world), inject_faults(world, "trouble beside it"), administer(world), *more_faults]
+    helpers.append(use_recreated_topic(world))
+    world.history.weak = {"acks=1"}
+    world.history.repeating = {"acks=1"}
+    world.history.unordered = {"acks=1", "at most once"}
+    patient, plain = {"delivery_timeout_ms": 30_000}, {"enable_idempotence": False}
+    producers = [
+        send_all(world, "idempotent", RECORDS_IN_CLUSTER),
+        send_all(world, "patient", RECORDS_IN_CLUSTER, **patient),
+        send_all(world, "acks=1", RECORDS_IN_CLUSTER // 2, acks=1, **patient, **plain),
+        send_all(world, "at most once", RECORDS_IN_CLUSTER // 2, retries=0, **plain),
+    ]
+    with world.brokers.stale_metadata.in_effect():
+        return await _run(world, helpers, producers)
+
+
+async def _run(world: World, helpers: list, producers: list, endings: Sequence = ()) -> ScenarioResult:
+    tasks = [asyncio.create_task(helper) for helper in helpers]
+    transactional = world.environment.transaction_version is not None
+    settings = {"isolation_level": "read_committed", "fetch_max_wait_ms": 300} if transactional else {}
+    reader = asyncio.create_task(Reader(world, "reader", **settings).run())
+    async with asyncio.timeout(SCENARIO_S):
+        await asyncio.gather(*producers)
+        world.over = True
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*endings)
+        if world.environment.repeats_requests:
+            await asyncio.sleep(REPEAT_DELAY_MAX_S + SETTLE_S)
+        if transactional:
+            await asyncio.sleep(TRANSACTIONS_EXPIRED_S)
+        await read_everything(world)
+        if transactional:
+            await read_committed(world)
+            await read_group_offsets(world)
+        await reader
+    return await _audit(world)
+
+
+async def _audit(world: World, group: GroupHistory | None = None) -> ScenarioResult:
+    await world.brokers.stop()
+    await asyncio.sleep(SETTLE_S)
+    world.history.left_over += world.simulation.loop.left_over()
+    network = world.simulation.network
+    violations = audit(world.history, unclean=world.environment.unclean)
+    violations += audit_wire(network.history) + audit_numbering(network.history)
+    if group is not None:
+        violations += audit_group(world.history, group) + audit_absences(network.history, group)
+    log = f"{world.environment}\n" + "\n".join(world.faults)
+    return ScenarioResult(world.history, violations, log, network.digest(), world.covered)
+
+
+def run_scenario(scenario: Callable[[Simulation], Awaitable[ScenarioResult]], seed: int) -> ScenarioResult:
+    """Run a scenario with a seed; it is a violation, too, if it never ends."""
+    try:
+        return run_virtual(scenario, seed)
+    except (SimulationStalledError, TimeoutError) as error:
+        return ScenarioResult(History(), [Violation(Invariant.OVERDUE, f"the scenario never ended: {error!r}")], "", "")
