@@ -17,7 +17,7 @@ from kafkaraw.broker.groups.coordinator import GroupCoordinator
 @contextmanager
 def told_of_beginnings(begins_anew: Callable[[], None]) -> Iterator[None]:
     """While this lasts, have a function called whenever a group begins anew."""
-    carry_out, found = GroupCoordinator._commit_change, GroupCoordinator._found
+    carry_out, found = GroupCoordinator._commit_change, GroupCoordinator._create_group
 
     def carry_out_and_tell(self, change, done):
         before = self._groups.get(change.group.group_id)
@@ -30,8 +30,8 @@ def told_of_beginnings(begins_anew: Callable[[], None]) -> Iterator[None]:
             begins_anew()
         found(self, request, caller, answer, instead_of=instead_of)
 
-    GroupCoordinator._commit_change, GroupCoordinator._found = carry_out_and_tell, found_and_tell
+    GroupCoordinator._commit_change, GroupCoordinator._create_group = carry_out_and_tell, found_and_tell
     try:
         yield
     finally:
-        GroupCoordinator._commit_change, GroupCoordinator._found = carry_out, found
+        GroupCoordinator._commit_change, GroupCoordinator._create_group = carry_out, found

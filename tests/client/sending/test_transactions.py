@@ -292,7 +292,7 @@ def test_offsets_of_an_open_transaction_are_not_committed_yet() -> None:
             await producer.init_transactions()
             await producer.begin_transaction()
             await producer.send_offsets_to_transaction({first: 7}, "g")
-            positions = cluster.node.state.groups.coordinator("g").positions
+            positions = cluster.node.state.groups.coordinator("g").committed_offsets
             assert positions("g", [first], stable=False) == {first: None}
             assert positions("g", [first], stable=True) == {first: ErrorCode.UNSTABLE_OFFSET_COMMIT}
             await producer.commit_transaction()
