@@ -133,7 +133,7 @@ def on_group_recreated(group_recreated: Callable[[], None]) -> Iterator[None]:
 
     This happens inside of brokers when the next member uses the other protocol; members cannot know it.
     """
-    commit_change, found = GroupCoordinator._commit_change, GroupCoordinator._found
+    commit_change, found = GroupCoordinator._commit_change, GroupCoordinator._create_group
 
     def commit_and_notify(self, change, done):
         before = self._groups.get(change.group.group_id)
@@ -146,8 +146,8 @@ def on_group_recreated(group_recreated: Callable[[], None]) -> Iterator[None]:
             group_recreated()
         found(self, request, caller, answer, instead_of=instead_of)
 
-    GroupCoordinator._commit_change, GroupCoordinator._found = commit_and_notify, found_and_notify
+    GroupCoordinator._commit_change, GroupCoordinator._create_group = commit_and_notify, found_and_notify
     try:
         yield
     finally:
-        GroupCoordinator._commit_change, GroupCoordinator._found = commit_change, found
+        GroupCoordinator._commit_change, GroupCoordinator._create_group = commit_change, found

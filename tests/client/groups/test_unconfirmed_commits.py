@@ -32,7 +32,7 @@ async def read_to_the_end(consumer: AsyncConsumer) -> None:
 
 def stored(cluster: VirtualCluster) -> int | None:
     """What the coordinator has, whatever its clients have heard of it."""
-    found = cluster.node.state.groups.coordinator("g").positions("g", [FIRST], stable=False)[FIRST]
+    found = cluster.node.state.groups.coordinator("g").committed_offsets("g", [FIRST], stable=False)[FIRST]
     return getattr(found, "offset", None)
 
 
