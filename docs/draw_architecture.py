@@ -91,11 +91,12 @@ PEERS = {  # what is at the other end of the network -> what it is, the package 
 }
 
 SEND = (
-    Step("records/_open_batches.py", "Sender.send", "Producer.send is a method of its compiled base class."),
+    Step("records/_batch_table.py", "SendFastPath.send", "Producer.send is a method of its compiled base class."),
     Step("records/partitioning.py", "Partitioner.hash_of", "The hash of the key chooses the partition."),
     Step("client/blocking/producer.py", "Producer._send_slowly", "The first record of a batch takes the longer way."),
     Step("client/sending/accumulator.py", "RecordAccumulator.append", "Opens a batch for the partition."),
-    Step("records/_builder.py", "BatchBuilder.append", "Encodes the record into the batch."),
+    Step("records/open_batches.py", "OpenBatches.append", "Chooses the partition, and opens and seals batches."),
+    Step("records/_builder.py", "BatchBuilder.put", "Encodes the record into the batch."),
     Step("client/sending/sender.py", "Sender._step", "Wakes up once per batch, and drains the accumulator."),
     Step("core/producer/machine.py", "ProducerMachine.receive", "Decides what to send to which leader."),
     Step("core/producer/batches.py", "PartitionQueue.append", "Keeps the order of the partition's batches."),
