@@ -114,7 +114,7 @@ SEND = (
 
 POLL = (
     Step("net/transport.py", "StreamLink.buffer_updated", "Takes the bytes that the socket has received."),
-    Step("protocol/reader.py", "FrameReader.next_frame", "Cuts them into frames."),
+    Step("protocol/frames.py", "FrameReader.next_frame", "Cuts them into frames."),
     Step("client/network/connection.py", "Connection.frame_received", "Passes on each frame."),
     Step("core/connection.py", "ConnectionMachine.frame_received", "Finds the request by its correlation id."),
     Step("protocol/frames.py", "decode_response", "Decodes the Fetch response; records stay bytes."),

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaraw.protocol import FrameReader
 from kafkaraw.protocol.buffers import HUGE_PAGE_BYTES, SPARE_BYTES_MAX, SPARES_MAX, SpareBuffers, fresh_memory, is_free
-from kafkaraw.protocol.reader import FIRST_BUFFER_SIZE
+from kafkaraw.protocol.frames import FIRST_BUFFER_SIZE
 
 SIZES = (1, 1 << 16, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 3 * HUGE_PAGE_BYTES)
 

@@ -6,6 +6,7 @@ and at `messages/` for the messages themselves.
 
 from kafkaraw.protocol.declare import VersionRange as VersionRange
 from kafkaraw.protocol.frames import REQUEST_HEADER_SIZE_MIN as REQUEST_HEADER_SIZE_MIN
+from kafkaraw.protocol.frames import FrameReader as FrameReader
 from kafkaraw.protocol.frames import RequestHeader as RequestHeader
 from kafkaraw.protocol.frames import ResponseHeader as ResponseHeader
 from kafkaraw.protocol.frames import Segment as Segment
@@ -21,7 +22,6 @@ from kafkaraw.protocol.frames import encode_response as encode_response
 from kafkaraw.protocol.frames import encode_response_in_steps as encode_response_in_steps
 from kafkaraw.protocol.frames import encode_response_segments as encode_response_segments
 from kafkaraw.protocol.frames import segments_size as segments_size
-from kafkaraw.protocol.reader import FrameReader as FrameReader
 from kafkaraw.protocol.types import ZERO_UUID as ZERO_UUID
 from kafkaraw.protocol.types import FileSlice as FileSlice
 from kafkaraw.protocol.types import Uuid as Uuid

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaraw.errors import ProtocolError
 from kafkaraw.protocol import FrameReader
-from kafkaraw.protocol.reader import ENTRANCE_SIZE, FIRST_BUFFER_SIZE, LARGER_ENTRANCE_SIZE
+from kafkaraw.protocol.frames import ENTRANCE_SIZE, FIRST_BUFFER_SIZE, LARGER_ENTRANCE_SIZE
 
 
 def framed(body: bytes) -> bytes:
