@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
@@ -26,6 +25,7 @@ from kafkaraw.broker.partitions.replica_fetch import Batches, Parts, ReplicaAnsw
 from kafkaraw.broker.refusal import Refusal
 from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.stored_form import validated
+from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.refusal import Refusal
+from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader

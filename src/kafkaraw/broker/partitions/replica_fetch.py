@@ -6,7 +6,7 @@ batch, and the leader reports log divergence if its own log differs before the f
 
 from __future__ import annotations
 
-from kafkaraw.broker.log.leader_epochs import EpochEnd
+from kafkaraw.core.log.leader_epochs import EpochEnd
 from kafkaraw.light_classes import dataclass
 
 
