@@ -241,10 +241,12 @@ def verify(ctx: click.Context, directory: Path, jobs: int | None, output: str) -
 
 def _print_findings(findings: list[Finding], output: str) -> None:
     from kafkaraw.inspect.log.kafka_json import render
+    from kafkaraw.inspect.log.verify import Repair
 
     for finding in findings:
         if output == "text":
-            click.echo(finding.text())
+            if finding.repair is not Repair.TRIM:  # two in each partition of a killed broker
+                click.echo(finding.text())
             continue
         shown = {"file": finding.file, "position": finding.position, "problem": finding.problem}
         click.echo(render(shown | {"repair": finding.repair, "loses": finding.loss, "isDamage": finding.is_damage}))

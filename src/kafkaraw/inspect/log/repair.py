@@ -16,7 +16,7 @@ from kafkaraw.core.log.checkpoint_text import write_checkpoint
 from kafkaraw.core.log.damage import whole_number
 from kafkaraw.core.log.indexes import encode_offset_index, encode_time_index, encode_transaction_index
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
-from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile
+from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile, Stage
 from kafkaraw.core.log.recovery import Segment
 from kafkaraw.inspect.log.verify import Examined, Finding, Repair
 from kafkaraw.light_classes import dataclass
@@ -78,6 +78,13 @@ def plan(found: Examined) -> list[Change]:
     for segment in found.segments:
         if segment.base_offset in rebuilt:
             changes += _rebuilt(found, segment)
+    changes += [
+        Change(
+            path / OffsetFile(finding.base_offset, FileKind(_kind(finding.file))).name, truncated_to=finding.position
+        )
+        for finding in found.findings
+        if finding.repair is Repair.TRIM
+    ]
     gone = {change.path for change in changes if change.remove}
     changes += [
         Change(path / name, remove=True)
@@ -88,6 +95,11 @@ def plan(found: Examined) -> list[Change]:
     if epochs is not None:
         changes.append(Change(path / EPOCHS_FILE, content=epochs.text().encode()))
     return changes
+
+
+def _kind(file: str) -> FileKind:
+    """Return the format of an index, which may still be called `.swap`."""
+    return FileKind(Path(file.removesuffix(Stage.SWAP)).suffix)
 
 
 def _rebuilt(found: Examined, segment: Segment) -> Iterable[Change]:

@@ -13,10 +13,13 @@ from pathlib import Path
 from kafkaraw.core.log.batches import iter_batches, problem_of
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.indexes import (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
     AbortedTransaction,
     decode_offset_index,
     decode_time_index,
     decode_transaction_index,
+    used_size,
 )
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.core.log.metadata_files import read_clean_shutdown, read_meta_properties, read_partition_metadata
@@ -53,6 +56,7 @@ class Repair(StrEnum):
     REBUILD_EPOCHS = "write the file again from the batches"
     REWRITE_CHECKPOINT = "write the checkpoint again without the wrong rows"
     FINISH = "finish what the broker began"
+    TRIM = "remove the zeros"
     NONE = "not possible here"
 
 
@@ -287,6 +291,21 @@ def _check_segment(found: Examined, segment: Segment, log: Path) -> None:
         if error is not None:
             finding = Finding(error.file, error.position, error.problem, Repair.REBUILD_INDEXES, NOTHING, True, base)
             found.findings.append(finding)
+    if not any(one.base_offset == base and one.repair is not Repair.FINISH for one in found.findings):
+        _find_zeros(found, base)
+
+
+def _find_zeros(found: Examined, base: int) -> None:
+    """Note the zeros behind the last entry of an index, which a broker allocates in advance and trims when it stops."""
+    for kind, entry_size in ((FileKind.OFFSET_INDEX, OFFSET_ENTRY_SIZE), (FileKind.TIME_INDEX, TIME_ENTRY_SIZE)):
+        source = found.source(OffsetFile(base, kind).name)
+        if source is None:
+            continue
+        data = source.read_bytes()
+        used = used_size(data, entry_size)
+        if used < len(data):
+            problem = f"{len(data) - used} bytes were allocated in advance"
+            _find(found, source.name, used, problem, Repair.TRIM, is_damage=False, base_offset=base)
 
 
 def _index_file(found: Examined, segment: Segment, kind: FileKind) -> tuple[Path, Path | None]:
