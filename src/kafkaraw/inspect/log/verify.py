@@ -286,6 +286,11 @@ def _check_segment(found: Examined, segment: Segment, log: Path) -> None:
     if segment.damage is not None:
         _find(found, log_name, segment.damage.position, segment.damage.problem, Repair.TRUNCATE, base_offset=base)
     found.end_offset = segment.next_offset
+    indexes = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+    if not any(OffsetFile(base, kind).name in found.names for kind in indexes):
+        problem = "the segment has no indexes; Kafka rebuilds them when it starts"
+        _find(found, log_name, -1, problem, Repair.REBUILD_INDEXES, is_damage=False, base_offset=base)
+        return
     for check in (_offset_index_problem, _time_index_problem, _transaction_index_problem):
         error = check(found, segment)
         if error is not None:
