@@ -17,8 +17,8 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.cli import main
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile
 from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
-from kafkaraw.inspect.log.decoders import java_text
-from tests.inspect.log.sample_directory import END_OFFSET, SEGMENT_OFFSETS, SEGMENTS, make_directory
+from kafkaraw.logs.decoders import java_text
+from tests.logs.sample_directory import END_OFFSET, SEGMENT_OFFSETS, SEGMENTS, make_directory
 
 
 def run(command: str, *arguments: object, code: int = 0) -> Result:

@@ -14,8 +14,8 @@ import click
 from kafkaraw.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kafkaraw.inspect.log.directory import PartitionSummary
-    from kafkaraw.inspect.log.verify import Finding, Report
+    from kafkaraw.logs.directory import PartitionSummary
+    from kafkaraw.logs.verify import Finding, Report
 
 MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024
 PARALLEL_BYTES_MIN: Final = 64 << 20
@@ -79,9 +79,9 @@ def dump(  # noqa: PLR0913 - the options of kafka-dump-log
     Differences between an index and its log go to the standard error, as with kafka-dump-log. Exits with 1 if a file
     cannot be read to its end.
     """
-    from kafkaraw.inspect.log.decoders import DecoderName, decoder_named
-    from kafkaraw.inspect.log.dump import NO_LIMIT, DumpOptions, JsonRenderer, Mismatches, TextRenderer
-    from kafkaraw.inspect.log.dump import dump as dump_file
+    from kafkaraw.logs.decoders import DecoderName, decoder_named
+    from kafkaraw.logs.dump import NO_LIMIT, DumpOptions, JsonRenderer, Mismatches, TextRenderer
+    from kafkaraw.logs.dump import dump as dump_file
 
     name = DecoderName(decoder) if decoder else DecoderName.TEXT
     shows_content = print_data_log or decoder is not None
@@ -131,12 +131,12 @@ def list_command(ctx: click.Context, directory: Path, output: str) -> None:
 
     Exits with 1 if a partition could not be read whole; `kafkaraw log verify` says more.
     """
-    from kafkaraw.inspect.log.directory import summaries
+    from kafkaraw.logs.directory import summaries
 
     with _errors_of_files():
         found = summaries(directory)
     if output == "json":
-        from kafkaraw.inspect.log.kafka_json import render
+        from kafkaraw.logs.kafka_json import render
 
         for one in found:
             click.echo(render(_summary_json(one)))
@@ -215,8 +215,8 @@ def verify(ctx: click.Context, directory: Path, jobs: int | None, output: str) -
 
     Exits with 1 if something is damaged.
     """
-    from kafkaraw.inspect.log.directory import partition_folders
-    from kafkaraw.inspect.log.verify import examine_root
+    from kafkaraw.logs.directory import partition_folders
+    from kafkaraw.logs.verify import examine_root
     from kafkaraw.records import TopicPartition
 
     with _errors_of_files():
@@ -240,8 +240,8 @@ def verify(ctx: click.Context, directory: Path, jobs: int | None, output: str) -
 
 
 def _print_findings(findings: list[Finding], output: str) -> None:
-    from kafkaraw.inspect.log.kafka_json import render
-    from kafkaraw.inspect.log.verify import Repair
+    from kafkaraw.logs.kafka_json import render
+    from kafkaraw.logs.verify import Repair
 
     for finding in findings:
         if output == "text":
@@ -254,8 +254,8 @@ def _print_findings(findings: list[Finding], output: str) -> None:
 
 def _reports(paths: list[Path], jobs: int | None) -> dict[Path, Report]:
     """Verify partitions, in several processes if there is much to read; show the progress on a terminal."""
-    from kafkaraw.inspect.log.directory import size_of
-    from kafkaraw.inspect.log.verify import report
+    from kafkaraw.logs.directory import size_of
+    from kafkaraw.logs.verify import report
 
     sizes = {path: size_of(path) for path in paths}
     jobs = min(jobs or _cores(), len(paths))
@@ -311,9 +311,9 @@ def repair(ctx: click.Context, directory: Path, yes: bool) -> None:
 
     Exits with 1 if something remains to be repaired.
     """
-    from kafkaraw.inspect.log.directory import locked, partition_folders
-    from kafkaraw.inspect.log.repair import apply, plan, plan_root
-    from kafkaraw.inspect.log.verify import Repair, examine, examine_root
+    from kafkaraw.logs.directory import locked, partition_folders
+    from kafkaraw.logs.repair import apply, plan, plan_root
+    from kafkaraw.logs.verify import Repair, examine, examine_root
     from kafkaraw.records import TopicPartition
 
     with _errors_of_files():

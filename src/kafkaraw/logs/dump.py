@@ -13,7 +13,8 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -33,9 +34,9 @@ from kafkaraw.core.log.indexes import (
 from kafkaraw.core.log.names import BOOTSTRAP_FILE, FileKind, MetadataSnapshot, parse_metadata_snapshot
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot, decode_snapshot
 from kafkaraw.errors import UsageError
-from kafkaraw.inspect.log.decoders import Decoded, Decoder, control_text, java_text
-from kafkaraw.inspect.log.kafka_json import base64_text, render
 from kafkaraw.light_classes import dataclass, field
+from kafkaraw.logs.decoders import Decoder, control_text, java_text
+from kafkaraw.logs.kafka_json import base64_text, render
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Columns, Record, codec_by_id
 from kafkaraw.records.header import CONTROL_BIT, MAGIC, TIMELESS_BIT, TIMESTAMP_TYPE_BIT
 
@@ -109,39 +110,39 @@ class Mismatches:
 
 
 class Renderer(Protocol):
-    """Makes a line, without a line feed, of each thing that a file holds; None for no line."""
+    """Makes a line, without a line feed, of each thing that a file holds."""
 
-    def file(self, path: str) -> str | None:
+    def file(self, path: str) -> str:
         """The file whose content follows."""
 
-    def log_start(self, offset: int) -> str | None:
+    def log_start(self, offset: int) -> str:
         """The base offset in the name of a log file."""
 
-    def metadata_snapshot(self, name: MetadataSnapshot | None) -> str | None:
+    def metadata_snapshot(self, name: MetadataSnapshot | None) -> str:
         """The name of a snapshot of the metadata log; None for the bootstrap snapshot."""
 
-    def batch(self, position: int, header: BatchHeader, valid: bool) -> str | None:
+    def batch(self, position: int, header: BatchHeader, valid: bool) -> str:
         """A batch."""
 
-    def record(self, header: BatchHeader, record: Record, control: str, content: Decoded | None) -> str | None:
-        """A record; `control` is set for control records."""
+    def records(self, header: BatchHeader, records: Iterable[Record], decoder: Decoder | None) -> Iterator[str]:
+        """The records of a batch; `decoder` decodes their content, None shows no content."""
 
-    def trailing(self, count: int, name: str) -> str | None:
+    def trailing(self, count: int, name: str) -> str:
         """Bytes behind the last whole batch."""
 
-    def state(self, path: str, words: str) -> str | None:
+    def state(self, path: str, words: str) -> str:
         """A sentence about an index."""
 
-    def offset_entry(self, entry: OffsetEntry) -> str | None:
+    def offset_entry(self, entry: OffsetEntry) -> str:
         """An entry of an `.index` file."""
 
-    def time_entry(self, entry: TimeEntry) -> str | None:
+    def time_entry(self, entry: TimeEntry) -> str:
         """An entry of a `.timeindex` file."""
 
-    def aborted(self, entry: AbortedTransaction) -> str | None:
+    def aborted(self, entry: AbortedTransaction) -> str:
         """An entry of a `.txnindex` file."""
 
-    def producer(self, entry: ProducerSnapshot) -> str | None:
+    def producer(self, entry: ProducerSnapshot) -> str:
         """A producer of a `.snapshot` file."""
 
 
@@ -228,28 +229,34 @@ class TextRenderer:
             f"compresscodec: {codec_by_id(attributes & 7).name} crc: {crc} isvalid: {_BOOLEANS[valid]}"
         )
 
-    def record(self, header: BatchHeader, record: Record, control: str, content: Decoded | None) -> str:
+    def records(self, header: BatchHeader, records: Iterable[Record], decoder: Decoder | None) -> Iterator[str]:
         """See `Renderer`."""
-        if self._skip:
-            line, space = "", "| "
-        else:
-            key, value, headers = record.key, record.value, record.headers
-            names = ",".join([name for name, _ in headers]) if headers else ""
-            line = (
-                f"| offset: {record.offset} {time_type_of(header)}: {record.timestamp_ms} "
-                f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} "
-                f"sequence: {_sequence_of(header, record)} headerKeys: [{names}]"
-            )
-            space = " "
-            if control:
-                line = f"{line} {control}"
-        if content is not None:
-            if content.key is not None:
-                line = f"{line}{space}key: {content.key}"
-                space = " "
-            if content.value is not None:
-                line = f"{line}{space}payload: {content.value}"
-        return line
+        time_type, first_sequence = time_type_of(header), header.base_sequence - header.base_offset
+        has_sequence, is_control, skip = header.base_sequence >= 0, header.is_control, self._skip
+        decoder = None if is_control else decoder
+        space = "| " if skip else " "
+        line = ""
+        for record in records:
+            if not skip:
+                offset, key, value, headers = record.offset, record.key, record.value, record.headers
+                line = (
+                    f"| offset: {offset} {time_type}: {record.timestamp_ms} "
+                    f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} "
+                    f"sequence: {(first_sequence + offset) % _SEQUENCES if has_sequence else -1} "
+                    f"headerKeys: [{','.join([name for name, _ in headers]) if headers else ''}]"
+                )
+                if is_control:
+                    line = f"{line} {control_text(record)}"
+            if decoder is None:
+                yield line
+                continue
+            shown_key, shown_value = decoder(record)
+            if shown_key is None:
+                yield line if shown_value is None else f"{line}{space}payload: {shown_value}"
+            elif shown_value is None:
+                yield f"{line}{space}key: {shown_key}"
+            else:
+                yield f"{line}{space}key: {shown_key} payload: {shown_value}"
 
     def trailing(self, count: int, name: str) -> str:
         """See `Renderer`."""
@@ -346,23 +353,25 @@ class JsonRenderer:
         }
         return render(found)
 
-    def record(self, header: BatchHeader, record: Record, control: str, content: Decoded | None) -> str:
+    def records(self, header: BatchHeader, records: Iterable[Record], decoder: Decoder | None) -> Iterator[str]:
         """See `Renderer`."""
-        found: dict[str, object] = {"type": "record", "offset": record.offset}
-        if not self._skip:
-            found |= {
-                "timestampType": time_type_of(header),
-                "timestamp": record.timestamp_ms,
-                "keySize": -1 if record.key is None else len(record.key),
-                "valueSize": -1 if record.value is None else len(record.value),
-                "sequence": _sequence_of(header, record),
-                "headerKeys": [name for name, _ in record.headers],
-            }
-            if control:
-                found["control"] = control
-        if content is not None:
-            found |= _json_content("key", record.key, content.key) | _json_content("value", record.value, content.value)
-        return render(found)
+        for record in records:
+            found: dict[str, object] = {"type": "record", "offset": record.offset}
+            if not self._skip:
+                found |= {
+                    "timestampType": time_type_of(header),
+                    "timestamp": record.timestamp_ms,
+                    "keySize": -1 if record.key is None else len(record.key),
+                    "valueSize": -1 if record.value is None else len(record.value),
+                    "sequence": _sequence_of(header, record),
+                    "headerKeys": [name for name, _ in record.headers],
+                }
+                if header.is_control:
+                    found["control"] = control_text(record)
+            if decoder is not None and not header.is_control:
+                key, value = decoder(record)
+                found |= _json_content("key", record.key, key) | _json_content("value", record.value, value)
+            yield render(found)
 
     def trailing(self, count: int, name: str) -> str:
         """See `Renderer`."""
@@ -430,8 +439,14 @@ def mapped(path: str | Path) -> Iterator[memoryview]:
         if not os.fstat(file.fileno()).st_size:
             yield memoryview(b"")
             return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
-            yield view
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    view = memoryview(content)
+    try:
+        yield view
+    finally:
+        with suppress(BufferError):  # an error under way holds frames with views; they unmap the file when they go
+            view.release()
+            content.close()
 
 
 def dump(
@@ -460,15 +475,15 @@ def dump(
     """
     path = re.sub("/+", "/", path)
     walk = _Walk(Path(path), path, options, renderer, mismatches)
+    source = iter(walk.lines(complain))
     lines: list[str] = []
     try:
-        for line in walk.lines(complain):
-            if line is None:
-                continue
-            lines.append(line)
-            if len(lines) >= _CHUNK_LINES:
-                write("\n".join((*lines, "")))
-                lines.clear()
+        while True:
+            lines.extend(islice(source, _CHUNK_LINES))  # keeps the lines before an error
+            if not lines:
+                return
+            write("\n".join((*lines, "")))
+            lines.clear()
     finally:
         if lines:
             write("\n".join((*lines, "")))
@@ -487,7 +502,7 @@ class _Walk:
         self._renderer = renderer
         self._mismatches = mismatches
 
-    def lines(self, complain: Callable[[str], object]) -> Iterable[str | None]:
+    def lines(self, complain: Callable[[str], object]) -> Iterable[str]:
         yield self._renderer.file(self._shown)
         match self._path.suffix:
             case FileKind.LOG | ".checkpoint":
@@ -519,7 +534,7 @@ class _Walk:
             raise UsageError(f"{self._shown}: the name must begin with the base offset, as 00000000000000000000.log")
         return int(stem)
 
-    def _log(self) -> Iterable[str | None]:
+    def _log(self) -> Iterable[str]:
         if self._path.suffix == FileKind.LOG:
             yield self._renderer.log_start(self._base_offset)
         elif self._path.name == BOOTSTRAP_FILE:
@@ -536,11 +551,14 @@ class _Walk:
                 yield render_batch(at, header, is_valid(data, at, header))
                 valid_bytes = at + header.size
                 if options.deep:
-                    for record in self._records(data, at, header):
-                        if record.offset != last_offset + 1:
-                            self._mismatches.gaps.setdefault(self._absolute, {})[last_offset] = record.offset
-                        last_offset = record.offset
-                        yield self._record_line(header, record)
+                    records = self._records(data, at, header)
+                    if header.records_count != header.last_offset_delta + 1:
+                        records = list(records)
+                        last_offset = self._note_gaps((record.offset for record in records), last_offset)
+                    else:  # its records leave no gap
+                        self._note_gaps((header.base_offset,), last_offset)
+                        last_offset = header.last_offset
+                    yield from self._renderer.records(header, records, options.decoder)
             if valid_bytes < len(data) and options.max_bytes == NO_LIMIT:
                 yield self._renderer.trailing(len(data) - valid_bytes, self._path.name)
 
@@ -556,14 +574,14 @@ class _Walk:
         plain = header._replace(attributes=header.attributes & ~(CONTROL_BIT | TIMELESS_BIT))
         return Batch("", 0, [(plain, data[at : at + header.size])], start_offset=0, check_crcs=False)
 
-    def _record_line(self, header: BatchHeader, record: Record) -> str | None:
-        is_control = header.is_control
-        control = control_text(record) if is_control and not self._options.skip_record_metadata else ""
-        decoder = self._options.decoder
-        content = decoder(record) if decoder is not None and not is_control else None
-        return self._renderer.record(header, record, control, content)
+    def _note_gaps(self, offsets: Iterable[int], last_offset: int) -> int:
+        for offset in offsets:
+            if offset != last_offset + 1:
+                self._mismatches.gaps.setdefault(self._absolute, {})[last_offset] = offset
+            last_offset = offset
+        return last_offset
 
-    def _offset_index(self) -> Iterable[str | None]:
+    def _offset_index(self) -> Iterable[str]:
         base_offset = self._base_offset
         data = self._path.read_bytes()
         entries = offset_entries(data, base_offset)
@@ -576,7 +594,7 @@ class _Walk:
             else:
                 yield from self._offset_entries(entries, base_offset, log)
 
-    def _offset_entries(self, entries: list[OffsetEntry], base_offset: int, log: memoryview) -> Iterable[str | None]:
+    def _offset_entries(self, entries: list[OffsetEntry], base_offset: int, log: memoryview) -> Iterable[str]:
         for number, entry in enumerate(entries):
             if entry.offset == base_offset and number:
                 return  # zeros that were allocated in advance
@@ -606,7 +624,7 @@ class _Walk:
             problem = f"{size} bytes are no multiple of {entry_size}"
             raise DamagedFileError(self._shown, size - size % entry_size, problem, remedy)
 
-    def _time_index(self) -> Iterable[str | None]:
+    def _time_index(self) -> Iterable[str]:
         base_offset = self._base_offset
         data = self._path.read_bytes()
         entries = time_entries(data, base_offset)
@@ -627,7 +645,7 @@ class _Walk:
 
     def _time_entries(
         self, entries: list[TimeEntry], base_offset: int, index: list[OffsetEntry], log: memoryview
-    ) -> Iterable[str | None]:
+    ) -> Iterable[str]:
         zeros = (number for number, entry in enumerate(index) if number and entry.offset == base_offset)
         del index[next(zeros, len(index)) :]
         offsets = [entry.offset for entry in index]

@@ -30,8 +30,8 @@ from kafkaraw.core.log.names import (
 )
 from kafkaraw.core.log.offset_checkpoint import LOG_STARTS_FILE, read_offsets
 from kafkaraw.errors import UsageError
-from kafkaraw.inspect.log.dump import mapped
 from kafkaraw.light_classes import dataclass
+from kafkaraw.logs.dump import mapped
 from kafkaraw.records import TopicPartition
 
 

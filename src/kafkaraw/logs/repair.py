@@ -18,8 +18,8 @@ from kafkaraw.core.log.indexes import encode_offset_index, encode_time_index, en
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile, Stage
 from kafkaraw.core.log.recovery import Segment
-from kafkaraw.inspect.log.verify import Examined, Finding, Repair
 from kafkaraw.light_classes import dataclass
+from kafkaraw.logs.verify import Examined, Finding, Repair
 from kafkaraw.records import TopicPartition
 
 

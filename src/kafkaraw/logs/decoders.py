@@ -13,12 +13,10 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from kafkaraw.errors import KafkaError, ProtocolError
-from kafkaraw.inspect.embedded import INTERNAL_TOPICS
-from kafkaraw.inspect.log.kafka_json import base64_text, render, to_json
 from kafkaraw.light_classes import NamedTuple
+from kafkaraw.logs.kafka_json import base64_text, render, to_json
 from kafkaraw.protocol import decode_message
 from kafkaraw.protocol.declare import FieldSpec, header_of
-from kafkaraw.protocol.describe import embedded_messages
 from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafkaraw.protocol.embedded.control_records import (
     KRaftVersionRecord,
@@ -84,6 +82,9 @@ def java_text(data: bytes) -> str:
 @cache
 def _classes(topic: str) -> dict[int, tuple[type[object], type[object]]]:
     """Return key and value class of each record type of one of Kafka's own topics."""
+    from kafkaraw.inspect.embedded import INTERNAL_TOPICS  # they take longer to import than a log file to dump
+    from kafkaraw.protocol.describe import embedded_messages
+
     keys: dict[int, type[object]] = {}
     values: dict[int, type[object]] = {}
     for module in INTERNAL_TOPICS[topic]:

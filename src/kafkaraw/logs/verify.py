@@ -38,9 +38,9 @@ from kafkaraw.core.log.offset_checkpoint import CHECKPOINT_FILES, CLEANER_FILE, 
 from kafkaraw.core.log.producer_snapshot import decode_snapshot
 from kafkaraw.core.log.producer_state import ProducerState
 from kafkaraw.core.log.recovery import Segment, recover_segment
-from kafkaraw.inspect.log.directory import offset_files
-from kafkaraw.inspect.log.dump import mapped
 from kafkaraw.light_classes import dataclass, field
+from kafkaraw.logs.directory import offset_files
+from kafkaraw.logs.dump import mapped
 from kafkaraw.records import TopicPartition
 
 NOTHING = "nothing"
