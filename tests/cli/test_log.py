@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkaraw import Producer
+from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.cli import main
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile
@@ -164,7 +166,7 @@ def test_verify_finds_nothing_in_a_sound_directory_and_changes_nothing(folder: P
     assert contents(folder.parent) == before
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_verify_names_the_batch_in_which_a_bit_is_flipped_and_repair_truncates_there(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -188,6 +190,27 @@ def test_verify_names_the_batch_in_which_a_bit_is_flipped_and_repair_truncates_t
     assert log.read_bytes() == content[:start]
     assert run("verify", folder.parent).stdout == ""
     assert {path.name for path in folder.glob("*.log")} == {segment_file(folder, n).name for n in range(number + 1)}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_dump_of_damaged_files_ends_with_their_lines_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+):
+    folder = make_directory(tmp_path_factory.mktemp("damaged") / "logs")
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    file = sorted(folder.glob(f"*{data.draw(st.sampled_from(suffixes))}"))[1]
+    content = bytearray(file.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    file.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    options = data.draw(st.sampled_from([(), ("--print-data-log",), ("--offsets-decoder",), ("-o", "json")]))
+    result = CliRunner().invoke(main, ["log", "dump", *options, str(file)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == (1 if "Error: " in result.stderr else 0)
+    assert str(file) in result.stdout
+    verified = CliRunner().invoke(main, ["log", "verify", str(folder.parent)])
+    assert verified.exception is None or isinstance(verified.exception, SystemExit), verified.exception
 
 
 DAMAGES = {
@@ -303,3 +326,14 @@ def test_repair_refuses_a_directory_that_a_broker_uses(folder: Path, kind: str):
                 os._exit(result.exit_code if "is in use by a broker" in result.stderr else 9)
             assert os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]) == 1
     assert contents(folder.parent) == before
+
+
+def test_the_directory_of_our_broker_is_read_too(tmp_path: Path):
+    with EmbeddedBroker(data_dir=tmp_path) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(10):
+            producer.send("flights", b"%d" % number)
+        producer.flush()
+        assert "is in use by a broker" in run("repair", tmp_path, "--yes", code=1).stderr
+    found = [json.loads(line) for line in run("list", tmp_path, "-o", "json").stdout.splitlines()]
+    assert [(one["folder"], one["endOffset"]) for one in found] == [("flights-0", 10)]
+    assert "no damaged places" in run("verify", tmp_path).stderr
