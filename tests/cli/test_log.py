@@ -213,6 +213,18 @@ def test_dump_of_damaged_files_ends_with_their_lines_or_one_error(
     assert verified.exception is None or isinstance(verified.exception, SystemExit), verified.exception
 
 
+def test_entries_of_appends_with_several_batches_are_no_damage(folder: Path):
+    index = segment_file(folder, 0, FileKind.OFFSET_INDEX)
+    offset, position = struct.unpack(">ii", index.read_bytes()[:8])
+    index.write_bytes(struct.pack(">ii", offset + 3, position))
+    times = segment_file(folder, 0, FileKind.TIME_INDEX)
+    timestamp, offset = struct.unpack(">qi", times.read_bytes()[-12:])
+    times.write_bytes(struct.pack(">qi", timestamp, offset - 1))
+    assert run("verify", folder.parent).stdout == ""
+    times.write_bytes(struct.pack(">qi", timestamp - 1, offset))
+    assert str(times) in run("verify", folder.parent, code=1).stdout
+
+
 DAMAGES = {
     "cut index": (".index", lambda data: data[:-3]),
     "wrong position": (".index", lambda data: data[:4] + b"\0\0\0\1" + data[8:]),

@@ -6,6 +6,7 @@ the place, the problem, what a repair would do, and what it would lose. `repair`
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -326,11 +327,14 @@ def _offset_index_problem(found: Examined, segment: Segment) -> DamagedFileError
         entries = decode_offset_index(source.read_bytes(), segment.base_offset, str(source))
     except DamagedFileError as error:
         return error
+    # Earlier releases of Kafka wrote one entry per append, with the end of its last batch. A search that starts there
+    # reads more than it must, and finds the same batch.
+    ends = frozenset(segment.positions.values())
     for number, entry in enumerate(entries):
         if segment.damage is not None and entry.position >= segment.valid_bytes:
             return None
         last_offset = segment.positions.get(entry.position)
-        if last_offset != entry.offset:
+        if last_offset is None or last_offset > entry.offset or entry.offset not in ends:
             what = "no batch starts there" if last_offset is None else f"its batch ends with offset {last_offset}"
             problem = f"the entry says offset {entry.offset} at position {entry.position}: {what}"
             return DamagedFileError(str(source), number * 8, problem, "")
@@ -345,10 +349,15 @@ def _time_index_problem(found: Examined, segment: Segment) -> DamagedFileError |
         entries = decode_time_index(source.read_bytes(), segment.base_offset, str(source))
     except DamagedFileError as error:
         return error
+    # Earlier releases of Kafka wrote the offset of a record, or the end of an append. Searches need no more than this:
+    # no batch that ends at the offset or before it is newer.
+    offsets, times = list(segment.max_timestamps), list(segment.max_timestamps.values())
+    known = frozenset(times)
     for number, entry in enumerate(entries):
         if segment.damage is not None and entry.offset >= segment.next_offset:
             return None
-        if segment.max_timestamps.get(entry.offset) != entry.timestamp_ms:
+        row = bisect_right(offsets, entry.offset) - 1
+        if entry.timestamp_ms not in known or (row >= 0 and times[row] > entry.timestamp_ms):
             problem = f"no batch ends with offset {entry.offset} and has the highest timestamp {entry.timestamp_ms}"
             return DamagedFileError(str(source), number * 12, problem, "")
     return None
