@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from kafkaraw import Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.log.file_storage import FileStorage
+from kafkaraw.cli import log as log_commands
 from kafkaraw.cli import main
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile
 from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
@@ -349,3 +351,13 @@ def test_the_directory_of_our_broker_is_read_too(tmp_path: Path):
     found = [json.loads(line) for line in run("list", tmp_path, "-o", "json").stdout.splitlines()]
     assert [(one["folder"], one["endOffset"]) for one in found] == [("flights-0", 10)]
     assert "no damaged places" in run("verify", tmp_path).stderr
+
+
+def test_verify_in_several_processes_finds_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(folder, folder.with_name("flights-1"))
+    os.truncate(segment_file(folder, 1), 1000)
+    alone = run("verify", folder.parent, "--jobs", "1", code=1)
+    monkeypatch.setattr(log_commands, "PARALLEL_BYTES_MIN", 0)
+    together = run("verify", folder.parent, "--jobs", "2", code=1)
+    assert (together.stdout, together.stderr) == (alone.stdout, alone.stderr)
+    assert together.stdout

@@ -17,14 +17,6 @@ from kafkaraw.light_classes import NamedTuple
 from kafkaraw.logs.kafka_json import base64_text, render, to_json
 from kafkaraw.protocol import decode_message
 from kafkaraw.protocol.declare import FieldSpec, header_of
-from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafkaraw.protocol.embedded.control_records import (
-    KRaftVersionRecord,
-    LeaderChangeMessage,
-    SnapshotFooterRecord,
-    SnapshotHeaderRecord,
-    VotersRecord,
-)
 from kafkaraw.records import Record
 
 _INT16: Final = struct.Struct(">h")
@@ -117,15 +109,17 @@ def _coordinator_record(record: Record, topic: str) -> Decoded:
     return Decoded(shown, render({"version": str(version), "data": data}))
 
 
-_GROUP_BYTES: Final[dict[str, type[object]]] = {
-    "subscription": ConsumerProtocolSubscription,
-    "assignment": ConsumerProtocolAssignment,
-}
+@cache
+def _group_classes() -> dict[str, type[object]]:
+    """Return what the bytes fields of a classic group's member hold, if it is a group of consumers."""
+    from kafkaraw.protocol.embedded.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+    return {"subscription": ConsumerProtocolSubscription, "assignment": ConsumerProtocolAssignment}
 
 
 def _group_bytes(field: FieldSpec, data: bytes) -> Any:  # noqa: ANN401 - JSON
     """Return the subscription or assignment of a classic group's member; base64 if it is neither."""
-    cls = _GROUP_BYTES.get(field.name)
+    cls = _group_classes().get(field.name)
     if cls is not None and len(data) >= _INT16.size:
         (version,) = _INT16.unpack_from(data)
         try:
@@ -135,14 +129,21 @@ def _group_bytes(field: FieldSpec, data: bytes) -> Any:  # noqa: ANN401 - JSON
     return base64_text(data)
 
 
-_CONTROL: Final[dict[int, tuple[str, type[object]]]] = {
-    2: ("LeaderChange:", LeaderChangeMessage),
-    3: ("SnapshotHeader", SnapshotHeaderRecord),
-    4: ("SnapshotFooter", SnapshotFooterRecord),
-    5: ("KRaftVersion", KRaftVersionRecord),
-    6: ("KRaftVoters", VotersRecord),
-}
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
+
+
+@cache
+def _control_classes() -> dict[int, tuple[str, type[object]]]:
+    """Return title and class of the control records of the metadata log, by their type."""
+    from kafkaraw.protocol.embedded import control_records
+
+    return {
+        2: ("LeaderChange:", control_records.LeaderChangeMessage),
+        3: ("SnapshotHeader", control_records.SnapshotHeaderRecord),
+        4: ("SnapshotFooter", control_records.SnapshotFooterRecord),
+        5: ("KRaftVersion", control_records.KRaftVersionRecord),
+        6: ("KRaftVoters", control_records.VotersRecord),
+    }
 
 
 def control_text(record: Record) -> str:
@@ -157,11 +158,11 @@ def control_text(record: Record) -> str:
         if kind in _MARKERS:
             (epoch,) = _INT32.unpack_from(value, _INT16.size)
             return f"endTxnMarker: {_MARKERS[kind]} coordinatorEpoch: {epoch}"
-        if kind not in _CONTROL:
+        if kind not in _control_classes():
             return f"controlType: UNKNOWN({kind})"
         (version,) = _INT16.unpack_from(value)
     except struct.error:
         raise ProtocolError(f"the control record at offset {record.offset} is cut short") from None
-    title, cls = _CONTROL[kind]
+    title, cls = _control_classes()[kind]
     message = decode_message(cls, min(version, header_of(cls).versions.max), value, allow_trailing_bytes=True)
     return f"{title} {render(to_json(message, version))}"
