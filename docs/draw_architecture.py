@@ -84,6 +84,7 @@ BOXES = (
     Box("demo", ("flights",), "entry", 4, 2.5, 1),
     Box("testing", ("loop and", "network in", "memory"), "entry", 5, 1.5, 0.9, 2),
     Box("spark", ("source, sink, offsets, session",), "entry", 2, 2.5, 2),
+    Box("logs", ("log files",), "entry", 3.05, 1.5, 0.95),
     Box("inspect", ("what every byte of a frame means",), "entry", 2, 3.5, 3),
     Box("client", ("Async… on one loop; blocking faces over them",), "role", 0, 4.5, WIDE / 2),
     Box("broker", ("one node: handlers, partitions, log files",), "role", WIDE / 2, 4.5, WIDE / 2),
