@@ -53,12 +53,13 @@ _TOPICS: Final = {
 def decoder_named(name: DecoderName) -> Decoder:
     """Return the decoder of a name."""
     if name is DecoderName.TEXT:
-        return _as_text
+        return as_text
     topic = _TOPICS[name]
     return lambda record: _coordinator_record(record, topic)
 
 
-def _as_text(record: Record) -> Decoded:
+def as_text(record: Record) -> Decoded:
+    """Return key and value as text; `dump.TextRenderer` does the same without a call for each record."""
     key, value = record.key, record.value
     return Decoded(None if key is None else java_text(key), None if value is None else java_text(value))
 

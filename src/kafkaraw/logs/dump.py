@@ -35,7 +35,7 @@ from kafkaraw.core.log.names import BOOTSTRAP_FILE, FileKind, MetadataSnapshot, 
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot, decode_snapshot
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass, field
-from kafkaraw.logs.decoders import Decoder, control_text, java_text
+from kafkaraw.logs.decoders import Decoder, as_text, control_text, java_text
 from kafkaraw.logs.kafka_json import base64_text, render
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Columns, Record, codec_by_id
 from kafkaraw.records.header import CONTROL_BIT, MAGIC, TIMELESS_BIT, TIMESTAMP_TYPE_BIT
@@ -233,7 +233,7 @@ class TextRenderer:
         """See `Renderer`."""
         time_type, first_sequence = time_type_of(header), header.base_sequence - header.base_offset
         has_sequence, is_control, skip = header.base_sequence >= 0, header.is_control, self._skip
-        decoder = None if is_control else decoder
+        decoder, is_text = None if is_control else decoder, decoder is as_text
         space = "| " if skip else " "
         line = ""
         for record in records:
@@ -250,7 +250,12 @@ class TextRenderer:
             if decoder is None:
                 yield line
                 continue
-            shown_key, shown_value = decoder(record)
+            if is_text:
+                key, value = record.key, record.value
+                shown_key = None if key is None else java_text(key)
+                shown_value = None if value is None else java_text(value)
+            else:
+                shown_key, shown_value = decoder(record)
             if shown_key is None:
                 yield line if shown_value is None else f"{line}{space}payload: {shown_value}"
             elif shown_value is None:
