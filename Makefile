@@ -106,6 +106,10 @@ bench-network: setup ## Round trips and large reads, ours and bare sockets' side
 bench-broker: setup ## Bytes in and out of the embedded broker, and requests per second
 	@$(BIN)/python -m bench.broker $(ARGS)
 
+.PHONY: bench-log
+bench-log: setup ## Dump and verify log directories, ours beside kafka-dump-log, by CPU
+	@$(BIN)/python -m bench.log $(ARGS)
+
 .PHONY: bench-produce
 bench-produce: setup ## Send with our client and with others, and what the factors must be
 	@$(BIN)/python -m bench.produce $(ARGS)

@@ -69,6 +69,7 @@ PACKAGES = {
     "demo": ("entry", "The flights demo, built on everything below."),
     "testing": ("entry", "Virtual time, a network in memory, the pytest plugin."),
     "spark": ("entry", 'The data source format("kafkaraw"): source, sink, session.'),
+    "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
     "client": ("role", "Producer, Consumer and Admin, asyncio and blocking."),
     "broker": ("role", "The embedded broker: one node or a cluster."),

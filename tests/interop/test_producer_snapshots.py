@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, file_name
+from kafkaraw.core.log.producer_snapshot import ProducerSnapshot, decode_snapshot, encode_snapshot, file_name
 from tests.interop.apache_kafka import why_missing
 from tests.interop.java_tools import run_tool
 

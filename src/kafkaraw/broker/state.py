@@ -21,13 +21,6 @@ from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
-from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE
-from kafkaraw.broker.log.offset_checkpoint import (
-    HIGH_WATERMARKS_FILE,
-    LOG_STARTS_FILE,
-    read_offsets,
-    write_offsets,
-)
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.old_releases import Offer
@@ -50,6 +43,13 @@ from kafkaraw.broker.topics.topic_files import (
 from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
+from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
+from kafkaraw.core.log.offset_checkpoint import (
+    HIGH_WATERMARKS_FILE,
+    LOG_STARTS_FILE,
+    read_offsets,
+    write_offsets,
+)
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock

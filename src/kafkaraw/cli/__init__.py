@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "kafkaraw.cli.demo:demo",
     "doctor": "kafkaraw.cli.doctor:doctor",
     "groups": "kafkaraw.cli.groups:groups",
+    "log": "kafkaraw.cli.log:log",
     "pipelines": "kafkaraw.cli.pipelines:pipelines",
     "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.log.offset_checkpoint import LOG_STARTS_FILE
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import Plan
+from kafkaraw.core.log.offset_checkpoint import LOG_STARTS_FILE
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.delete_records import (
     DeleteRecordsPartition,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.broker.api_error import ApiError
-from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.broker.partitions.producers import EXPIRY_SWEEP_MS, SEQUENCE_MAX, ProducerTable, add_sequence
+from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader, ControlType, encode_control_batch, parse_header
 from tests.broker.support import NOW_MS, batch

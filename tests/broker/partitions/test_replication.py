@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE
-from kafkaraw.broker.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, read_topics
+from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
+from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -15,11 +15,11 @@ from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log import file_storage
 from kafkaraw.broker.log.file_storage import FileStorage
-from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition
+from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition, encode_batch, iter_headers
 from tests.broker.log.faulty_storage import FaultyStorage

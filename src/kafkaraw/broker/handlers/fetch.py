@@ -19,13 +19,13 @@ from kafkaraw.broker.handlers.chunked_requests import has_more_than
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.leadership import NO_EPOCH, CurrentLeaders, led_partition
 from kafkaraw.broker.handlers.registration import Permission, handles
-from kafkaraw.broker.log.leader_epochs import UNKNOWN_END
 from kafkaraw.broker.log.partition_log import content_size
 from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partitions.partition import Partition, Watcher
 from kafkaraw.broker.replies import Deferred, Failed, Reply, after
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
+from kafkaraw.core.log.leader_epochs import UNKNOWN_END
 from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice

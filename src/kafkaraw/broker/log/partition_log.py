@@ -12,16 +12,16 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
-from kafkaraw.broker.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
-from kafkaraw.broker.log.producer_snapshot import (
+from kafkaraw.broker.log.segment import SUFFIX, Segment
+from kafkaraw.broker.log.storage import Content, LogStorage
+from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
+from kafkaraw.core.log.producer_snapshot import (
     ProducerSnapshot,
     decode_snapshot,
     encode_snapshot,
     end_offset_of,
 )
-from kafkaraw.broker.log.producer_snapshot import file_name as snapshot_name
-from kafkaraw.broker.log.segment import SUFFIX, Segment
-from kafkaraw.broker.log.storage import Content, LogStorage
+from kafkaraw.core.log.producer_snapshot import file_name as snapshot_name
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, modern, parse_header

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
-from kafkaraw.broker.log.leader_epochs import EpochEnd
+from kafkaraw.core.log.leader_epochs import EpochEnd
 from kafkaraw.light_classes import dataclass
 from kafkaraw.records import TopicPartition
 

@@ -15,7 +15,6 @@ from typing import Final, Protocol
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
@@ -32,6 +31,7 @@ from kafkaraw.broker.partitions.open_transactions import OpenTransactions
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.broker.turns import Steps
 from kafkaraw.broker.validation.log_validator import validated
+from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaraw.broker.api_error import ApiError
-from kafkaraw.broker.log.producer_snapshot import ProducerSnapshot
+from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import BatchHeader

@@ -10,12 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
+from kafkaraw.core.log.checkpoint_text import checkpoint_error, read_checkpoint, write_checkpoint
+from kafkaraw.core.log.damage import whole_number
 from kafkaraw.light_classes import dataclass
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
-_VERSION: Final = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +111,21 @@ class LeaderEpochs:
 
     def text(self) -> str:
         """The text of `leader-epoch-checkpoint`."""
-        rows = "".join(f"{epoch} {start}\n" for epoch, start in self.rows)
-        return f"{_VERSION}\n{len(self._epochs)}\n{rows}"
+        return write_checkpoint(f"{epoch} {start}" for epoch, start in self.rows)
 
-    def load(self, text: str) -> None:
+    def load(self, text: str, file: str = EPOCHS_FILE) -> None:
         """Take the rows of a `leader-epoch-checkpoint`.
 
+        Args:
+            text: content of the file.
+            file: its name, for errors.
+
         Raises:
-            ValueError: it is damaged.
+            DamagedFileError: it is damaged.
         """
-        version, count, *rows = text.split("\n")
-        if version != _VERSION or rows[-1:] != [""] or int(count) != len(rows) - 1:
-            raise ValueError(f"not a checkpoint of version {_VERSION} with as many rows as it says")
-        for row in rows[:-1]:
-            epoch, start = row.split(" ")
-            if not self.assign(int(epoch), int(start)):
-                raise ValueError(f"epoch {epoch} does not come after {self.latest}")
+        for line, (epoch, start) in enumerate(read_checkpoint(text, file, 2), 3):
+            numbers = whole_number(epoch), whole_number(start)
+            if numbers[0] is None or numbers[1] is None:
+                raise checkpoint_error(file, line, f"{epoch} {start} is not an epoch and an offset")
+            if not self.assign(numbers[0], numbers[1]):
+                raise checkpoint_error(file, line, f"epoch {epoch} does not come after {self.latest}")

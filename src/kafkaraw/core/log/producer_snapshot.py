@@ -16,11 +16,13 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.light_classes import NamedTuple
 
 SUFFIX: Final = ".snapshot"
 NONE: Final = -1
-_VERSION: Final = 1
+VERSION: Final = 1
+_REMEDY: Final = "remove the file: the broker rebuilds the producer state from the log and an older snapshot"
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
@@ -56,26 +58,31 @@ def encode_snapshot(producers: Iterable[ProducerSnapshot]) -> bytes:
 
     rows = [_ENTRY.pack(*producer) for producer in producers]
     content = _COUNT.pack(len(rows)) + b"".join(rows)
-    return _HEAD.pack(_VERSION, crc32c(content)) + content
+    return _HEAD.pack(VERSION, crc32c(content)) + content
 
 
-def decode_snapshot(data: bytes) -> list[ProducerSnapshot]:
+def decode_snapshot(data: bytes, file: str = "producer snapshot") -> list[ProducerSnapshot]:
     """Read a file.
 
+    Args:
+        data: its bytes.
+        file: its name, for errors.
+
     Raises:
-        ValueError: it is damaged, or of another version.
+        DamagedFileError: it is damaged, or of another version.
     """
     from crc32c import crc32c  # as in `encode_snapshot`
 
     if len(data) < _HEAD.size + _COUNT.size:
-        raise ValueError(f"{len(data)} bytes are not a producer snapshot")
+        raise DamagedFileError(file, len(data), f"{len(data)} bytes are not a producer snapshot", _REMEDY)
     version, crc = _HEAD.unpack_from(data)
     content = data[_HEAD.size :]
-    if version != _VERSION:
-        raise ValueError(f"version {version} is not known, only {_VERSION} is")
-    if crc != crc32c(content):
-        raise ValueError("its checksum is wrong")
+    if version != VERSION:
+        raise DamagedFileError(file, 0, f"version {version} is unknown, only {VERSION} is", _REMEDY)
+    computed = crc32c(content)
+    if crc != computed:
+        raise DamagedFileError(file, 2, f"its checksum is {crc}, that of its content {computed}", _REMEDY)
     (count,) = _COUNT.unpack_from(content)
     if count * _ENTRY.size != len(content) - _COUNT.size:
-        raise ValueError(f"{count} producers do not fill {len(content)} bytes")
+        raise DamagedFileError(file, _HEAD.size, f"{count} producers do not fill {len(content)} bytes", _REMEDY)
     return [ProducerSnapshot._make(row) for row in _ENTRY.iter_unpack(content[_COUNT.size :])]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.log.leader_epochs import UNKNOWN_END, EpochEnd, LeaderEpochs
+from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd, LeaderEpochs
 
 
 def epochs(*rows: tuple[int, int]) -> LeaderEpochs:

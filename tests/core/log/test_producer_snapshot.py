@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.log.producer_snapshot import (
+from kafkaraw.core.log.producer_snapshot import (
     ProducerSnapshot,
     decode_snapshot,
     encode_snapshot,

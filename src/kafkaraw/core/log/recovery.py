@@ -1,0 +1,151 @@
+"""Recovery of one segment: which batches are valid, and the index files that belong to them.
+
+`recover_segment` is what Kafka does with every segment that may have been written after the last sync: it verifies all
+batches, ends the segment before the first invalid one, and rebuilds the indexes, the producer state and the leader
+epochs. Tools compare its result with what lies on disk, or write it. It differs from Kafka in one rule: a batch whose
+base offset is not above that of its predecessor ends the segment, where Kafka empties the segment.
+
+Source: org.apache.kafka.storage.internals.log.{LogSegment.recover, LogLoader}.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.core.log.batches import REMEDY, is_valid, iter_batches, problem_of
+from kafkaraw.core.log.damage import DamagedFileError
+from kafkaraw.core.log.indexes import RELATIVE_OFFSET_MAX, AbortedTransaction, OffsetEntry, TimeEntry
+from kafkaraw.core.log.leader_epochs import LeaderEpochs
+from kafkaraw.core.log.producer_state import ProducerState
+from kafkaraw.errors import CorruptBatchError
+from kafkaraw.light_classes import dataclass, field
+from kafkaraw.records import BatchHeader
+from kafkaraw.records.header import HEADER_SIZE, MAGIC
+
+INDEX_INTERVAL_BYTES: Final = 4096
+"""Kafka's default of `index.interval.bytes`."""
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(slots=True)
+class Segment:
+    """What is known of a segment after its batches were read.
+
+    Attributes:
+        base_offset: the offset in its name.
+        size_bytes: bytes of the log file.
+        valid_bytes: bytes before the first invalid batch.
+        next_offset: offset after the last valid batch.
+        batches: valid batches.
+        records: records in them, from their headers.
+        first_timestamp_ms: `max_timestamp` of the first batch; -1 if there is none.
+        positions: position of each batch -> (its last offset, the highest timestamp of the segment so far).
+        offset_index: entries that Kafka's recovery writes.
+        time_index: as `offset_index`.
+        transactions: aborted transactions whose markers are in the segment.
+        damage: the first invalid batch; None if all are valid.
+        lost: offsets of whole batches behind the damage, as (first, last), as far as they can be found.
+    """
+
+    base_offset: int
+    size_bytes: int
+    next_offset: int
+    valid_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    first_timestamp_ms: int = NO_TIMESTAMP
+    max_timestamp_ms: int = NO_TIMESTAMP
+    max_timestamp_offset: int = -1
+    positions: dict[int, int] = field(default_factory=dict)
+    offset_index: list[OffsetEntry] = field(default_factory=list)
+    time_index: list[TimeEntry] = field(default_factory=list)
+    transactions: list[AbortedTransaction] = field(default_factory=list)
+    max_timestamps: dict[int, int] = field(default_factory=dict)
+    damage: DamagedFileError | None = None
+    lost: tuple[int, int] | None = None
+
+
+def recover_segment(
+    data: memoryview,
+    file: str,
+    base_offset: int,
+    producers: ProducerState,
+    epochs: LeaderEpochs,
+    *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+) -> Segment:
+    """Read a segment as Kafka's recovery does.
+
+    Args:
+        data: the bytes of the log file.
+        file: its name, for errors.
+        base_offset: the offset in its name.
+        producers: the state at the start of the segment; at the return, at the end of its valid batches.
+        epochs: gets the leader epochs of the batches that are newer than those it has.
+        index_interval_bytes: bytes of batches between two entries of an index.
+    """
+    segment = Segment(base_offset, len(data), base_offset)
+    try:
+        for at, header in iter_batches(data, file):
+            problem = problem_of(data, at, header, segment.next_offset)
+            if not problem and header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
+                problem = f"last offset {header.last_offset} is too far above the segment's base offset {base_offset}"
+            if problem:
+                raise DamagedFileError(file, at, problem, REMEDY)
+            _follow(segment, data, at, header, producers)
+            if at - (segment.offset_index[-1].position if segment.offset_index else 0) > index_interval_bytes:
+                segment.offset_index.append(OffsetEntry(header.last_offset, at))
+                _add_time_entry(segment)
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+    except CorruptBatchError as error:
+        segment.damage = DamagedFileError(file, segment.valid_bytes, str(error), REMEDY)
+    except DamagedFileError as error:
+        segment.damage = error
+    if segment.damage is None and segment.valid_bytes < len(data):
+        rest = len(data) - segment.valid_bytes
+        segment.damage = DamagedFileError(file, segment.valid_bytes, f"{rest} bytes are no whole batch", REMEDY)
+    _add_time_entry(segment)
+    if segment.damage is not None:
+        segment.lost = _offsets_behind(data, file, segment)
+    return segment
+
+
+def _follow(segment: Segment, data: memoryview, at: int, header: BatchHeader, producers: ProducerState) -> None:
+    aborted = None
+    if header.producer_id >= 0:
+        aborted = producers.add(header, data[at : at + header.size])
+    if aborted is not None:
+        segment.transactions.append(aborted)
+    if not segment.batches:
+        segment.first_timestamp_ms = header.max_timestamp
+    if header.max_timestamp > segment.max_timestamp_ms:
+        segment.max_timestamp_ms, segment.max_timestamp_offset = header.max_timestamp, header.last_offset
+        segment.max_timestamps[header.last_offset] = header.max_timestamp
+    segment.positions[at] = header.last_offset
+    segment.batches += 1
+    segment.records += header.records_count
+    segment.valid_bytes = at + header.size
+    segment.next_offset = header.next_offset
+
+
+def _add_time_entry(segment: Segment) -> None:
+    last = segment.time_index[-1].timestamp_ms if segment.time_index else NO_TIMESTAMP
+    if segment.max_timestamp_ms > last:
+        segment.time_index.append(TimeEntry(segment.max_timestamp_ms, segment.max_timestamp_offset))
+
+
+def _offsets_behind(data: memoryview, file: str, segment: Segment) -> tuple[int, int] | None:
+    """Return the first and the last offset of the batches that a truncation loses; None if no header can be read."""
+    first = last = None
+    try:
+        for at, header in iter_batches(data, file, segment.valid_bytes):
+            if header.magic != MAGIC or header.size < HEADER_SIZE or header.base_offset < segment.next_offset:
+                continue
+            if not is_valid(data, at, header) and first is not None:
+                continue
+            first = segment.next_offset if first is None else first
+            last = max(last or 0, header.last_offset)
+    except DamagedFileError:
+        pass
+    return None if first is None or last is None else (first, last)
