@@ -51,7 +51,7 @@ async def first_of_poll(on: Desk, consumer: object) -> object:
 
 
 async def two_of_one_name(on: Desk) -> object:
-    given = {"group_id": "static", "group_instance_id": "one"}
+    given = {"group_id": "static", "group_instance_id": "one", "heartbeat_interval_ms": 200}
 
     async def both(first: object) -> object:
         async def join(second: object) -> object:
