@@ -71,6 +71,8 @@ RECORDS = (
     headers("a header of three", [("a", b"1", b"2")], "not tuple of 3", "headers=[('trace-id', b'42')]"),
     headers("headers as text", "ab", "not str", "headers=[('trace-id', b'42')]"),
     headers("headers as a number", 5, "not int", "headers=[('trace-id', b'42')]"),
+    headers("headers that can be read only once", iter([("a", b"1")]), "not list_iterator",
+            "headers=[('trace-id', b'42')]"),
     headers("one pair for headers", ("a", b"1"), "not str", "headers=[('trace-id', b'42')]"),
     headers("headers of numbers", [5], "not int", "headers=[('trace-id', b'42')]"),
     send("text for a partition", ("t", b"v"), "'0'", "as in partition=0, not str", stage="partition", partition="0"),

@@ -79,6 +79,7 @@ def as_timestamp(value: object) -> cython.longlong:
 @cython.ccall
 def encode_headers(headers: object) -> bytes:
     """Encode headers as they follow the value: their number, then the name and the value of each."""
+    len(headers)  # refuses an iterator, as the twin does: what has read it before has left nothing
     fields: list = []
     size: cython.Py_ssize_t = 0
     for name, value in headers:

@@ -193,21 +193,22 @@ class OpenBatches:
             UsageError: a field of the wrong type, or the partitioner's function returned an invalid partition.
         """
         table = self.table
-        if table.refusal is not None:
-            table.refusal()
+        refusal = table.refusal
+        if refusal is not None:
+            refusal()
+        known = table.topics.get(topic)  # once: a topic that becomes known later is left to the next call
         if type(value) is not bytes and value is not None:
             value = as_bytes(value, "value")
         if type(key) is not bytes and key is not None:
             key = as_bytes(key, "key")
-        if partition is None and table.decides_each:
-            partition = self._decide(topic, key, value)
+        if partition is None and table.decides_each and known is not None:
+            partition = self._decide(known, key, value)
         ticket = self.take(topic, value, key, headers, partition, timestamp_ms)
         if ticket is not None:
             return _OK, ticket
-        self._check_size(topic, value, key, headers)
         tail = encode_headers(headers) if headers else None
+        self._check_size(topic, value, key, headers)
         time_ms = table.now_ms() if timestamp_ms is None else _time_of(timestamp_ms)
-        known = table.topics.get(topic)
         if known is None:
             return _UNKNOWN_TOPIC
         number = _STICKY
@@ -223,20 +224,18 @@ class OpenBatches:
             return _FULL
         return self._append_to(known, number, time_ms, key, value, tail)
 
-    def _decide(self, topic: str, key: bytes | None, value: bytes | None) -> int | None:
+    def _decide(self, topic: TopicBatches, key: bytes | None, value: bytes | None) -> int | None:
         """Choose a partition by the user's function, or the next one if each record takes another; None leaves it open.
 
         A user's function may send records itself.
         """
-        known = self.table.topics.get(topic)
-        if known is None:
-            return None
         if self._function is not None:
-            return chosen(self._function, topic, key, value, len(known.batches))
+            count = len(topic.batches)  # 0: it was forgotten just now
+            return chosen(self._function, topic.name, key, value, count) if count else None
         if self.table.hash_of(key) >= 0:
             return None
-        known.sticky_partition = known.sticky.next_after(known.sticky_partition)
-        return known.sticky_partition
+        partition = topic.sticky_partition = topic.sticky.next_after(topic.sticky_partition)
+        return partition
 
     def _append_to(
         self,
@@ -253,13 +252,17 @@ class OpenBatches:
         """
         table, sealed = self.table, False
         while True:
-            if table.refusal is not None:  # it may have been set since the last call into user code
-                table.refusal()
+            refusal = table.refusal
+            if refusal is not None:  # it may have been set since the last call into user code
+                refusal()
             partition = topic.sticky_partition if number == _STICKY else number
             try:
                 batch = topic.batches[partition]
             except IndexError:  # it was removed meanwhile
-                return _UNKNOWN_TOPIC
+                if number != _STICKY or not topic.batches:
+                    return _UNKNOWN_TOPIC
+                topic.sticky_partition = 0  # a thread had moved it by the number of partitions that there were before
+                continue
             if batch is not None:
                 ticket = table.add(batch, time_ms, key, value, tail)
                 if ticket is not None:

@@ -105,3 +105,26 @@ def test_an_interruption_loses_and_repeats_no_record_and_leaves_the_lock_free(sl
             made.release(batch)
         assert made.used_bytes == 0, f"at {number} memory is miscounted"
     raise AssertionError("there is no end to it")
+
+
+def test_memory_that_is_released_in_the_middle_of_a_change_is_free(monkeypatch: pytest.MonkeyPatch):
+    """As code of the loop thread does that a garbage collection runs."""
+    made = batches()
+    made.append("t", None, b"first", None, None, 0)
+    (sealed,) = made.seal_all()
+    made.append("t", None, b"second", None, None, 0)
+    released = list[int]()
+
+    def hash_of(_: bytes | None) -> int:
+        assert made.table.is_changing
+        made.release(sealed)
+        released.append(made.used_bytes)
+        return 0
+
+    monkeypatch.setattr(made.table, "hash_of", hash_of)
+    before = made.used_bytes
+    assert made.take("t", b"third", b"key", None, None, None) is not None
+    assert released == [before - sealed.size_bytes]
+    for batch in made.seal_all():
+        made.release(batch)
+    assert made.used_bytes == 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, NoReturn
 
@@ -321,7 +321,7 @@ def check_record_types(topic: object, value: object, key: object, headers: objec
 def _check_header_types(headers: object, where: str) -> None:
     if isinstance(headers, Mapping):
         raise UsageError(f"{where}: headers are pairs, not a {type(headers).__name__}; give list(headers.items())")
-    if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
+    if isinstance(headers, str | bytes | Iterator) or not isinstance(headers, Iterable):
         raise UsageError(f"{where}: headers are pairs, not {type(headers).__name__}; {_PAIRS}")
     for header in headers:
         if not isinstance(header, tuple | list) or len(header) != 2:

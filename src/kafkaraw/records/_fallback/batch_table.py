@@ -163,7 +163,8 @@ class BatchTable:
 
     def open_batches(self) -> list[OpenBatch]:
         """Return the open batches, in the order in which they were opened."""
-        return list(self._open)
+        with self._lock:  # a thread that has seen no refusal may be about to insert one
+            return list(self._open)
 
     # ---- topics
 
@@ -358,10 +359,10 @@ class BatchTable:
         self._sealed = []
         return sealed
 
-    @_change
     def release(self, size_bytes: int) -> None:
         """Count the memory of a batch as free."""
-        self.used_bytes -= size_bytes
+        with self._lock:  # also in the middle of a change, which changes `used_bytes` without a call
+            self.used_bytes -= size_bytes
 
 
 def _encoded(headers: Headers) -> bytes:
