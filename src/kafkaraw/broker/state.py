@@ -202,7 +202,7 @@ class BrokerState:
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
                 self._storage.rename_folder(folder, stray)
         if removed:
-            _logger.info("removed %d folders of unknown topics without records", removed)
+            _logger.info("removed %d folders that have no records, or whose topic was being deleted", removed)
 
     def _holds_nothing(self, folder: str) -> bool:
         """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -165,6 +166,19 @@ def test_a_silent_member_is_out_after_its_session_and_is_fenced_when_it_comes_ba
         b.beat()
     assert b.parts == {"t": [0, 1, 2, 3]}
     assert a.ask().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_log_tells_a_fenced_member_from_one_that_left(caplog: pytest.LogCaptureFixture):
+    around = world()
+    a, b = Member(around, "a"), Member(around, "b")
+    a.join()
+    b.join()
+    with caplog.at_level(logging.INFO, "kafkaraw.broker.groups"):
+        b.ask(member_epoch=-1)
+        around.pass_ms(60_000)
+    ends = [line for line in caplog.messages if "member " in line]
+    assert ends[0] == "group 'g': member 'b' left"
+    assert [line.partition(":")[2][:22] for line in ends[1:]] == [" member 'a' is fenced:"]
 
 
 def test_a_member_that_does_not_revoke_in_time_is_fenced():

@@ -141,6 +141,13 @@ def test_other_coordinators_do_not_exist_and_it_says_so(key_type: int, what: str
     assert what in found.error_message
 
 
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_the_key_of_a_coordinator_must_not_be_empty(key_type: int):
+    found = ask(make_state(), FindCoordinatorRequest(key_type=key_type, coordinator_keys=[""])).coordinators[0]
+    assert found.error_code == ErrorCode.INVALID_REQUEST
+    assert found.error_message == "the key is empty; it has to be a group id or a transactional id"
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_each_producer_gets_an_id_of_its_own(version: int):
     state = make_state()

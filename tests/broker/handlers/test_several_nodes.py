@@ -113,6 +113,18 @@ def test_every_node_names_the_same_coordinator_and_only_that_one_keeps_offsets()
     on_nodes(life)
 
 
+def test_a_group_whose_partition_has_no_leader_has_no_coordinator():
+    async def life(nodes: VirtualNodes) -> None:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        (first,) = (await nodes.ask(0, request, 4)).coordinators
+        await nodes.cluster.kill_node(first.node_id)
+        (found,) = (await nodes.ask((first.node_id + 1) % 3, request, 4)).coordinators
+        assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        assert found.error_message == "the partition of the coordinator has no leader"
+
+    on_nodes(life, offsets_topic_replication_factor=1)
+
+
 def test_offsets_are_there_on_the_next_coordinator():
     async def life(nodes: VirtualNodes) -> None:
         nodes.create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -197,7 +198,7 @@ def test_a_crash_in_the_middle_of_a_growth_leaves_the_topic_as_it_was():
     in_loop(scenario)
 
 
-def test_a_crash_in_the_middle_of_a_deletion_leaves_no_records():
+def test_a_crash_in_the_middle_of_a_deletion_leaves_no_records(caplog: pytest.LogCaptureFixture):
     async def scenario() -> None:
         storage = MemoryStorage()
         state = make_state(storage)
@@ -209,8 +210,10 @@ def test_a_crash_in_the_middle_of_a_deletion_leaves_no_records():
         assert state.partition(TopicPartition("t", PARTITIONS - 1)) is None
         state.close(sync=False)
         assert len(storage.folders()) == 3
-        make_state(storage, seed=2)
+        with caplog.at_level(logging.INFO, "kafkaraw.broker"):
+            make_state(storage, seed=2)
         assert storage.folders() == []
+        assert "folders that have no records, or whose topic was being deleted" in caplog.text
 
     in_loop(scenario)
 

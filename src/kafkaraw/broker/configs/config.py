@@ -78,8 +78,8 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
                 high=INT_MAX),
         Setting("transactional.id.expiration.ms", 604_800_000,
                 "milliseconds until an unused transactional id expires", low=1),
-        Setting("add.partitions.to.txn.retry.backoff.ms", 20, "milliseconds between two tries to add partitions to a "
-                "transaction whose predecessor is not complete", low=1, high=INT_MAX),
+        Setting("add.partitions.to.txn.retry.backoff.ms", 20, "longest time between two tries to add partitions to a "
+                "transaction whose predecessor is not complete, in milliseconds", low=1, high=INT_MAX),
         Setting("add.partitions.to.txn.retry.backoff.max.ms", 100,
                 "milliseconds until the producer gets CONCURRENT_TRANSACTIONS",
                 low=0, high=INT_MAX),

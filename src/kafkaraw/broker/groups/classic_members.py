@@ -241,6 +241,8 @@ class ClassicMembers:
         if not gone:
             answer(codes)
             return
+        for member_id in gone:
+            _logger.info("group %r: member %r left", change.group.group_id, member_id)
         self._consumer.remove(change, list(gone))
         self._commit_change(change, lambda code: answer([own or code for own in codes]))
 

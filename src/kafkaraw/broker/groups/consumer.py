@@ -357,6 +357,7 @@ class ConsumerProtocol:
         if request.member_epoch == LEAVING_FOR_A_WHILE and instance_id is not None:
             change.add(group.assignment_record(replace(member, epoch=LEAVING_FOR_A_WHILE, revoking={})))
         else:
+            _logger.info("group %r: member %r left", group.group_id, member.member_id)
             self.remove(change, [member.member_id])
         return change, ConsumerGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
@@ -368,8 +369,6 @@ class ConsumerProtocol:
     def remove(self, change: GroupChange, member_ids: Collection[str]) -> None:
         """Remove members; the group may become a classic group."""
         group = change.group
-        for member_id in member_ids:
-            _logger.info("group %r: member %r left", group.group_id, member_id)
         if downgrades_without(group, member_ids, self._context.limits):
             self.downgrade(
                 change, member_ids, f"Downgrade group {group.group_id} from consumer to classic for member leaving."

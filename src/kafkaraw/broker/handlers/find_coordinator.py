@@ -110,14 +110,16 @@ def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key
         what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
         return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not support {what}")
     if not key:
-        return _none(key, ErrorCode.INVALID_REQUEST, "the key of a coordinator is not empty")
+        return _none(key, ErrorCode.INVALID_REQUEST, "the key is empty; it has to be a group id or a transactional id")
     try:
         node_id = _LEADERS[key_type](state, key)
     except ApiError as error:
         return _none(key, error.code, error.message)
     broker = None if node_id is None else state.catalog.brokers.get(node_id)
-    endpoint = None if broker is None else broker.endpoints.get(context.listener)
-    if broker is None or endpoint is None:
+    if broker is None:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the partition of the coordinator has no leader")
+    endpoint = broker.endpoints.get(context.listener)
+    if endpoint is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has no address on this listener")
     return Coordinator(
         key=key,

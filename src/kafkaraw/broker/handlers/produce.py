@@ -182,8 +182,8 @@ def _failed(
         base_offset=NO_OFFSET,
         log_start_offset=log_start_offset,
         record_errors=[
-            BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message)
-            for error in record_errors
+            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+            for one in record_errors
         ],
         error_message=error.message,
     )

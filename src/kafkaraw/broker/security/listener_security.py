@@ -45,7 +45,7 @@ class ListenerSecurity:
 
     Attributes:
         protocol: such as SASL_SSL.
-        logins: the SASL settings; empty without SASL.
+        sasl: the SASL settings; empty without SASL.
         tls: the TLS settings; None is plain TCP.
         principals: the mapping from certificates to principals.
     """

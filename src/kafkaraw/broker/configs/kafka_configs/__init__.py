@@ -1,7 +1,7 @@
 """All configurations of a Kafka 4.3 broker, declared in tables: name, type, default, meaning.
 
 This is what DescribeConfigs shows. Most of them mean nothing to this broker: what it acts on is declared, with its
-limits, in `broker.config` and `broker.topic_config`. A test compares the tables with Apache Kafka's own answers.
+limits, in `configs.config` and `configs.topic_config`. A test compares the tables with Apache Kafka's own answers.
 """
 
 from __future__ import annotations
