@@ -348,7 +348,7 @@ def test_clients_of_a_failed_loop_thread_raise_closed_error_and_can_be_closed(br
             try:
                 call()
             except ClosedError as error:
-                assert "has ended by a fault; make a new one" in str(error), error
+                assert "has ended because of an error; make a new one" in str(error), error
             else:
                 print(name, "raised nothing")
         for client in (consumer, member, admin):
