@@ -202,7 +202,7 @@ class Nameless(Assignor):
         ({"group_id": "g", "partition_assignment_strategy": "ranger"}, "did you mean 'range'?"),
         ({"group_id": "g", "partition_assignment_strategy": []}, "must name at least one"),
         ({"group_id": "g", "partition_assignment_strategy": [7]}, "neither a name nor a class"),
-        ({"group_id": "g", "partition_assignment_strategy": ["range", "range"]}, "two of the name 'range'"),
+        ({"group_id": "g", "partition_assignment_strategy": ["range", "range"]}, "two assignors have the name 'range'"),
         ({"group_id": "g", "partition_assignment_strategy": Nameless}, "Nameless.name is None"),
         ({"group_id": "g", "partition_assignment_strategy": Unfinished}, "Unfinished has no method assign()"),
         ({"group_id": "g", "group_protocol": "clasic"}, "did you mean 'classic'?"),

@@ -77,7 +77,7 @@ def test_options_are_handed_over_to_sparks_own_command(monkeypatch, given, argum
 
 def test_a_setting_without_a_value_is_refused():
     result = CliRunner().invoke(main, ["pipelines", "run", "--conf", "x"])
-    assert (result.exit_code, "'x' is not NAME=VALUE" in result.output) == (2, True)
+    assert (result.exit_code, "'x' must be NAME=VALUE" in result.output) == (2, True)
 
 
 @needs_pipelines

@@ -66,7 +66,7 @@ def test_incomplete_credentials_and_java_classes_are_refused():
         ),
         (
             {"sasl.jaas.config": 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";'},
-            "kafka.sasl.jaas.config: tokens that nobody signed",
+            "kafka.sasl.jaas.config: unsigned tokens",
         ),
         ({"ssl.endpoint.identification.algorithm": "no"}, "kafka.ssl.endpoint.identification.algorithm='no': must be"),
         ({"ssl.truststore.location": "none.p12"}, "kafka.ssl.truststore.location: none.p12: No such file"),
