@@ -71,7 +71,7 @@ def test_nodes_are_stopped_killed_and_started_from_outside(runtime_folder: Path)
         for arguments, why in [
             (("stop", "2"), "node 2 was stopped already; start it first"),
             (("kill", "2"), "node 2 was stopped already; start it first"),
-            (("start", "1"), "node 1 runs already"),
+            (("start", "1"), "node 1 is already running"),
             (("stop", "9"), "there is no node 9; there are [1, 2, 3]"),
         ]:
             result = nodes(*arguments)
