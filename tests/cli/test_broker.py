@@ -122,7 +122,7 @@ def test_a_server_properties_file_of_apache_kafka_is_accepted(tmp_path: Path):
             process.terminate()
 
 
-def test_with_users_clients_must_authenticate():
+def test_clients_authenticate_as_a_given_user():
     settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ada"}
     with (
         running_broker("--user", "ada:open:sesame") as (_, address),

@@ -131,6 +131,7 @@ def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path):
         (["--nodes", "2", "--port", "65535", "--port-step", "5"], "the last of 2 nodes would have port 65540"),
         (["--node-ids", "1,1"], "node_ids: each is a number of its own"),
         (["--nodes", "3", "nodes", "list"], "--nodes: not allowed before `nodes`"),
+        (["-X", "a=b", "--user", "a:b", "nodes", "list"], "-X, --user: not allowed before `nodes`"),
     ],
 )
 def test_contradicting_options_are_refused(arguments: list[str], why: str):

@@ -324,7 +324,7 @@ def test_entries_are_created_listed_and_deleted(root: Admin) -> None:
     ],
 )
 def test_an_entry_that_says_any_is_a_mistake_of_the_caller(root: Admin, wrong: AclBinding) -> None:
-    with pytest.raises(UsageError, match="in filters only, not in an ACL"):
+    with pytest.raises(UsageError, match="cannot be in an ACL, give a specific value"):
         root.create_acls([wrong])
     with pytest.raises(UsageError, match="is not an AclBinding"):
         root.create_acls([EVERYTHING])  # type: ignore[list-item]

@@ -35,7 +35,7 @@ def test_a_producer_uses_partitions_that_were_added():
     on_cluster(life)
 
 
-def test_on_assigned_is_called_for_added_partitions():
+def test_partitions_for_returns_added_partitions_after_metadata_max_age_ms():
     async def life(cluster: VirtualCluster) -> None:
         await cluster.create("t")
         async with cluster.consumer(metadata_max_age_ms=2_000) as consumer, cluster.admin() as admin:

@@ -112,7 +112,7 @@ async def loss_after(frames: list[bytes], handler: Recorder) -> object:
         await listener.close()
 
 
-def test_an_error_of_a_handler_is_raised_unchanged() -> None:
+def test_an_error_of_a_handler_is_the_cause_of_an_internal_error() -> None:
     class Faulty(Recorder):
         def frame_received(self, frame: memoryview) -> None:
             raise LookupError("no such thing")

@@ -98,12 +98,14 @@ def broker(  # noqa: PLR0913  # one for each option
 
 def _check_no_options(context: click.Context) -> None:
     given = [
-        name for name in context.params if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        option.opts[0]
+        for option in context.command.params
+        if context.get_parameter_source(str(option.name)) not in (click.core.ParameterSource.DEFAULT, None)
     ]
     if given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise click.UsageError(
-            f"{options}: not allowed before `nodes`, which does not change a cluster; --control-socket goes after it"
+            f"{', '.join(given)}: not allowed before `nodes`, which does not change a cluster; --control-socket goes "
+            "after it"
         )
 
 

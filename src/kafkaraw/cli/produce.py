@@ -25,8 +25,8 @@ Exit codes:
     0  every message is acknowledged
     1  a message is not acknowledged, or the input cannot be read
     2  invalid options
-  130  stopped by Ctrl-C (143: by SIGTERM) after the messages read so far were acknowledged; a second signal ends
-       the process at once
+  130  stopped by Ctrl-C (143: by SIGTERM) after the messages read so far were acknowledged, or their transaction
+       was aborted; a second signal ends the process at once
 """
 
 

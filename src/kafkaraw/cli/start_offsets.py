@@ -109,7 +109,7 @@ def parse_range(texts: Iterable[str], now_ms: int) -> tuple[Start | None, int | 
         if text.startswith("e@"):
             stop_ms = timestamp_ms(text[2:], now_ms, f"-o {text}")
         elif start is not None:
-            raise UsageError(f"-o {text}: -o can be given twice only as s@TIME and e@TIME")
+            raise UsageError(f"-o {text}: a start is given already; give another -o only as e@TIME, where to stop")
         else:
             start = _start(text, now_ms)
     return start, stop_ms

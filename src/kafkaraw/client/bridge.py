@@ -33,7 +33,7 @@ class Bridge:
 
         Raises:
             ForkedError: this is a child process.
-            ClosedError: the loop thread on which the object lived has ended by a fault.
+            ClosedError: the loop thread on which the object lived has ended because of an error.
         """
         if self._forked:
             raise ForkedError(f"this {self._owner} belongs to the parent process; make a new one after the fork")

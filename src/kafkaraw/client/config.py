@@ -401,9 +401,8 @@ class ConsumerConfig(ClientConfig):
 
     auto_offset_reset: str = setting(
         "latest",
-        'Where to start if there is no committed offset, or it no longer exists: "earliest", "latest", "none" (an '
-        "error), "
-        'or "by_duration:" and an ISO 8601 duration before now, as in "by_duration:PT1H".',
+        'Where to start if there is no committed offset, or it no longer exists: "earliest", "latest", "none" '
+        '(an error), or "by_duration:" and an ISO 8601 duration before now, as in "by_duration:PT1H".',
         convert=_reset_policy,
     )
     key_deserializer: DeserializerLike | None = setting(
@@ -421,8 +420,7 @@ class ConsumerConfig(ClientConfig):
     client_rack: str = setting(
         "",
         "Rack of this consumer, as in the brokers' broker.rack: a broker may let it fetch from a replica in the same "
-        "rack "
-        "(KIP-392), and assignors prefer partitions with a replica there (KIP-881).",
+        "rack (KIP-392), and assignors prefer partitions with a replica there (KIP-881).",
     )
     fetch_min_bytes: int = setting(
         1, "The broker waits for this many bytes before it responds.", unit="bytes", minimum=0, maximum=INT32_MAX

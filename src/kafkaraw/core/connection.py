@@ -380,7 +380,7 @@ class ConnectionMachine:
                 _, response = decode_response(frame, asked.api.key, asked.version, allow_trailing_bytes=True)
                 login.receive(response)
         except ProtocolError as error:
-            self._end_by_peer(at_stage(error, f"{self.peer}: in the middle of the login"))
+            self._end_by_peer(at_stage(error, f"{self.peer}: during the authentication"))
         except KafkaError as error:
             self._end(error)
         else:

@@ -128,7 +128,7 @@ def test_a_secret_has_no_value_and_is_not_shown_by_a_change():
     assert "opensesame" not in repr(ConfigChange("ssl.key.password", "opensesame"))
 
 
-def test_wrong_arguments_raise_before_anything_is_sent():
+def test_wrong_resources_and_changes_raise():
     async def life(cluster: VirtualCluster) -> None:
         async with cluster.admin() as admin:
             with pytest.raises(UsageError, match=r"ConfigResource\.topic\('t'\)"):

@@ -29,7 +29,7 @@ async def warm(producer) -> None:
 # ---- max_block_ms
 
 
-def test_max_block_ms_bounds_the_wait_for_metadata_of_an_unknown_topic():
+def test_max_block_ms_bounds_the_wait_for_metadata_if_no_broker_responds():
     async def test(cluster: VirtualCluster) -> float:
         producer = cluster.producer(max_block_ms=700, request_timeout_ms=200)
         cluster.silence()

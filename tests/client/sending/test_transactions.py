@@ -484,7 +484,7 @@ def test_only_the_coordinators_of_the_groups_used_last_are_remembered(monkeypatc
 
 
 @GENERATIONS
-def test_prepared_transactions_are_ended_by_another_process(level: int) -> None:
+def test_prepared_transactions_are_ended_by_another_client(level: int) -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, 2)
         admin = cluster.admin()

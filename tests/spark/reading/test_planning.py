@@ -29,7 +29,7 @@ def test_a_backlog_below_the_limit_is_taken_whole():
     assert prorate({A0: 0, A1: 0}, {A0: 5, A1: 5}, 10) == {A0: 5, A1: 5}
 
 
-def test_a_partition_with_a_lower_end_is_not_planned():
+def test_a_partition_whose_end_went_back_keeps_the_lower_end():
     assert prorate({A0: 50, A1: 0}, {A0: 20, A1: 100}, 10) == {A0: 20, A1: 10}
 
 

@@ -96,6 +96,17 @@ def test_on_a_cluster_a_created_topic_is_replicated_and_an_unsafe_one_is_a_warni
         forget_clients()
 
 
+def test_on_two_brokers_the_warning_names_a_replication_factor_that_fits(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedCluster(2) as cluster:
+        servers = cluster.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("single", 1, 1, configs={"cleanup.policy": "compact"})])
+        with_topic(servers, "single").task(0, 0)
+        assert "replication factor 1 on a cluster of 2 brokers" in caplog.text
+        assert "the exactly-once queries cannot continue; use 2" in caplog.text
+        forget_clients()
+
+
 # -- a topic that changes under a query
 
 

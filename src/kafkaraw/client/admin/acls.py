@@ -213,7 +213,7 @@ def _check(acl: AclBinding) -> None:
     parts = (pattern.resource_type, pattern.pattern_type, acl.operation, acl.permission_type)
     for part in parts:
         if part.name in _FOR_FILTERS:
-            raise UsageError(f"{part!r} is allowed in filters only, not in an ACL: {acl}")
+            raise UsageError(f"{part!r} cannot be in an ACL, give a specific value: {acl}")
 
 
 def _by_resource(acl: AclBinding) -> tuple[object, ...]:

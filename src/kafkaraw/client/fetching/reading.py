@@ -274,9 +274,8 @@ class Reading:
 
     def allow_reading(self) -> None:
         """Give what is in hand, unless the next call is to raise `WakeupError`."""
-        self.cursor.must_enter_loop = (
-            self.wakeups.is_wanted
-        )  # no call in between: `wakeup` on another thread is not missed
+        # No call in between: `wakeup` on another thread is not missed.
+        self.cursor.must_enter_loop = self.wakeups.is_wanted
 
     def wakeup(self) -> None:
         """End the calls that wait, or else the next one that reads; on any thread. Nothing is lost."""

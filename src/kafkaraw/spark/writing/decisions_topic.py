@@ -77,10 +77,11 @@ def _check(admin: Admin, found: TopicDescription) -> None:
     if brokers >= _REPLICAS_MIN > replicas:
         _log.warning(
             "decisionsTopic=%s has replication factor %d on a cluster of %d brokers: if that broker is lost, the "
-            "exactly-once queries cannot continue; use 3",
+            "exactly-once queries cannot continue; use %d",
             found.name,
             replicas,
             brokers,
+            min(_REPLICAS, brokers),
         )
     insync = configs["min.insync.replicas"].value if "min.insync.replicas" in configs else None
     if brokers > _REPLICAS_MIN and replicas > _REPLICAS_MIN and insync is not None and int(insync) < _REPLICAS_MIN:
