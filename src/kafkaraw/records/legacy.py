@@ -347,18 +347,24 @@ def _decompressed(wrapper: _Message) -> bytes:
 def _shift(data: memoryview, wrapper: _Message) -> int | None:
     """Return the distance of the offsets in a wrapper from those of the messages; None if a message is damaged.
 
+    Offsets that are too far apart for one batch are damage: a broker assigned them to one message after the other.
+
     The messages are checked one by one, and read again for their content: there may be millions of them.
 
     Raises:
         CorruptBatchError: an impossible length.
     """
-    last_offset = -1
+    first_offset = last_offset = -1
     at = 0
     while end := _end_of(data, at):
         message = _message(data[at:end]) if data[at + _MAGIC_AT] < MAGIC else None
         if message is None or message.codec_id or message.offset <= last_offset:
             return None
+        if last_offset < 0:
+            first_offset = message.offset
         last_offset = message.offset
+        if last_offset - first_offset > _DELTA_MAX:
+            return None
         at = end
     if last_offset < 0:
         return None
