@@ -180,7 +180,9 @@ def test_a_wrapper_at_offset_0_was_given_no_offsets() -> None:
         pytest.param(wrapper(2, b""), id="nothing in the wrapper"),
         pytest.param(message(2, None, attributes=1), id="null in the wrapper"),
         pytest.param(wrapper(2, message(2, b"x") + message(1, b"y")), id="inner offsets that go back"),
-        pytest.param(wrapper(0, message(0, b"x") + message(1 << 31, b"y")), id="inner offsets too far apart for a batch"),
+        pytest.param(
+            wrapper(0, message(0, b"x") + message(1 << 31, b"y")), id="inner offsets too far apart for a batch"
+        ),
         pytest.param(wrapper(2, message(7, b"x")), id="inner offset above the wrapper's"),
         pytest.param(wrapper(2, wrapper(0, message(0, b"x"))), id="wrapper in a wrapper"),
         pytest.param(wrapper(2, message(0, b"x")[:-1] + b"!"), id="inner checksum"),
