@@ -7,9 +7,9 @@ which makes all decisions. Here are only changes of the state, each of them atom
 The documentation of the interface is in the twin in plain Python, `_fallback/batch_table.py`. This is Cython in its
 pure-Python mode, as `_builder.py` is, where records are encoded.
 
-The GIL is the lock. It is given up only where Python code runs, which includes whatever a garbage collection calls, and
-a collection may start wherever a container is made. So each method makes what it needs first, then looks at the state
-and changes it in one go without running Python code. "In one go" in the comments below marks such places.
+The GIL is the lock. It is released only where Python code runs, which includes destructors that a garbage collection
+calls, and a collection may start wherever a container is created. So each method creates its containers first, then
+reads and changes the state without running Python code. The comment "In one go" marks such places.
 """
 
 from __future__ import annotations

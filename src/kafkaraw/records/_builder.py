@@ -4,9 +4,9 @@ The interface and its documentation are in `records/interface.py`; the twin in p
 This is Cython in its pure-Python mode: C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
 What other compiled modules use of it is declared in `_builder.pxd`, with the attributes of its classes.
 
-Records are encoded into blocks of memory from a pool. A block is back in the pool when nothing refers to it any more:
-not the batch, which a retry sends again, and no view of it, which a socket may still be sending. Nobody gives blocks
-back by hand, so nobody can do so too early. The GIL is the lock: see `_batch_table.py`.
+Records are encoded into blocks of memory from a pool. A block returns to the pool when its last reference is gone: that
+of the batch, which a retry sends again, or of a view, which a socket may still be sending. No code returns blocks
+explicitly, so none can return one too early. The GIL is the lock: see `_batch_table.py`.
 
 Source: KIP-98; Kafka's DefaultRecord (layout).
 """

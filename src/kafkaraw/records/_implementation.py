@@ -103,7 +103,7 @@ else:
 
 
 def make_record(*fields: Any) -> Record:  # noqa: ANN401  # checked where they are made
-    """Make a record from its fields; copies and pickles name this, and so fit whatever runs."""
+    """Make a record from its fields; copies and pickles name this function, so they work with both implementations."""
     return Record(*fields)
 
 

@@ -4,14 +4,15 @@ The interface and its documentation are in `records/interface.py`; the twin in p
 This is Cython in its pure-Python mode: C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
 The bytes themselves are read by `_wire.pxd`; columns are made by `_filling.py`.
 
-A batch is read to its end before anything of it is handed out. Bytes that change after that may give other records,
-never an access outside.
+The whole batch is walked before the first record is returned. If its bytes change afterwards, iteration may return
+other records, but never reads outside of the batch.
 
-A record given by an iteration refers to the batch, and makes its key, value and headers when they are asked for. The
-iteration looks two records back: one that nobody kept is used again, one that somebody kept is made independent of the
-batch. So looking at records costs little, keeping them costs what they hold, and no record keeps a whole answer alive.
-The `bytes` object of a large value that nobody kept is written to again, too, if the next value fits and needs most of
-it. That relies on how CPython counts references and lays out `bytes`: see `_implementation.reuses_values`.
+A record of an iteration refers to the batch, and creates its key, value and headers when they are accessed. The
+iteration checks the record before the last: if the application has dropped it, the object is reused; if the
+application keeps it, it is detached from the batch. So access is cheap, a kept record costs its own size, and no
+record keeps a whole response in memory. The `bytes` object of a large value that was dropped is overwritten, too, if
+the next value fits and needs most of it. This depends on how CPython counts references and lays out `bytes`: see
+`_implementation.reuses_values`.
 
 Source: KIP-98; Kafka's DefaultRecord.
 """
@@ -39,7 +40,7 @@ _TIMESTAMP_TYPE_BIT = cython.declare(cython.int, 0x08)
 _TIMELESS_BIT = cython.declare(cython.int, 0x4000)
 # Python has smaller ones at hand; the C library looks for larger ones, which takes as long as the rest of a record.
 _REUSED_SIZE_MIN = cython.declare(cython.Py_ssize_t, 480)
-_WASTE_SHARE = cython.declare(cython.Py_ssize_t, 4)  # a value that somebody keeps takes no more than a third too much
+_WASTE_SHARE = cython.declare(cython.Py_ssize_t, 4)  # a value that is kept wastes no more than a third of its size
 _reuses_values = cython.declare(cython.bint, REUSES_VALUES)
 _FIELDS = cython.declare(
     tuple, ("topic", "partition", "offset", "timestamp_ms", "timestamp_type", "key", "value", "headers")
@@ -156,7 +157,7 @@ class Record:
     key_made: object  # None when it is null, or not made yet
     value_made: object
     headers_made: object  # None when not made yet
-    spare: object  # bytes that nobody else refers to, for the next value; or None
+    spare: object  # bytes without another reference, for the next value; or None
     room: cython.Py_ssize_t  # how many bytes the value, or the spare one, can hold
 
     def __init__(
@@ -214,7 +215,7 @@ class Record:
     @cython.cfunc
     @cython.inline
     def forget(self) -> cython.void:
-        """Be ready for another record: nothing of this one is made, and nobody has it."""
+        """Prepare for the next record: no field of it is created, and the application has no reference to this one."""
         value: object = self.value_made
         if value is not None and self.room >= _REUSED_SIZE_MIN and _reuses_values:
             # Refers to it: this record, and the name here.

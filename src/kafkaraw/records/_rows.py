@@ -3,11 +3,11 @@
 The interface is in `records/interface.py`; the twin in plain Python is `_fallback/rows.py`. This is Cython in its
 pure-Python mode, as `_builder.py` is.
 
-One pass over the rows reads Arrow's buffers and writes records behind those that open batches have, without the GIL,
-so that what was filled before is sent meanwhile. Nobody may touch such a batch: it is `busy` from the time when its
-memory is looked at (`_enter`) until its new records count (`_leave`). Other threads that want to add a record to it
-find that none fits, seal it, and open another; then what was written here does not count, and is written again, to
-where it belongs, with the GIL held (`_again`).
+One pass over the rows reads Arrow's buffers and appends records to open batches, without the GIL, so that full batches
+are sent meanwhile. No other code may change such a batch: it is `busy` from the time when its memory is looked up
+(`_enter`) until its new records count (`_leave`). A thread that tries to add a record to a busy batch finds no room,
+seals it and opens another; then the records written here do not count, and are written again into the new batch, with
+the GIL held (`_again`).
 
 Source: KIP-98; Kafka's DefaultRecord (layout).
 """

@@ -39,8 +39,8 @@ def tell_cores(master: str) -> None:
 
 def cores_of_this_machine() -> int | None:
     """Return how many tasks run at once; None if that is not known, as in a cluster."""
-    told = os.environ.get(CORES_VARIABLE)
-    return int(told) if told else None
+    cores = os.environ.get(CORES_VARIABLE)
+    return int(cores) if cores else None
 
 
 class Closeable(Protocol):
