@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from click.testing import CliRunner, Result
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.cli import main
 from tests.interop.apache_kafka import ApacheKafka, why_missing
-from tests.interop.java_tools import SharedTools
+from tests.interop.java_tools import SharedTools, shared_tools
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -104,9 +103,8 @@ def killed(stopped: ApacheKafka, clean: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def tools(stopped: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedTools]:
-    with SharedTools(tmp_path_factory.mktemp("tools")) as running:
-        yield running
+def tools() -> SharedTools:
+    return shared_tools()
 
 
 def run(command: str, *arguments: object) -> Result:
