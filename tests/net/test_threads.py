@@ -21,7 +21,7 @@ from kafkaraw.records import BatchPromise
 
 
 class Waits:
-    """Something to wait for that is over after so many seconds; notes how long each wait was to be."""
+    """A condition that is true `over_after` seconds from now; records the length of each wait for it."""
 
     def __init__(self, over_after: float) -> None:
         self.now = 1000.0
@@ -143,7 +143,7 @@ def test_being_cancelled_does_not_wait_for_it():
 
     asyncio.run(main())
     assert not ended.is_set()
-    release.set()  # after the loop has closed: nobody hears of it
+    release.set()  # the loop is closed, so no coroutine receives the result
     assert ended.wait(10)
 
 

@@ -12,11 +12,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kafkaraw.core.log.checkpoint_text import write_checkpoint
+from kafkaraw.broker.log.file_storage import sync_folder
 from kafkaraw.core.log.damage import whole_number
 from kafkaraw.core.log.indexes import encode_offset_index, encode_time_index, encode_transaction_index
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile, Stage
+from kafkaraw.core.log.offset_checkpoint import write_offsets
 from kafkaraw.core.log.recovery import Segment
 from kafkaraw.light_classes import dataclass
 from kafkaraw.logs.verify import Examined, Finding, Repair
@@ -162,7 +163,7 @@ def _sound_rows(text: str, end_offsets: Mapping[TopicPartition, int]) -> str:
                     key = TopicPartition(topic, number)
                     if key in end_offsets:
                         rows[key] = min(value, end_offsets[key])
-    return write_checkpoint(f"{key.topic} {key.partition} {offset}" for key, offset in sorted(rows.items()))
+    return write_offsets(rows)
 
 
 def apply(changes: Iterable[Change]) -> None:
@@ -187,12 +188,4 @@ def apply(changes: Iterable[Change]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(change.path)
-        _sync(change.path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(change.path.parent)

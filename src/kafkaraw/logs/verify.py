@@ -16,6 +16,7 @@ from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.indexes import (
     OFFSET_ENTRY_SIZE,
     TIME_ENTRY_SIZE,
+    TRANSACTION_ENTRY_SIZE,
     AbortedTransaction,
     decode_offset_index,
     decode_time_index,
@@ -292,9 +293,10 @@ def _check_segment(found: Examined, segment: Segment, log: Path) -> None:
         problem = "the segment has no indexes; Kafka rebuilds them when it starts"
         _find(found, log_name, -1, problem, Repair.REBUILD_INDEXES, is_damage=False, base_offset=base)
         return
-    for check in (_offset_index_problem, _time_index_problem, _transaction_index_problem):
-        error = check(found, segment)
-        if error is not None:
+    for check in (_check_offset_index, _check_time_index, _check_transaction_index):
+        try:
+            check(found, segment)
+        except DamagedFileError as error:
             finding = Finding(error.file, error.position, error.problem, Repair.REBUILD_INDEXES, NOTHING, True, base)
             found.findings.append(finding)
     if not any(one.base_offset == base and one.repair is not Repair.FINISH for one in found.findings):
@@ -314,63 +316,57 @@ def _find_zeros(found: Examined, base: int) -> None:
             _find(found, source.name, used, problem, Repair.TRIM, is_damage=False, base_offset=base)
 
 
-def _index_file(found: Examined, segment: Segment, kind: FileKind) -> tuple[Path, Path | None]:
+def _index_file(found: Examined, segment: Segment, kind: FileKind) -> Path:
+    """Return the file of an index.
+
+    Raises:
+        DamagedFileError: it is missing.
+    """
     name = OffsetFile(segment.base_offset, kind).name
-    return found.path / name, found.source(name)
-
-
-def _offset_index_problem(found: Examined, segment: Segment) -> DamagedFileError | None:
-    path, source = _index_file(found, segment, FileKind.OFFSET_INDEX)
+    source = found.source(name)
     if source is None:
-        return DamagedFileError(str(path), -1, "the file is missing", "")
-    try:
-        entries = decode_offset_index(source.read_bytes(), segment.base_offset, str(source))
-    except DamagedFileError as error:
-        return error
+        raise DamagedFileError(str(found.path / name), -1, "the file is missing", "")
+    return source
+
+
+def _check_offset_index(found: Examined, segment: Segment) -> None:
+    source = _index_file(found, segment, FileKind.OFFSET_INDEX)
+    entries = decode_offset_index(source.read_bytes(), segment.base_offset, str(source))
     # Earlier releases of Kafka wrote one entry per append, with the end of its last batch. A search that starts there
     # reads more than it must, and finds the same batch.
     ends = frozenset(segment.positions.values())
     for number, entry in enumerate(entries):
         if segment.damage is not None and entry.position >= segment.valid_bytes:
-            return None
+            return
         last_offset = segment.positions.get(entry.position)
         if last_offset is None or last_offset > entry.offset or entry.offset not in ends:
             what = "no batch starts there" if last_offset is None else f"its batch ends with offset {last_offset}"
             problem = f"the entry says offset {entry.offset} at position {entry.position}: {what}"
-            return DamagedFileError(str(source), number * 8, problem, "")
-    return None
+            raise DamagedFileError(str(source), number * OFFSET_ENTRY_SIZE, problem, "")
 
 
-def _time_index_problem(found: Examined, segment: Segment) -> DamagedFileError | None:
-    path, source = _index_file(found, segment, FileKind.TIME_INDEX)
-    if source is None:
-        return DamagedFileError(str(path), -1, "the file is missing", "")
-    try:
-        entries = decode_time_index(source.read_bytes(), segment.base_offset, str(source))
-    except DamagedFileError as error:
-        return error
+def _check_time_index(found: Examined, segment: Segment) -> None:
+    source = _index_file(found, segment, FileKind.TIME_INDEX)
+    entries = decode_time_index(source.read_bytes(), segment.base_offset, str(source))
     # Earlier releases of Kafka wrote the offset of a record, or the end of an append. Searches need no more than this:
     # no batch that ends at the offset or before it is newer.
     offsets, times = list(segment.max_timestamps), list(segment.max_timestamps.values())
     known = frozenset(times)
     for number, entry in enumerate(entries):
         if segment.damage is not None and entry.offset >= segment.next_offset:
-            return None
+            return
         row = bisect_right(offsets, entry.offset) - 1
         if entry.timestamp_ms not in known or (row >= 0 and times[row] > entry.timestamp_ms):
             problem = f"no batch ends with offset {entry.offset} and has the highest timestamp {entry.timestamp_ms}"
-            return DamagedFileError(str(source), number * 12, problem, "")
-    return None
+            raise DamagedFileError(str(source), number * TIME_ENTRY_SIZE, problem, "")
 
 
-def _transaction_index_problem(found: Examined, segment: Segment) -> DamagedFileError | None:
-    path, source = _index_file(found, segment, FileKind.TRANSACTION_INDEX)
+def _check_transaction_index(found: Examined, segment: Segment) -> None:
+    name = OffsetFile(segment.base_offset, FileKind.TRANSACTION_INDEX).name
+    source = found.path / found.names.get(name, name)
     entries: list[AbortedTransaction] = []
-    if source is not None:
-        try:
-            entries = decode_transaction_index(source.read_bytes(), segment.base_offset, str(source))
-        except DamagedFileError as error:
-            return error
+    if name in found.names:  # a segment without aborted transactions has no such file
+        entries = decode_transaction_index(source.read_bytes(), segment.base_offset, str(source))
     known = {(entry.producer_id, entry.last_offset): entry for entry in entries}
     for expected in segment.transactions:
         entry = known.get((expected.producer_id, expected.last_offset))
@@ -378,15 +374,14 @@ def _transaction_index_problem(found: Examined, segment: Segment) -> DamagedFile
         if entry is None or entry.first_offset > expected.first_offset:
             transaction = f"producer {expected.producer_id} to offset {expected.last_offset}"
             problem = f"the aborted transaction of {transaction} is missing"
-            return DamagedFileError(str(path if source is None else source), -1, problem, "")
+            raise DamagedFileError(str(source), -1, problem, "")
         if entry.first_offset == expected.first_offset and entry != expected:
             problem = f"last stable offset {entry.last_stable_offset} must be {expected.last_stable_offset}"
-            return DamagedFileError(str(source), entries.index(entry) * 34, problem, "")
+            raise DamagedFileError(str(source), entries.index(entry) * TRANSACTION_ENTRY_SIZE, problem, "")
     for number, entry in enumerate(entries):
         if entry.last_offset >= segment.next_offset and segment.damage is None:
             problem = f"the entry ends at offset {entry.last_offset}, and the segment at {segment.next_offset}"
-            return DamagedFileError(str(source), number * 34, problem, "")
-    return None
+            raise DamagedFileError(str(source), number * TRANSACTION_ENTRY_SIZE, problem, "")
 
 
 def _check_orphans(found: Examined, bases: set[int]) -> None:

@@ -28,7 +28,7 @@ SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
 
 
 class Clock:
-    """Time that passes when somebody waits."""
+    """A clock that only the polls of `SlowPartition` advance."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -43,7 +43,7 @@ class SlowPartition:
     Args:
         seed: which stretches, and how long each poll takes.
         clock: on which it takes that.
-        advanced: is told when the position has advanced.
+        advanced: called with the time at which the position advanced.
     """
 
     def __init__(self, seed: int, clock: Clock, advanced: Callable[[float], None]) -> None:

@@ -16,11 +16,11 @@ import shutil
 from pathlib import Path
 
 from kafkaraw.broker.log.storage import Buffer, Content, LogFile
+from kafkaraw.core.log.names import LOCK_FILE
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 
-LOCK_FILE = ".lock"
 OPEN_FILES_MAX = 1024
 """Log files that a storage has open at most; partitions may be more, and cost a descriptor only while they are used."""
 
@@ -246,7 +246,7 @@ class FileStorage:
                 os.fsync(file.fileno())
         aside.replace(target)
         if durable:
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
 
     def close(self) -> None:
         """Release the lock of the directory."""
@@ -256,7 +256,7 @@ class FileStorage:
             self._lock = -1
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Make renames in a folder survive a crash of the machine."""
     folder_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

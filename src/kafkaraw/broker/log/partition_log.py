@@ -12,9 +12,10 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
-from kafkaraw.broker.log.segment import SUFFIX, Segment
+from kafkaraw.broker.log.segment import Segment
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
+from kafkaraw.core.log.names import FileKind, offset_of
 from kafkaraw.core.log.producer_snapshot import (
     ProducerSnapshot,
     decode_snapshot,
@@ -77,18 +78,19 @@ class PartitionLog:
         """
         self._storage.make_folder(self.folder)
         self._load_epochs()
-        names = [name for name in self._storage.files(self.folder) if is_segment(name)]
-        for at, name in enumerate(names):
-            segment = Segment(self._storage, self.folder, int(name.removesuffix(SUFFIX)))
+        files = ((name, offset_of(name, FileKind.LOG)) for name in self._storage.files(self.folder))
+        logs = [(name, base) for name, base in files if base is not None]
+        for at, (_, base) in enumerate(logs):
+            segment = Segment(self._storage, self.folder, base)
             self._add(segment)
             file_size = segment.file_size_bytes
-            for header in segment.recover(check_crcs=at == len(names) - 1):
+            for header in segment.recover(check_crcs=at == len(logs) - 1):
                 if header.partition_leader_epoch >= 0:  # old messages know no epochs
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
                 if on_batch is not None:
                     on_batch(header)
-            if segment.size_bytes < file_size and at < len(names) - 1:
-                self._drop_after_gap(names[at + 1 :])
+            if segment.size_bytes < file_size and at < len(logs) - 1:
+                self._drop_after_gap([name for name, _ in logs[at + 1 :]])
                 break
         if not self._segments:
             self._add(Segment(self._storage, self.folder, 0))
@@ -419,8 +421,7 @@ class PartitionLog:
 
 def is_segment(name: str) -> bool:
     """Whether a file is a segment, by its name."""
-    stem = name.removesuffix(SUFFIX)
-    return stem != name and len(stem) == 20 and stem.isdecimal()
+    return offset_of(name, FileKind.LOG) is not None
 
 
 def _first_in_batch(data: memoryview, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:

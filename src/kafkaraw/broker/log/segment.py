@@ -13,20 +13,15 @@ from collections.abc import Iterator
 
 from kafkaraw.broker.log.batch_index import BatchIndex
 from kafkaraw.broker.log.storage import Content, LogFile, LogStorage
+from kafkaraw.core.log.names import FileKind, OffsetFile
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.records import HEADER_SIZE, BatchHeader, OldFormatError, parse_header, verify_crc
 from kafkaraw.records.header import MAGIC
 from kafkaraw.records.legacy import old_header, verify_message
 
-SUFFIX = ".log"
 WINDOW_BYTES = 1 << 20  # how much is read at once when a segment is opened
 
 _logger = logging.getLogger("kafkaraw.broker")
-
-
-def file_name(base_offset: int) -> str:
-    """Kafka's name for the segment that starts at `base_offset`."""
-    return f"{base_offset:020d}{SUFFIX}"
 
 
 class Segment:
@@ -41,7 +36,7 @@ class Segment:
     def __init__(self, storage: LogStorage, folder: str, base_offset: int) -> None:
         self.folder = folder
         self.base_offset = base_offset
-        self.name = file_name(base_offset)
+        self.name = OffsetFile(base_offset, FileKind.LOG).name
         self.index = BatchIndex()
         self.next_offset = base_offset
         self._file: LogFile = storage.open_file(folder, self.name)

@@ -197,7 +197,7 @@ _NO_ID: Final = 0
 _OPENING: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
 _NAMES_KEPT: Final = 16
-"""So many names of topics that are not asked for any more may be kept, besides one for each partition that is."""
+"""The schedule drops unused names of topics when it has more than this number and two for each fetched partition."""
 
 SESSION_ERRORS: Final = frozenset(
     {

@@ -118,6 +118,12 @@ def parse_file(name: str) -> OffsetFile | None:
     return None if found is None else OffsetFile(int(found[1]), FileKind(found[2]), Stage(found[3]))
 
 
+def offset_of(name: str, kind: FileKind) -> int | None:
+    """Return the offset in the name of a file of this kind that is in use; None if it is another file."""
+    file = parse_file(name)
+    return file.offset if file is not None and (file.kind, file.stage) == (kind, Stage.LIVE) else None
+
+
 def parse_metadata_snapshot(name: str) -> MetadataSnapshot | None:
     """Read the name of a snapshot of the metadata log; None if it is another file."""
     found = _METADATA_SNAPSHOT.fullmatch(name)

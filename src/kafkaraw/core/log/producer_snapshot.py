@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkaraw.core.log.damage import DamagedFileError
+from kafkaraw.core.log.names import FileKind, OffsetFile, offset_of
 from kafkaraw.light_classes import NamedTuple
 
-SUFFIX: Final = ".snapshot"
 NONE: Final = -1
 VERSION: Final = 1
 _REMEDY: Final = "remove the file: the broker rebuilds the producer state from the log and an older snapshot"
@@ -43,13 +43,12 @@ class ProducerSnapshot(NamedTuple):
 
 def file_name(end_offset: int) -> str:
     """Return Kafka's file name of the snapshot of the producers before an offset."""
-    return f"{end_offset:020d}{SUFFIX}"
+    return OffsetFile(end_offset, FileKind.PRODUCER_SNAPSHOT).name
 
 
 def end_offset_of(name: str) -> int | None:
     """The offset in a file's name; None when it is no snapshot."""
-    stem = name.removesuffix(SUFFIX)
-    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+    return offset_of(name, FileKind.PRODUCER_SNAPSHOT)
 
 
 def encode_snapshot(producers: Iterable[ProducerSnapshot]) -> bytes:

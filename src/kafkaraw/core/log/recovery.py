@@ -37,12 +37,13 @@ class Segment:
         valid_bytes: bytes before the first invalid batch.
         next_offset: offset after the last valid batch.
         batches: valid batches.
-        records: records in them, from their headers.
-        first_timestamp_ms: `max_timestamp` of the first batch; -1 if there is none.
-        positions: position of each batch -> (its last offset, the highest timestamp of the segment so far).
+        max_timestamp_ms: the highest timestamp; -1 if there is none.
+        max_timestamp_offset: last offset of the first batch that has it.
+        positions: position of each batch -> its last offset.
         offset_index: entries that Kafka's recovery writes.
         time_index: as `offset_index`.
         transactions: aborted transactions whose markers are in the segment.
+        max_timestamps: last offset of each batch that raised the highest timestamp -> that timestamp.
         damage: the first invalid batch; None if all are valid.
         lost: offsets of whole batches behind the damage, as (first, last), as far as they can be found.
     """
@@ -52,8 +53,6 @@ class Segment:
     next_offset: int
     valid_bytes: int = 0
     batches: int = 0
-    records: int = 0
-    first_timestamp_ms: int = NO_TIMESTAMP
     max_timestamp_ms: int = NO_TIMESTAMP
     max_timestamp_offset: int = -1
     positions: dict[int, int] = field(default_factory=dict)
@@ -117,14 +116,11 @@ def _follow(segment: Segment, data: memoryview, at: int, header: BatchHeader, pr
         aborted = producers.add(header, data[at : at + header.size])
     if aborted is not None:
         segment.transactions.append(aborted)
-    if not segment.batches:
-        segment.first_timestamp_ms = header.max_timestamp
     if header.max_timestamp > segment.max_timestamp_ms:
         segment.max_timestamp_ms, segment.max_timestamp_offset = header.max_timestamp, header.last_offset
         segment.max_timestamps[header.last_offset] = header.max_timestamp
     segment.positions[at] = header.last_offset
     segment.batches += 1
-    segment.records += header.records_count
     segment.valid_bytes = at + header.size
     segment.next_offset = header.next_offset
 
