@@ -107,8 +107,9 @@ bench-broker: setup ## Bytes in and out of the embedded broker, and requests per
 	@$(BIN)/python -m bench.broker $(ARGS)
 
 .PHONY: bench-log
-bench-log: setup ## Dump and verify log directories, ours beside kafka-dump-log, by CPU
-	@$(BIN)/python -m bench.log $(ARGS)
+bench-log: setup ## Log directories: tools beside kafka-dump-log, then the broker's log beside Apache Kafka's
+	@$(BIN)/python -m bench.log
+	@$(BIN)/python -m bench.broker_log $(ARGS)
 
 .PHONY: bench-produce
 bench-produce: setup ## Send with our client and with others, and what the factors must be

@@ -125,7 +125,8 @@ class Line:
         self._socket.close()
 
 
-def _framed(key: int, version: int, request: object) -> bytes:
+def framed(key: int, version: int, request: object) -> bytes:
+    """Return a request as a frame, with its size in front."""
     frame = encode_request(RequestHeader(key, version, 7, "bench"), request)
     return struct.pack(">i", len(frame)) + frame
 
@@ -135,7 +136,7 @@ def produce_frame(topic: str, records: int, partitions: int) -> bytes:
     batch = encode_batch((1_700_000_000_000, None, b"%0*d" % (VALUE_BYTES, number), None) for number in range(records))
     data = [PartitionProduceData(index=index, records=memoryview(batch)) for index in range(partitions)]
     topics = [TopicProduceData(name=topic, partition_data=data)]
-    return _framed(
+    return framed(
         PRODUCE_KEY,
         PRODUCE_VERSION,
         ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics),
@@ -153,7 +154,7 @@ def fetch_frame(topic: str, partitions: int) -> bytes:
         topics=topics,
         forgotten_topics_data=[],
     )
-    return _framed(FETCH_KEY, FETCH_VERSION, request)
+    return framed(FETCH_KEY, FETCH_VERSION, request)
 
 
 def _check_produced(answer: memoryview) -> None:
