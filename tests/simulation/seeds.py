@@ -3,8 +3,8 @@
     KAFKARAW_SEEDS=7,100-120     runs these seeds only
 
 2 for `make quick`, 10 for a normal run, 1,000 for a soak, unless a test says otherwise. Seeds that have failed before
-are among them, except in a quick run; a normal run has 2 of this commit at least. The header of a run names its seeds; a
-failed test names the command that repeats it (`conftest.py`).
+are among them, except in a quick run; a normal run has at least 2 seeds of its commit. The header of a run names its
+seeds; a failed test names the command that repeats it (`conftest.py`).
 """
 
 from __future__ import annotations

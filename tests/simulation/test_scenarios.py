@@ -100,13 +100,15 @@ EVENTS = {
 """Events for which a scenario is made; each occurs within a few seeds."""
 
 SEEDS = {
-    with_many_senders: range(12),
-    with_transactions: range(12),
+    with_many_senders: (11, 3, *range(12)),
+    with_transactions: (4, 1, 10, *range(12)),
     with_short_closes: range(8),
     with_failure_reports: range(8),
-    with_group: range(16, 24),
-    with_seeking_group: range(16, 24),
+    with_group: (17, 21, 18, *range(16, 24)),
+    with_seeking_group: (17, 16, 20, 22, *range(16, 24)),
 }
+"""Seeds within which the events occur. First those that have most of them, to save time: a change of the program shifts
+what a seed does."""
 
 
 def check(scenario: Callable, seed: int) -> ScenarioResult:
@@ -187,7 +189,7 @@ def test_only_seeks_cause_repeated_processing_when_members_leave_gracefully(seed
 @pytest.mark.parametrize("scenario", EVENTS, ids=lambda scenario: scenario.__name__)
 def test_the_events_for_which_a_scenario_is_made_occur(scenario: Callable):
     covered: Counter[str] = Counter()
-    for seed in SEEDS[scenario]:
+    for seed in dict.fromkeys(SEEDS[scenario]):
         covered.update(run_scenario(scenario, seed).covered)
         missing = [event for event in EVENTS[scenario] if not covered[event]]
         if not missing:
