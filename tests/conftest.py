@@ -32,18 +32,28 @@ FOREIGN_FIXTURES = {"apache_kafka", "java"}
 SPARK = ("spark", "demo", "interop/test_demo.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
 KAFKA = ("interop", "protocol/oracle")
-# What takes more than ten seconds and runs nothing but Python.
+# What takes more than three seconds of processor time and runs nothing but Python.
 LONG = (
+    "client/fetching/test_interruptions.py",
+    "client/hooks",
     "client/test_leaks.py",
     "client/test_process.py",
+    "client/threads",
+    "docs/test_first_change.py",
     "fuzz/test_live.py",
     "fuzz/test_live_faults.py",
+    "inspect/test_guess.py",
+    "optimized",
+    "protocol/test_decoding_bounds.py",
+    "records/test_building.py",
+    "records/test_decompressed_sizes.py",
     "simulation/test_planted_bugs.py",
+    "testing/test_pytest_plugin.py",
 )
 
 MARKERS = {
     "foreign": "needs Spark, Java or another client of Kafka (set by tests/conftest.py)",
-    "long": "takes more than ten seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
+    "long": "takes more than three seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
 }
 
 start_spark_with_quick_jvms()
