@@ -32,28 +32,38 @@ FOREIGN_FIXTURES = {"apache_kafka", "java"}
 SPARK = ("spark", "demo", "interop/test_demo.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
 KAFKA = ("interop", "protocol/oracle")
-# What takes more than three seconds of processor time and runs nothing but Python.
+# What takes more than two seconds of processor time, runs nothing but Python, and is about processes, limits of
+# resources, or arbitrary input: a change of a module seldom breaks these alone.
 LONG = (
+    "broker/test_bounds.py",
+    "broker/test_embedded.py",
+    "broker/test_hostile.py",
+    "cli/test_broker.py",
     "client/fetching/test_interruptions.py",
     "client/hooks",
     "client/test_leaks.py",
     "client/test_process.py",
     "client/threads",
+    "core/producer/test_machine_against_a_broker_model.py",
     "docs/test_first_change.py",
-    "fuzz/test_live.py",
-    "fuzz/test_live_faults.py",
+    "fuzz",
+    "inspect/test_annotation.py",
     "inspect/test_guess.py",
     "optimized",
+    "property",
     "protocol/test_decoding_bounds.py",
     "records/test_building.py",
     "records/test_decompressed_sizes.py",
+    "simulation/test_connection.py",
+    "simulation/test_events.py",
     "simulation/test_planted_bugs.py",
+    "test_imports.py",
     "testing/test_pytest_plugin.py",
 )
 
 MARKERS = {
     "foreign": "needs Spark, Java or another client of Kafka (set by tests/conftest.py)",
-    "long": "takes more than three seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
+    "long": "takes seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
 }
 
 start_spark_with_quick_jvms()
