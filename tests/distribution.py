@@ -19,12 +19,20 @@ WAITING_GROUPS = (
     "interop",
     "interop/test_connectors.py",
     "interop/test_log_files.py",
+    "spark/test_no_secret_is_shown.py",
     "demo",
 )
 """Folders and files below `tests` whose tests share slow fixtures and wait for other processes, in starting order.
 
 Spark's come before the demo's, because Spark takes settings of its workers from the first session of a process.
 """
+WITHOUT_JVM = (
+    "spark/reading/test_ranges_without_records.py",
+    "spark/reading/test_topics_that_vanish.py",
+    "spark/test_losses.py",
+    "spark/writing",
+)
+"""Folders and files of waiting groups whose tests share nothing and compute: each file is a group."""
 SPREAD_FOLDERS = ("simulation",)
 """Folders whose tests share nothing and take a second or more: any process takes the next one."""
 
@@ -32,10 +40,14 @@ SPREAD_FOLDERS = ("simulation",)
 def group_of(nodeid: str) -> str:
     """Return what a test shares its process with: a group of `WAITING_GROUPS`, its file, or no other test."""
     path = nodeid.partition("::")[0]
-    folder, _, rest = path.removeprefix("tests/").partition("/")
-    for group in (f"{folder}/{rest}", folder):
-        if group in WAITING_GROUPS:
-            return group
+    below = path.removeprefix("tests/")
+    folder = below.partition("/")[0]
+    if below.startswith(WITHOUT_JVM):
+        return path
+    if below in WAITING_GROUPS:
+        return below
+    if folder in WAITING_GROUPS:
+        return folder
     return nodeid if folder in SPREAD_FOLDERS else path
 
 

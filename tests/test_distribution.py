@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.distribution import WAITING_GROUPS, Distribution, group_of
+from tests.distribution import WAITING_GROUPS, WITHOUT_JVM, Distribution, group_of
 
 
 @pytest.mark.parametrize(
     ("nodeid", "group"),
     [
-        ("tests/spark/writing/test_rights.py::test_x[a::b]", "spark"),
+        ("tests/spark/reading/test_planning.py::test_x[a::b]", "spark"),
+        ("tests/spark/writing/test_rights.py::test_x", "tests/spark/writing/test_rights.py"),
         ("tests/interop/test_acls.py::test_x", "interop"),
         ("tests/interop/test_connectors.py::test_x", "interop/test_connectors.py"),
         ("tests/simulation/test_scenarios.py::test_x[7]", "tests/simulation/test_scenarios.py::test_x[7]"),
@@ -91,6 +92,12 @@ def test_every_test_is_sent_once(workers):
     assert not distribution.has_pending
 
 
-def test_each_waiting_group_exists(request: pytest.FixtureRequest):
+def test_each_named_folder_and_file_exists(request: pytest.FixtureRequest):
     root = request.path.parent
-    assert [group for group in WAITING_GROUPS if not (root / group).exists()] == []
+    assert [name for name in (*WAITING_GROUPS, *WITHOUT_JVM) if not (root / name).exists()] == []
+
+
+def test_all_tests_with_the_shared_spark_session_are_in_one_group(request: pytest.FixtureRequest):
+    """Of those that are collected: a run of all tests checks all of them."""
+    with_spark = [item.nodeid for item in request.session.items if "spark" in getattr(item, "fixturenames", ())]
+    assert [nodeid for nodeid in with_spark if group_of(nodeid) not in ("spark", "demo")] == []
