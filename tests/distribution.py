@@ -33,8 +33,10 @@ WITHOUT_JVM = (
     "spark/writing",
 )
 """Folders and files of waiting groups whose tests share nothing and compute: each file is a group."""
+LONG_FILES = ("fuzz", "client/hooks", "client/threads")
+"""Folders of files that take ten seconds or more: at the end of a run, the other processes would wait for them."""
 SPREAD_FOLDERS = ("simulation",)
-"""Folders whose tests share nothing and take a second or more: any process takes the next one."""
+"""Folders whose tests share nothing and take a second or so: any process takes the next one, at the end of a run."""
 
 
 def group_of(nodeid: str) -> str:
@@ -52,8 +54,17 @@ def group_of(nodeid: str) -> str:
 
 
 def in_starting_order(groups: Iterable[str]) -> dict[str, int]:
-    """Rank groups: waiting ones in their order, all others behind them."""
-    return {group: WAITING_GROUPS.index(group) if group in WAITING_GROUPS else len(WAITING_GROUPS) for group in groups}
+    """Rank groups: waiting ones in their order, long files, other files, and what fills the time at the end."""
+    return {group: _rank(group) for group in groups}
+
+
+def _rank(group: str) -> int:
+    if group in WAITING_GROUPS:
+        return WAITING_GROUPS.index(group)
+    below = group.removeprefix("tests/")
+    if below.startswith(WITHOUT_JVM + LONG_FILES):
+        return len(WAITING_GROUPS)
+    return len(WAITING_GROUPS) + (2 if below.startswith(SPREAD_FOLDERS) else 1)
 
 
 class _Collection(list[str]):

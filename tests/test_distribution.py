@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.distribution import WAITING_GROUPS, WITHOUT_JVM, Distribution, group_of
+from tests.distribution import LONG_FILES, WAITING_GROUPS, WITHOUT_JVM, Distribution, group_of, in_starting_order
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,21 @@ def test_every_test_is_sent_once(workers):
     assert not distribution.has_pending
 
 
+def test_waiting_groups_start_first_and_simulations_last():
+    groups = [
+        "tests/simulation/test_scenarios.py::test_x[7]",
+        "tests/core/test_a.py",
+        "demo",
+        "tests/fuzz/test_live.py",
+        "spark",
+    ]
+    rank = in_starting_order(groups)
+    assert sorted(groups, key=rank.__getitem__) == list(reversed([*groups[:2], groups[3], groups[2], groups[4]]))
+
+
 def test_each_named_folder_and_file_exists(request: pytest.FixtureRequest):
     root = request.path.parent
-    assert [name for name in (*WAITING_GROUPS, *WITHOUT_JVM) if not (root / name).exists()] == []
+    assert [name for name in (*WAITING_GROUPS, *WITHOUT_JVM, *LONG_FILES) if not (root / name).exists()] == []
 
 
 def test_all_tests_with_the_shared_spark_session_are_in_one_group(request: pytest.FixtureRequest):
