@@ -1,8 +1,4 @@
-"""What every test shares: the header that says what is being tested, markers, and how tests are spread over processes.
-
-With `-n 2`, tests of one file run in one process, so that its fixtures are made once. Folders whose tests need
-something slow (Spark's JVM, Apache Kafka's) stay in one process whole, and start first. Spark's come before the
-demo's in a single process, too: Spark takes settings of its workers from the first session of a process.
+"""What every test shares: the header that says what is being tested, markers, and the order (`distribution`).
 
 The markers `foreign` and `long` are set here, by folder, file or fixture: no test carries them itself. `make quick`
 leaves out both.
@@ -22,17 +18,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
+from tests.distribution import Distribution, group_of, in_starting_order
 from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
 from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
 from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
-# Folders that share one process, in the order of starting.
-SLOW_FOLDERS = ("spark", "interop", "demo")
-# Folders whose tests share nothing and take a second or more: any process takes the next one.
-SPREAD_FOLDERS = ("simulation",)
 # What needs Spark, Java, or another client of Kafka, besides the tests with one of the fixtures.
 FOREIGN = ("spark", "interop", "demo", "bench", "protocol/oracle", "records/test_other_clients.py")
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
@@ -40,18 +32,43 @@ FOREIGN_FIXTURES = {"apache_kafka", "java"}
 SPARK = ("spark", "demo", "interop/test_demo.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
 KAFKA = ("interop", "protocol/oracle")
-# What takes more than ten seconds and runs nothing but Python.
+# What takes more than two seconds of processor time, runs nothing but Python, and is about processes, limits of
+# resources, or arbitrary input: a change of a module seldom breaks these alone.
 LONG = (
+    "broker/test_bounds.py",
+    "broker/test_embedded.py",
+    "broker/test_hostile.py",
+    "cli/test_broker.py",
+    "client/fetching/test_interruptions.py",
+    "client/hooks",
     "client/test_leaks.py",
     "client/test_process.py",
-    "fuzz/test_live.py",
-    "fuzz/test_live_faults.py",
+    "client/threads",
+    "core/producer/test_machine_against_a_broker_model.py",
+    "docs/test_first_change.py",
+    "fuzz",
+    "inspect/test_annotation.py",
+    "inspect/test_guess.py",
+    "optimized",
+    "property",
+    "protocol/test_decoding_bounds.py",
+    "records/test_building.py",
+    "records/test_checksums.py",
+    "records/test_decompressed_sizes.py",
+    "records/test_legacy.py",
+    "records/test_rows.py",
+    "records/test_splitting.py",
+    "simulation/test_connection.py",
+    "simulation/test_events.py",
+    "simulation/test_faults.py",
     "simulation/test_planted_bugs.py",
+    "test_imports.py",
+    "testing/test_pytest_plugin.py",
 )
 
 MARKERS = {
     "foreign": "needs Spark, Java or another client of Kafka (set by tests/conftest.py)",
-    "long": "takes more than ten seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
+    "long": "takes seconds, or is one of the many seeds of a simulation (set by tests/conftest.py)",
 }
 
 start_spark_with_quick_jvms()
@@ -71,28 +88,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"kafkaraw {__version__} on {platform.machine()}, records: {IMPLEMENTATION}", seeds.header()]
 
 
-def group_of(nodeid: str) -> str:
-    """What a test shares its process with: the slow folder that it is in, or its file, or no other test."""
-    path = nodeid.split("::")[0]
-    folders = path.split("/")[1:]
-    if folders and folders[0] in SLOW_FOLDERS:
-        return folders[0]
-    return nodeid if folders and folders[0] in SPREAD_FOLDERS else path
-
-
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Hand out groups in the order of collection.
-
-    xdist's own `--dist loadgroup` needs node ids that can be written to, which pytest 9.2 has no more.
-    """
-
-    class ByGroup(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)
-
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Distribution:
     config.option.loadscopereorder = False
-    return ByGroup(config, log)
+    return Distribution(config, log)
 
 
 def leaves_out(config: pytest.Config, marker: str) -> bool:
@@ -139,8 +138,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {folder: rank for rank, folder in enumerate(SLOW_FOLDERS)}
-    items.sort(key=lambda item: order.get(group_of(item.nodeid), len(order)))
+    groups = {item: group_of(item.nodeid) for item in items}
+    rank = in_starting_order(groups.values())
+    items.sort(key=lambda item: rank[groups[item]])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -50,30 +50,47 @@ def share_spark_classes() -> str:
     if os.environ[drivers] != " ".join(QUICK_JVM):
         return f"{drivers} was set"
     spark = importlib.util.find_spec("pyspark")
-    java = _java_of_spark()
-    if spark is None or spark.origin is None or java is None:
-        return "there is no Spark or no Java"
-    jars = sorted(Path(spark.origin).with_name("jars").iterdir())
-    digest = hashlib.sha256("".join(f"{jar} {jar.stat().st_mtime_ns}\n" for jar in jars).encode()).hexdigest()[:8]
-    archive = Path(sys.prefix, f"spark-{digest}-{name_of_java(java)}.jsa")
+    if spark is None or spark.origin is None:
+        return "there is no Spark"
     try:
-        with made_once(archive) as scratch:
-            if scratch is not None:
-                for older in archive.parent.glob("spark-*.jsa"):
-                    older.unlink()
-                _write_spark_classes(scratch)
+        os.environ[drivers] = options_of_drivers(Path(spark.origin).parent, Path(sys.prefix), os.environ)
     except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
         return f"the file of Spark's classes could not be written: {error}"
-    options = shared_options(archive)
-    os.environ[drivers] = shlex.join([*QUICK_JVM, *options])
-    return "" if options else "this Java writes no archives of classes"
+    return "" if "SharedArchiveFile" in os.environ[drivers] else "this Java writes no archives of classes"
 
 
-def _write_spark_classes(archive: Path) -> None:
+def options_of_drivers(spark: Path, folder: Path, environ: Mapping[str, str]) -> str:
+    """Return the options of a Spark's drivers, which map their classes from a file; write it where it is not there.
+
+    Args:
+        spark: the folder of that Spark's package `pyspark`.
+        folder: where its file lies.
+        environ: variables with which Python finds this Spark.
+
+    Raises:
+        OSError: the file could not be written, or there is no Java.
+        RuntimeError: the program that has it written failed.
+        subprocess.TimeoutExpired: so it did by taking too long.
+    """
+    java = _java_of_spark()
+    if java is None:
+        raise FileNotFoundError("there is no Java")
+    jars = sorted((spark / "jars").iterdir())
+    digest = hashlib.sha256("".join(f"{jar} {jar.stat().st_mtime_ns}\n" for jar in jars).encode()).hexdigest()[:8]
+    archive = folder / f"spark-{digest}-{name_of_java(java)}.jsa"
+    with made_once(archive) as scratch:
+        if scratch is not None:
+            for older in folder.glob("spark-*.jsa"):
+                older.unlink()
+            _write_spark_classes(scratch, environ)
+    return shlex.join([*QUICK_JVM, *shared_options(archive)])
+
+
+def _write_spark_classes(archive: Path, environ: Mapping[str, str]) -> None:
     drivers, _ = JVM_VARIABLES
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark_classes"],
-        env=os.environ | {drivers: shlex.join([*QUICK_JVM, *archive_options(archive)])},
+        env={**environ, drivers: shlex.join([*QUICK_JVM, *archive_options(archive)])},
         cwd=_ROOT,
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ import pytest
 from kafkaraw.demo.flights import Flights, OutgoingRecord, reference_records
 from kafkaraw.demo.malformed import KINDS, MALFORMED_HEADER, damaged
 from kafkaraw.demo.schema import REFERENCE_TABLES
+from tests.cases import Cases
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,26 +71,29 @@ def test_every_kind_of_broken_record_is_a_dead_letter_with_its_reason_and_place(
     assert said == REASONS
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (b"   ", "not a JSON object"),
-        (b"null", "not a JSON object"),
-        (b"17", "not a JSON object"),
-        (b"{}", "missing: carrier, flight"),
-        (b'{"carrier":"UA"', "broken JSON"),
-        (b'{"carrier":null}', "missing: carrier, flight"),
-        (b'{"year":2013.5}', "a field has the wrong type"),
-        (b'{"year":99999999999}', "a field has the wrong type"),
-    ],
-)
-def test_other_rubbish_is_a_dead_letter_too(spark: SparkSession, value: bytes, reason: str):
-    records = pipeline.classified(frame(spark, [OutgoingRecord(b"k", value, [], None)]))
-    [row] = records.select("reason").collect()
-    assert row.reason.startswith(reason)
+RUBBISH = {
+    b"   ": "not a JSON object",
+    b"null": "not a JSON object",
+    b"17": "not a JSON object",
+    b"{}": "missing: carrier, flight",
+    b'{"carrier":"UA"': "broken JSON",
+    b'{"carrier":null}': "missing: carrier, flight",
+    b'{"year":2013.5}': "a field has the wrong type",
+    b'{"year":99999999999}': "a field has the wrong type",
+}
+
+
+def test_other_rubbish_is_a_dead_letter_too(spark: SparkSession):
+    records = pipeline.classified(frame(spark, [OutgoingRecord(b"k", value, [], None) for value in RUBBISH]))
+    reasons = {bytes(row.value): row.reason for row in records.select("value", "reason").collect()}
+    letters = {bytes(letter.value): letter for letter in pipeline.dead_letters(records).collect()}
+    with Cases() as case:
+        for value, reason in RUBBISH.items():
+            with case(repr(value)):
+                assert reasons[value].startswith(reason)
+                assert letters[value].headers[0].key == "dead-letter.reason"
+    assert len(letters) == len(RUBBISH)
     assert pipeline.cleaned_flights(records).count() == 0
-    [letter] = pipeline.dead_letters(records).collect()
-    assert letter.headers[0].key == "dead-letter.reason"
 
 
 def test_cleaned_flights_say_what_the_records_say(spark: SparkSession, sample: Flights):

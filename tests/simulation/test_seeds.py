@@ -31,13 +31,22 @@ def test_a_run_takes_pinned_and_new_seeds_and_a_soak_takes_most(monkeypatch: pyt
     monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
     monkeypatch.setitem(seeds.PINNED, "one broker", (3, 5))
     monkeypatch.setattr(seeds, "with_soak", True)
-    first, quick, normal = seeds.FIRST, seeds.FIRST + seeds.QUICK, seeds.FIRST + seeds.NORMAL
+    first, quick, normal = seeds.FIRST, seeds.FIRST + seeds.QUICK, seeds.FIRST + seeds.NORMAL - 2
     assert seeds_by_run(seeds.every_seed("one broker").args[1]) == {
         "quick": [*range(first, quick)],
         "long": [3, 5, *range(quick, normal)],
         "soak": [*range(normal, first + seeds.SOAK)],
     }
     assert str(first) in seeds.header()
+
+
+def test_a_normal_run_takes_two_new_seeds_however_many_are_pinned(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
+    monkeypatch.setitem(seeds.PINNED, "one broker", tuple(range(20)))
+    monkeypatch.setattr(seeds, "with_soak", False)
+    found = seeds_by_run(seeds.every_seed("one broker").args[1])
+    assert found["quick"] == [seeds.FIRST, seeds.FIRST + 1]
+    assert found["long"] == list(range(20))
 
 
 def test_seeds_of_a_soak_are_not_collected_without_soak_tests(monkeypatch: pytest.MonkeyPatch):

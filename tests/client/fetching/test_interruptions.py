@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -114,13 +115,18 @@ def by_turns(cursor: RecordCursor, got: list[tuple[int, int]]) -> None:
 WAYS = [by_next, by_iteration, by_batches, by_polls, by_polls_without_limit, by_columns, by_turns]
 
 
+@cache
+def is_ours(filename: str) -> bool:
+    return SOURCES in Path(filename).parents
+
+
 @contextmanager
 def interruption_at(number: int, error: type[BaseException]) -> Iterator[list[str]]:
     """Raise at the n-th moment at which Python would look for signals in this package."""
     seen: list[str] = []
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event not in ("call", "c_return") or SOURCES not in Path(frame.f_code.co_filename).parents:
+        if event not in ("call", "c_return") or not is_ours(frame.f_code.co_filename):
             return
         seen.append(f"{event} in {frame.f_code.co_qualname}:{frame.f_lineno}")
         if len(seen) == number:
@@ -177,7 +183,7 @@ def handled_at(number: int, handle: Callable[[], None]) -> Iterator[list[int]]:
     seen: list[int] = []
 
     def look(frame: FrameType, event: str, _: object) -> None:
-        if event not in ("call", "c_return") or SOURCES not in Path(frame.f_code.co_filename).parents:
+        if event not in ("call", "c_return") or not is_ours(frame.f_code.co_filename):
             return
         seen.append(frame.f_lineno)
         if len(seen) == number:

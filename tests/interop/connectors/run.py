@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from bench.spark import peers
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.connectors.catalog import SCENARIOS
 from tests.interop.connectors.scenario import Observation, Outcome, Refused, Rows, Scenario
-from tests.java_options import JVM_VARIABLES
+from tests.java_options import JVM_VARIABLES, QUICK_JVM, options_of_drivers
 
 ROOT = Path(__file__).parents[3]
 THREADS = 2
@@ -55,6 +56,10 @@ def outcomes(servers: str, pairs: Sequence[Pair], scratch: Path, threads: int = 
         "PYTHONPATH": os.pathsep.join([str(site), str(ROOT / "src"), str(ROOT)]),
         "PYSPARK_PYTHON": sys.executable,
     }
+    drivers = JVM_VARIABLES[0]
+    if environ.get(drivers, "").startswith(" ".join(QUICK_JVM)):  # in tests: another Spark has another file of classes
+        with suppress(OSError, RuntimeError, subprocess.TimeoutExpired):
+            environ[drivers] = options_of_drivers(site / "pyspark", peers.python().parents[1], environ)
     command = [sys.executable, "-m", "tests.interop.connectors.perform", json.dumps(asked)]
     with open(scratch / "errors", "w") as errors:
         process = subprocess.Popen(

@@ -23,7 +23,8 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-VALUES_PER_VERSION = 50
+# Of each message in each version.
+VALUES = pytest.mark.parametrize("values", [10, pytest.param(100, marks=pytest.mark.soak)])
 
 
 def data_classes() -> list[type[object]]:
@@ -63,11 +64,14 @@ def oracle(release: str) -> Iterator[Oracle]:
         yield oracle
 
 
-def test_apache_reads_our_bytes_as_our_values_and_writes_them_the_same(release: str, oracle: Oracle) -> None:
+@VALUES
+def test_apache_reads_our_bytes_as_our_values_and_writes_them_the_same(
+    release: str, oracle: Oracle, values: int
+) -> None:
     compared = 0
     for cls, version in versions_by_release()[release]:
         opaque = holds_records(spec_of(cls))
-        for seed in range(VALUES_PER_VERSION):
+        for seed in range(values):
             message = random_message(cls, version, random.Random(seed))
             encoded = encode_message(message, version)
             rewritten, understood = oracle.read_bytes(cls.__name__, version, encoded)
@@ -75,15 +79,16 @@ def test_apache_reads_our_bytes_as_our_values_and_writes_them_the_same(release: 
             assert rewritten == encoded, where
             assert opaque or understood == to_apache(message, version), where
             compared += 1
-    assert compared >= VALUES_PER_VERSION * 100
+    assert compared >= values * 100
 
 
-def test_we_read_apaches_bytes_as_apaches_values(release: str, oracle: Oracle) -> None:
+@VALUES
+def test_we_read_apaches_bytes_as_apaches_values(release: str, oracle: Oracle, values: int) -> None:
     compared = 0
     for cls, version in versions_by_release()[release]:
         if holds_records(spec_of(cls)):
             continue  # Apache's JSON has no records; the other direction compares their bytes
-        for seed in range(VALUES_PER_VERSION):
+        for seed in range(values):
             message = random_message(cls, version, random.Random(10_000 + seed))
             message.unknown_tagged_fields = None  # type: ignore[attr-defined]  # Apache's JSON has none
             _forget_unknown_tags(message)
@@ -93,7 +98,7 @@ def test_we_read_apaches_bytes_as_apaches_values(release: str, oracle: Oracle) -
             assert decoded == message, where
             assert encode_message(decoded, version) == written, where
             compared += 1
-    assert compared >= VALUES_PER_VERSION * 90
+    assert compared >= values * 90
 
 
 def _forget_unknown_tags(message: object) -> None:

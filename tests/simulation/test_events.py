@@ -1,0 +1,132 @@
+"""Each scenario of `scenarios.py` produces its events, and the same seed produces the same bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.read_methods import READ_METHODS
+from tests.simulation.scenarios import (
+    run_scenario,
+    with_failure_reports,
+    with_group,
+    with_many_senders,
+    with_one_broker,
+    with_seeking_group,
+    with_several_brokers,
+    with_short_closes,
+    with_transactions,
+)
+from tests.simulation.transactional_services import Step
+
+EVENTS = {
+    with_many_senders: (
+        "several requests in flight",
+        "sent again",
+        "next epoch",
+        "lost",
+        "leader moves",
+        "repeated",
+        "NOT_LEADER_OR_FOLLOWER",
+        "NOT_ENOUGH_REPLICAS",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "MESSAGE_TOO_LARGE",
+    ),
+    with_transactions: (
+        *(f"crash in {step}" for step in Step),
+        "zombie",
+        "coordinators move",
+        "leader moves",
+        "repeated",
+        "CONCURRENT_TRANSACTIONS",
+        "INVALID_PRODUCER_EPOCH",
+        "next epoch",
+        "ProducerFencedError in a transaction",
+        "TransactionAbortableError in a transaction",
+        "offsets in doubt",
+    ),
+    with_short_closes: (
+        "by hand closed",
+        "subscribed closed",
+        "hasty closed",
+        "records to commit",
+        "disconnected",
+    ),
+    with_failure_reports: (
+        "flush raised",
+        "close raised",
+        "commit raised",
+        "callback raised SystemExit",
+        "sender broken",
+        "read interrupted",
+    ),
+    with_group: (
+        "assigned",
+        "revoked",
+        "lost partitions",
+        "unsubscribed",
+        "coordinators move",
+        "leader moves",
+        "responses lost",
+        "kill",
+        "MaxPollExceededError",
+        "CommitFailedError of a commit",
+    ),
+    with_seeking_group: (
+        "a coordinator moved",
+        "a partition was added",
+        "a topic was created",
+        "subscribed to a pattern",
+        "closed in a poll",
+        "closed in a callback",
+        *(f"read by {method}" for method in READ_METHODS),
+        "sought back",
+        "sought forward",
+        "paused a partition",
+        "seek or pause with undelivered records",
+        " 2 members",
+        "12 members",
+    ),
+}
+"""Events for which a scenario is made; each occurs within a few seeds."""
+
+SEEDS = {
+    with_many_senders: (11, 3, *range(12)),
+    with_transactions: (4, 1, 10, *range(12)),
+    with_short_closes: range(8),
+    with_failure_reports: range(8),
+    with_group: (17, 21, 18, *range(16, 24)),
+    with_seeking_group: (17, 16, 20, 22, *range(16, 24)),
+}
+"""Seeds within which the events occur. First those that have most of them, to save time: a change of the program shifts
+what a seed does."""
+
+
+@pytest.mark.parametrize("scenario", EVENTS, ids=lambda scenario: scenario.__name__)
+def test_the_events_for_which_a_scenario_is_made_occur(scenario: Callable):
+    covered: Counter[str] = Counter()
+    for seed in dict.fromkeys(SEEDS[scenario]):
+        covered.update(run_scenario(scenario, seed).covered)
+        missing = [event for event in EVENTS[scenario] if not covered[event]]
+        if not missing:
+            return
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [with_one_broker, with_several_brokers, with_many_senders, with_transactions, with_group],
+    ids=lambda scenario: scenario.__name__,
+)
+def test_the_same_seed_produces_the_same_bytes(scenario: Callable):
+    first, second = run_scenario(scenario, 7), run_scenario(scenario, 7)
+    assert first.digest == second.digest
+    assert first.log == second.log
+    assert first.history.acknowledged == second.history.acknowledged
+    assert first.history.final == second.history.final
+
+
+def test_another_seed_produces_other_bytes():
+    assert run_scenario(with_one_broker, 1).digest != run_scenario(with_one_broker, 2).digest
