@@ -8,8 +8,9 @@ import pytest
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol import decode_message, encode_message
-from kafkaraw.protocol.apis import API_TABLE
+from kafkaraw.protocol.apis import API_TABLE, Api
 from kafkaraw.protocol.compile import source_of
+from kafkaraw.protocol.declare import header_of
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from tests.protocol.message_values import random_message
 
@@ -19,6 +20,11 @@ VERSIONED = [
     for cls in (api.request, api.response)
     for version in range(api.versions.min, api.versions.max + 1)
 ]
+
+
+@pytest.mark.parametrize("api", API_TABLE, ids=lambda api: api.name)
+def test_the_table_of_apis_repeats_the_versions_that_the_declaration_offers(api: Api) -> None:
+    assert api.supported == header_of(api.request).offered
 
 
 @pytest.mark.parametrize(("cls", "version"), VERSIONED)

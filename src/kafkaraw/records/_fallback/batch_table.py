@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Concatenate, Final, NoReturn, ParamSpec, TypeV
 
 from kafkaraw.records._fallback.builder import BatchBuilder, encode_headers
 from kafkaraw.records._fallback.ticket import Ticket
+from kafkaraw.records._fallback.varint_table import VARINTS
 from kafkaraw.records.interface import KEY_SIZE_SAFE, Lock
 from kafkaraw.records.partitioning import Partitioner, StickyPartitioner
 from kafkaraw.records.record import Headers
-from kafkaraw.records.varint import VARINTS
 
 if TYPE_CHECKING:
     from kafkaraw.records.promise import BatchPromise
