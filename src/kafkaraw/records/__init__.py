@@ -68,7 +68,16 @@ if TYPE_CHECKING:
         whole_number,
     )
     from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
-    from kafkaraw.records.rows import BadRow, BytesColumn, Fault, HeadersColumn, NumbersColumn, RowColumns, SentPart
+    from kafkaraw.records.rows import (
+        UNSOUND,
+        BadRow,
+        BytesColumn,
+        Fault,
+        HeadersColumn,
+        NumbersColumn,
+        RowColumns,
+        SentPart,
+    )
     from kafkaraw.records.sealed import SealedBatch
     from kafkaraw.records.splitting import split_batch
 
@@ -84,6 +93,7 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NONE",
+    "UNSOUND",
     "AppendStatus",
     "BadRow",
     "Batch",
@@ -160,7 +170,7 @@ _HOMES: Final = {
         "whole_number",
     ),
     "promise": ("BatchPromise", "PromiseState", "Waiter"),
-    "rows": ("BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
+    "rows": ("UNSOUND", "BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
     "_rows" if IMPLEMENTATION == "native" else "_fallback.rows": ("Rows",),
     "sealed": ("SealedBatch",),
     "splitting": ("split_batch",),
