@@ -196,7 +196,7 @@ class BatchTable:
     def take(  # noqa: C901 - one flat method, because calls cost more than all that it does
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | bytearray | None,
         key: bytes | None,
         headers: Headers | None,
         partition: int | None,
