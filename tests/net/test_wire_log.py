@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from kafkaraw.inspect import annotate, read_bytes, split_frames
-from kafkaraw.net.wire_log import SHOWN_BYTES_MAX, FrameLog, tapped
+from kafkaraw.net.frame_log import SHOWN_BYTES_MAX, FrameLog
+from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import RequestHeader, ResponseHeader, encode_request, encode_response
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

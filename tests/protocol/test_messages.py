@@ -10,9 +10,9 @@ import pytest
 
 from kafkaraw.errors import ProtocolError, UnsupportedVersionError
 from kafkaraw.protocol import decode_message, encode_message
-from kafkaraw.protocol.apis import API_TABLE
+from kafkaraw.protocol.apis import API_TABLE, Api
 from kafkaraw.protocol.compile import source_of
-from kafkaraw.protocol.declare import VersionRange
+from kafkaraw.protocol.declare import VersionRange, header_of
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from tests.cases import Cases
 from tests.protocol.message_values import random_message
@@ -21,6 +21,11 @@ EVERY_MESSAGE = pytest.mark.parametrize(
     ("cls", "versions"),
     [pytest.param(cls, api.versions, id=cls.__name__) for api in API_TABLE for cls in (api.request, api.response)],
 )
+
+
+@pytest.mark.parametrize("api", API_TABLE, ids=lambda api: api.name)
+def test_the_table_of_apis_repeats_the_versions_that_the_declaration_offers(api: Api) -> None:
+    assert api.supported == header_of(api.request).offered
 
 
 def in_each_version(versions: VersionRange) -> Iterator[tuple[int, AbstractContextManager[None]]]:

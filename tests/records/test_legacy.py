@@ -21,9 +21,9 @@ from kafkaraw.records import (
     codec_by_name,
     encode_batch,
     iter_headers,
+    legacy,
     modern,
 )
-from kafkaraw.records import batch as batch_module
 from kafkaraw.records.header import BatchHeader
 from kafkaraw.records.legacy import old_header, verify_message, with_right_lz4_checksum, xxh32
 
@@ -204,14 +204,14 @@ def test_what_is_before_damage_can_be_read_and_the_damage_is_told_when_it_is_rea
 def test_a_wrapper_that_is_taken_in_small_parts_is_decompressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     inner = b"".join(message(offset, b"v%d" % offset) for offset in range(100))
     rest, decompressed, found = read(wrapper(99, inner)), 0, list[int]()
-    original = batch_module.unwrapped
+    original = legacy.unwrapped
 
     def counted(wire: memoryview) -> list[tuple[BatchHeader, memoryview]]:
         nonlocal decompressed
         decompressed += 1
         return original(wire)
 
-    monkeypatch.setattr(batch_module, "unwrapped", counted)
+    monkeypatch.setattr(legacy, "unwrapped", counted)
     while rest.records_count:
         part = rest.first(10)
         rest = rest.starting_at(part.next_offset)

@@ -438,7 +438,8 @@ def test_at_once_or_not_a_record_goes_to_the_same_partition() -> None:
         ("t", b"v", None, None, True),
         ("t", b"v", None, [("h", "text")], 0),
         ("t", b"v", None, [("h", bytes(50))], 0),
-        ("t", bytearray(b"v"), None, None, 0),
+        ("t", memoryview(b"v"), None, None, 0),
+        ("t", bytearray(51), None, None, 0),
         ("t", b"v", memoryview(b"k"), None, 0),
         ("t", "text", None, None, 0),
         ("t", bytes(51), None, None, 0),
@@ -451,6 +452,59 @@ def test_what_is_not_plain_small_and_known_is_not_taken_at_once(topic, value, ke
         append(batches, partition=number)
     assert batches.take(topic, value, key, headers, partition, None) is None
     assert sum(sealed.records_count for sealed in batches.seal_all()) == 3
+
+
+def test_a_bytearray_is_taken_at_once_as_it_is_then() -> None:
+    batches = open_batches(batch_size=3000, value_size_safe=50)
+    append(batches, partition=0)
+    value = bytearray(b"before")
+    assert batches.take("t", value, None, None, 0, None) is not None
+    value[:] = b"after!"
+    assert values_of(batches.seal_all()[0]) == [b"value", b"before"]
+
+
+class Interruption(BaseException):
+    pass
+
+
+def test_an_exception_while_sealed_batches_are_taken_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = open_batches()
+    for partition in range(3):
+        append(batches, partition=partition)
+    made = list[SealedBatch]()
+
+    def interrupted(*given: object, **named: object) -> SealedBatch:
+        if len(made) == 2:
+            raise Interruption
+        made.append(SealedBatch(*given, **named))  # type: ignore[arg-type]
+        return made[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkaraw.records.open_batches.SealedBatch", interrupted)
+        with pytest.raises(Interruption):
+            batches.seal_all()
+    append(batches, partition=1)
+    assert [sealed.partition for sealed in batches.seal_all()] == [0, 1, 2, 1]
+    assert batches.take_sealed() == []
+
+
+def test_batches_that_another_thread_has_taken_meanwhile_are_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = open_batches()
+    append(batches, partition=0)
+    append(batches, partition=1)
+    theirs = list[SealedBatch]()
+
+    def overtaken(*given: object, **named: object) -> SealedBatch:
+        patch.undo()
+        theirs.extend(batches.take_sealed())
+        append(batches, partition=2)
+        batches.seal_open()
+        return SealedBatch(*given, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkaraw.records.open_batches.SealedBatch", overtaken)
+        ours = batches.seal_all()
+    assert [[sealed.partition for sealed in taken] for taken in (theirs, ours)] == [[0, 1], [2]]
 
 
 def test_above_the_memory_bound_nothing_is_taken_at_once() -> None:

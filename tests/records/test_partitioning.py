@@ -94,6 +94,21 @@ def test_round_robin_changes_the_partition_with_every_record() -> None:
     assert [sent_to(batches, key) for key in (None, b"a", b"a", b"", None, b"a")] == [1, 2, 0, 1, 2, 0]
 
 
+def test_round_robin_leaves_out_no_partition_when_a_record_needs_a_new_batch() -> None:
+    batches = open_batches(batch_size=500, partitioner=PARTITIONERS["round_robin"])
+    taken = list[bool]()
+    seen = list[int]()
+    for number in range(40):
+        ticket = batches.take("t", bytes(95), b"%d" % number, None, None, None)
+        taken.append(ticket is not None)
+        if ticket is None:
+            _, ticket = batches.append("t", b"%d" % number, bytes(95), None, None, None)
+        assert ticket is not None
+        seen.append(ticket.batch_promise.partition)
+    assert seen == [(number + 1) % 3 for number in range(40)]
+    assert sum(taken) > 20, "open batches take records without a decision in Python"
+
+
 def test_sticky_fills_batch_after_batch_whatever_the_keys() -> None:
     batches = open_batches(batch_size=500, partitioner=PARTITIONERS["sticky"])
     seen = [sent_to(batches, b"%d" % number, bytes(95)) for number in range(12)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.errors import CorruptBatchError
-from kafkaraw.records.varint import VARINTS, encode_varint, read_raw_varint
+from kafkaraw.records import varint
+from kafkaraw.records._fallback.varint_table import VARINTS, encode_varint
+from kafkaraw.records.varint import read_raw_varint
 from tests.cases import Cases
 
 EDGES = sorted({sign * (2**bits + step) for bits in range(63) for step in (-1, 0, 1) for sign in (1, -1)})
@@ -46,6 +48,7 @@ def test_what_is_encoded_is_read_back() -> None:
 
 def test_the_table_agrees_with_the_general_form() -> None:
     assert all(read_raw_varint(encoded, 0) == (number << 1, len(encoded)) for number, encoded in enumerate(VARINTS))
+    assert [varint.encode_varint(number) for number in range(len(VARINTS))] == VARINTS
 
 
 @pytest.mark.parametrize("encoded", [b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80" * 11])

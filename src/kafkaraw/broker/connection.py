@@ -13,22 +13,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.connection_limits import AUTHENTICATION_TIMEOUT, UNSENT_LIMIT
 from kafkaraw.broker.faults import Damaged, FaultReply, Faults, Incoming, Outgoing
 from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import REGISTERED, load_handlers
+from kafkaraw.broker.handlers.registration import handler_of, registration_of, served_apis
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
 from kafkaraw.broker.quotas.throttled_responses import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.replies import CloseConnection, Deferred, Failed, NoReply
-from kafkaraw.broker.security.distinguished_names import subject_of
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.security.principals import PrincipalMapping
-from kafkaraw.broker.security.sasl_authenticator import AuthenticationState, SaslAuthenticator
 from kafkaraw.broker.slow_readers import SlowReaderWatch
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, Turn, run_in_turns
@@ -49,6 +47,9 @@ from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.printable import printable
 
+if TYPE_CHECKING:
+    from kafkaraw.broker.security.sasl_authenticator import SaslAuthenticator
+
 WAITING_BYTES_MAX: Final = 1 << 20
 """Maximum size of the requests queued in memory behind one in progress; further ones stay in socket buffers."""
 FRAME_COST_BYTES: Final = 512
@@ -58,8 +59,6 @@ These take about 300 bytes. The overhead limits the queue to 2,048 requests, eve
 """
 TURN_GAP_S: Final = 0.0005
 """A request that arrives within this time after the last response counts as part of the same turn."""
-_HANDLERS: Final = load_handlers()
-_DIVIDED_KEYS: Final = frozenset(key for key, served in REGISTERED.items() if served.divided)
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -127,6 +126,8 @@ class BrokerConnection:
             self._watch_idleness(idle_ms / 1000)
 
     def _begin_authentication(self, link: Link) -> None:
+        from kafkaraw.broker.security.sasl_authenticator import SaslAuthenticator  # only for listeners with SASL
+
         loop = asyncio.get_running_loop()
         self._login = SaslAuthenticator(self._state.sasl_servers, self._listener, link.peer, loop.time)
         timeout_ms = self._state.config.connection_limits.authentication_timeout_ms
@@ -156,6 +157,8 @@ class BrokerConnection:
 
     def _identify(self, certificate: bytes, principals: PrincipalMapping) -> None:
         """Set the client's principal from its certificate."""
+        from kafkaraw.broker.security.distinguished_names import subject_of  # only for TLS with client certificates
+
         subject = subject_of(certificate)
         user = principals.user(subject)
         if user is None:
@@ -176,7 +179,7 @@ class BrokerConnection:
     @property
     def _is_authenticated(self) -> bool:
         """Whether each frame must have a request header. Some SASL tokens are sent without one, and are short."""
-        return self._login is None or self._login.state is AuthenticationState.COMPLETE
+        return self._login is None or self._login.is_complete
 
     def writing_paused(self, paused: bool) -> None:
         """The client reads too slowly, or has caught up."""
@@ -320,9 +323,8 @@ class BrokerConnection:
             self.close()
 
     def _dispatch(self, link: Link, header: RequestHeader, frame: memoryview, at: int) -> None:
-        api = API_BY_KEY.get(header.api_key)
-        handler = _HANDLERS.get(header.api_key)
-        if api is None or handler is None:
+        api = served_apis().get(header.api_key)
+        if api is None:
             raise CloseConnectionError(f"API key {header.api_key} is not supported by this broker")
         if self._login is not None:
             self._login.check_allowed(api.key, api.name)
@@ -332,7 +334,7 @@ class BrokerConnection:
                 self._send(link, header, unsupported(self._state), version=0)
                 return
             raise CloseConnectionError(f"{api.name} version {header.api_version} is not in {offered}")
-        if len(frame) > LARGE_REQUEST_BYTES and header.api_key in _DIVIDED_KEYS:
+        if len(frame) > LARGE_REQUEST_BYTES and registration_of(api).divided:
             self._is_large = True
             self._waiting = Deferred(lambda: None)
             self._state.large_requests.enter(
@@ -378,7 +380,8 @@ class BrokerConnection:
             self._state.large_requests.leave(self)
 
     def _ask(self, link: Link, header: RequestHeader, request: Request[Response], size_bytes: int) -> None:
-        api, handler = API_BY_KEY[header.api_key], _HANDLERS[header.api_key]
+        api = API_BY_KEY[header.api_key]
+        handler = handler_of(api)
         context = self._context_of(header, link)
         if self._login is not None:
             login_answer = self._login.answer(header.api_version, request)
@@ -466,9 +469,9 @@ class BrokerConnection:
         self._authentication_moved(link, login)
 
     def _authentication_moved(self, link: Link, login: SaslAuthenticator) -> None:
-        if login.state is AuthenticationState.FAILED:
+        if login.has_failed:
             self.close()
-        elif login.state is AuthenticationState.COMPLETE:
+        elif login.is_complete:
             if self._login_timer is not None:
                 self._login_timer.cancel()
             self._principal = f"User:{login.user}"

@@ -6,7 +6,6 @@ makes room for another by waiting or by closing an idle one where this turns the
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -103,6 +102,8 @@ def parse_limits(values: Mapping[str, Value]) -> ConnectionLimits:
 
 
 def _override(entry: str) -> tuple[str, int]:
+    import ipaddress  # only if there are overrides
+
     address, _, count = entry.rpartition(":")
     try:
         if int(count) < 0:

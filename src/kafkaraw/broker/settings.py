@@ -5,7 +5,6 @@ Used by `config` (the broker's properties) and `topic_config` (a topic's). This 
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -150,6 +149,8 @@ def unknown(name: str, known: Iterable[str], what: str) -> ConfigError:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error's message: the name that was probably meant, if there is one."""
+    import difflib  # only for the message of an error
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.acl.rules import Acl
@@ -28,7 +29,6 @@ from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition, folder_name
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
-from kafkaraw.broker.security.sasl_authenticator import SaslServers
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
 from kafkaraw.broker.topics.topic_files import (
@@ -40,8 +40,7 @@ from kafkaraw.broker.topics.topic_files import (
     write_meta,
     write_partition_metadata,
 )
-from kafkaraw.broker.transactions.node import TransactionNode
-from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
+from kafkaraw.broker.transactions.node import TRANSACTION_TOPIC, TransactionNode
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
 from kafkaraw.core.log.offset_checkpoint import (
@@ -56,6 +55,9 @@ from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.security.sasl_authenticator import SaslServers
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -111,7 +113,6 @@ class BrokerState:
         self._is_alone = controller is None
         self._storage = storage
         self._rng = rng
-        self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
@@ -129,6 +130,13 @@ class BrokerState:
     def catalog(self) -> Catalog:
         """The cluster's brokers and topics."""
         return self.controller.catalog
+
+    @cached_property
+    def sasl_servers(self) -> SaslServers:
+        """The mechanisms of the listeners with SASL."""
+        from kafkaraw.broker.security.sasl_authenticator import SaslServers  # only for listeners with SASL
+
+        return SaslServers(self._started_with.security, self.clock, self._rng, self.controller.credentials)
 
     @property
     def producer_ids(self) -> ProducerIds:

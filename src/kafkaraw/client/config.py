@@ -19,12 +19,12 @@ from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple, dataclass
-from kafkaraw.records import PARTITIONERS, PartitionFunction
 
 if TYPE_CHECKING:
     import ssl
 
     from kafkaraw.client.group_settings import Strategy
+    from kafkaraw.records import PartitionFunction
 
 INT32_MAX = 2**31 - 1
 # An answer must fit into a frame, and `client/network/connection.py` takes none of 256 MiB or more.
@@ -101,6 +101,8 @@ def _callable(value: object) -> object:
 
 
 def _partitioner(value: object) -> object:
+    from kafkaraw.records import PARTITIONERS  # only for producers
+
     if callable(value) or value in PARTITIONERS:
         return value
     import difflib  # only for the message of an error

@@ -16,7 +16,6 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, Prepared
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_rows import ArrowTicket
 from kafkaraw.client.sending.pipeline import take_nothing
 from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
 from kafkaraw.client.sending.unclosed import forget, watch
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kafkaraw.client.java_names import Properties
+    from kafkaraw.client.sending.arrow_rows import ArrowTicket
 
 _SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 _FULL: Final = AppendStatus.FULL

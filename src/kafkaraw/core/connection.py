@@ -34,7 +34,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw._version import __version__
 from kafkaraw.core.connection_events import (
@@ -70,8 +70,7 @@ from kafkaraw.core.negotiation import (
     binding_throttle_ms,
     read_api_versions,
 )
-from kafkaraw.core.sasl.conversation import SASL_HANDSHAKE_KEY, BareToken, SaslConversation
-from kafkaraw.core.sasl.mechanism import ClientMechanism
+from kafkaraw.core.sasl.mechanism import SASL_HANDSHAKE_KEY, BareToken, ClientMechanism
 from kafkaraw.errors import (
     AuthenticationError,
     ClosedError,
@@ -90,6 +89,9 @@ from kafkaraw.protocol.apis import API_BY_KEY, Api, api_of
 from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.frames import HandWritten
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from kafkaraw.core.sasl.conversation import SaslConversation
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +274,7 @@ class ConnectionMachine:
         self._began_ms, self._until_ms = now_ms, event.deadline_ms
         self._move_to(ConnectionState.NEGOTIATING)
         if event.wants_login:
-            self._login = SaslConversation(self.peer)
+            self._login = _new_login(self.peer, renews=False)
             self._login.versions_asked()
         self._ask_api_versions(API_BY_KEY[API_VERSIONS_KEY].supported.max, now_ms)
 
@@ -414,7 +416,7 @@ class ConnectionMachine:
             mechanism, self._renewal = self._renewal, None
             self._began_ms, self._until_ms = now_ms, now_ms + self._limits.login_timeout_ms
             self._move_to(ConnectionState.REAUTHENTICATING)
-            self._login = SaslConversation(self.peer, renews=True)
+            self._login = _new_login(self.peer, renews=True)
             self._begin_login(self._login, mechanism, now_ms)
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -683,3 +685,9 @@ class ConnectionMachine:
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         log.debug("%s: %s -> %s", self.peer, self.state.name, state.name)
         self.state = state
+
+
+def _new_login(peer: str, *, renews: bool) -> SaslConversation:
+    from kafkaraw.core.sasl.conversation import SaslConversation  # only for connections with SASL
+
+    return SaslConversation(peer, renews=renews)

@@ -8,12 +8,13 @@ callback which one it holds. Nothing in this module does I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.protocol import Segment
 
 Segments: TypeAlias = Sequence[Segment]
+LinkEnd: TypeAlias = Literal["client", "broker"]
 """One frame in pieces, as `encode_*_segments` returns it."""
 
 WRITE_HIGH_BYTES = 1 << 20

@@ -130,6 +130,13 @@ class Header:
     removed: VersionRange
     unstable: VersionRange
 
+    @property
+    def offered(self) -> VersionRange:
+        """The versions that brokers of Kafka 4.3 offer: neither removed nor unstable ones."""
+        low = max(self.versions.min, self.removed.max + 1)
+        high = self.unstable.min - 1 if self.unstable.max >= self.unstable.min else self.versions.max
+        return VersionRange(low, high) if low <= high else NO_VERSIONS
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:

@@ -8,13 +8,13 @@ or fetched.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
 from kafkaraw.records._implementation import (
     IMPLEMENTATION,
     BatchBuilder,
     Record,
-    Rows,
-    SendFastPath,
-    Ticket,
     fill,
 )
 from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, batches_of, encode_batch
@@ -41,20 +41,7 @@ from kafkaraw.records.header import (
     unpack_header,
     verify_crc,
 )
-from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, TimestampUnit
-from kafkaraw.records.legacy import modern
 from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
-from kafkaraw.records.open_batches import OpenBatches
-from kafkaraw.records.partitioning import (
-    PARTITIONERS,
-    KeyHash,
-    Partitioner,
-    PartitionFunction,
-    murmur2,
-    partition_for_key,
-    whole_number,
-)
-from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
 from kafkaraw.records.record import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -64,9 +51,35 @@ from kafkaraw.records.record import (
     RecordMetadata,
     TopicPartition,
 )
-from kafkaraw.records.rows import BadRow, BytesColumn, Fault, HeadersColumn, NumbersColumn, RowColumns, SentPart
-from kafkaraw.records.sealed import SealedBatch
-from kafkaraw.records.splitting import split_batch
+
+if TYPE_CHECKING:
+    from kafkaraw.records._fallback.rows import Rows
+    from kafkaraw.records._sending import SendFastPath, Ticket
+    from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, TimestampUnit
+    from kafkaraw.records.legacy import modern
+    from kafkaraw.records.open_batches import OpenBatches
+    from kafkaraw.records.partitioning import (
+        PARTITIONERS,
+        KeyHash,
+        Partitioner,
+        PartitionFunction,
+        murmur2,
+        partition_for_key,
+        whole_number,
+    )
+    from kafkaraw.records.promise import BatchPromise, PromiseState, Waiter
+    from kafkaraw.records.rows import (
+        UNSOUND,
+        BadRow,
+        BytesColumn,
+        Fault,
+        HeadersColumn,
+        NumbersColumn,
+        RowColumns,
+        SentPart,
+    )
+    from kafkaraw.records.sealed import SealedBatch
+    from kafkaraw.records.splitting import split_batch
 
 __all__ = [
     "ARROW_COLUMNS",
@@ -80,6 +93,7 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NONE",
+    "UNSOUND",
     "AppendStatus",
     "BadRow",
     "Batch",
@@ -138,3 +152,36 @@ __all__ = [
     "verify_crc",
     "whole_number",
 ]
+
+# Imported on first use. Consumers and brokers need nothing of producers; few programs send columns, or read topics with
+# messages from before Kafka 0.11.
+_HOMES: Final = {
+    "_sending": ("SendFastPath", "Ticket"),
+    "interface": ("KEY_SIZE_SAFE", "AppendStatus", "TimestampUnit"),
+    "legacy": ("modern",),
+    "open_batches": ("OpenBatches",),
+    "partitioning": (
+        "PARTITIONERS",
+        "KeyHash",
+        "PartitionFunction",
+        "Partitioner",
+        "murmur2",
+        "partition_for_key",
+        "whole_number",
+    ),
+    "promise": ("BatchPromise", "PromiseState", "Waiter"),
+    "rows": ("UNSOUND", "BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
+    "_rows" if IMPLEMENTATION == "native" else "_fallback.rows": ("Rows",),
+    "sealed": ("SealedBatch",),
+    "splitting": ("split_batch",),
+}
+_MODULES: Final = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value

@@ -10,6 +10,7 @@ cdef class TopicBatches:
     cdef readonly object sticky
     cdef public Py_ssize_t batch_size
     cdef public Py_ssize_t sticky_partition
+    cdef public bint takes_turns
 
 
 cdef class OpenBatch(BatchBuilder):
@@ -23,6 +24,7 @@ cdef class BatchTable:
     cdef readonly dict topics
     cdef public object refusal
     cdef readonly bint decides_each
+    cdef bint _has_function
     cdef long long _buffer_memory
     cdef long long _used
     cdef object _clock_ms
@@ -42,5 +44,6 @@ cdef class BatchTable:
     cdef Ticket take_plain(
         self, object topic, object value, object key, object headers, object partition, object timestamp_ms
     )
+    cdef inline Py_ssize_t _partition_for(self, TopicBatches topic, long long hashed) except? -2
     cdef Ticket _add(self, OpenBatch batch, long long time, bytes key, bytes value, bytes headers)
     cdef bint insert(self, OpenBatch batch) except? -1

@@ -49,6 +49,7 @@ class TopicBatches:
         self.sticky_partition = sticky_partition
         self.batch_size = batch_size
         self.sticky = sticky
+        self.takes_turns = False
         self.batches = [None] * partition_count
 
 
@@ -92,7 +93,8 @@ class BatchTable:
     ) -> None:
         self.topics = {}
         self.refusal = None
-        self.decides_each = partitioner.function is not None or partitioner.every_record
+        self._has_function = partitioner.function is not None
+        self.decides_each = self._has_function or partitioner.every_record
         self._buffer_memory = buffer_memory
         self._used = 0
         self._clock_ms = clock_ms
@@ -190,6 +192,8 @@ class BatchTable:
         self, topic: object, value: object, key: object, headers: object, partition: object, timestamp_ms: object
     ) -> Ticket | None:
         """The same, for compiled callers."""
+        if type(value) is bytearray:
+            value = bytes(value)
         size: cython.Py_ssize_t = _size_of(value, key)
         tail: bytes | None = None
         hashed: cython.longlong = -1
@@ -204,7 +208,7 @@ class BatchTable:
         time: cython.longlong = self._now() if timestamp_ms is None else _number_of(timestamp_ms)
         if partition is not None:
             number = _number_of(partition)
-        elif self.decides_each:
+        elif self._has_function:
             return None
         else:
             hashed = self._hash_of(key)
@@ -217,15 +221,28 @@ class BatchTable:
         # In one go.
         if known is None or time < 0 or self.refusal is not None or self._used >= self._buffer_memory:
             return None
-        count: cython.Py_ssize_t = len(known.batches)
-        if hashed >= 0 and count:
-            number = hashed % count
-        elif partition is None:
-            number = known.sticky_partition
-        if not 0 <= number < count:
+        if partition is None:
+            number = self._partition_for(known, hashed)
+        if not 0 <= number < len(known.batches):
             return None
         found: object = known.batches[number]
-        return None if found is None else self._add(cython.cast(OpenBatch, found), time, key, value, tail)
+        if found is None:
+            return None
+        ticket: Ticket = self._add(cython.cast(OpenBatch, found), time, key, value, tail)
+        if self.decides_each and partition is None and hashed < 0 and ticket is not None:
+            known.sticky_partition = number
+        return ticket
+
+    def _partition_for(self, topic: TopicBatches, hashed: cython.longlong) -> cython.Py_ssize_t:
+        """Return the partition of a record that names none; -1 if `OpenBatches` chooses it. Runs no Python code."""
+        count: cython.Py_ssize_t = len(topic.batches)
+        if hashed >= 0:
+            return hashed % count if count else -1
+        if not self.decides_each:
+            return topic.sticky_partition
+        if not topic.takes_turns:
+            return -1
+        return 0 if topic.sticky_partition + 1 >= count else topic.sticky_partition + 1
 
     def add(
         self,
@@ -297,13 +314,17 @@ class BatchTable:
             self._used -= _HEADER_SIZE
         return True
 
-    def take_sealed(self) -> list:
-        """Return the sealed batches, oldest first; each is returned once."""
-        following: list = []
-        # In one go.
-        sealed: list = self._sealed
-        self._sealed = following
-        return sealed
+    def sealed_batches(self) -> list:
+        """Return the sealed batches, oldest first, and keep them; see `remove_sealed`."""
+        return list(self._sealed)
+
+    def remove_sealed(self, batches: list) -> bool:
+        """Remove what `sealed_batches` returned; False if another thread has removed them."""
+        count: cython.Py_ssize_t = len(batches)
+        if count and (len(self._sealed) < count or self._sealed[0] is not batches[0]):
+            return False
+        del self._sealed[:count]
+        return True
 
     def release(self, size_bytes: cython.longlong) -> None:
         """Count the memory of a batch as free."""

@@ -1,5 +1,7 @@
 """The implementation of the hot path in use: the compiled modules, or plain Python.
 
+What producers use besides is in `_sending`, so that consumers and brokers do not load it.
+
 The choice is made once, at import, by looking for the compiled files, never by trying to import them: without a
 compiler, the sources of the compiled modules import without an error, but run several times slower. The environment
 variable KAFKARAW_IMPL=python|native overrides the choice. Start at `choose`; `reuses_values` decides on one
@@ -81,23 +83,14 @@ REUSES_VALUES: Final = reuses_values(
 """Whether the compiled reader writes into values again."""
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kafkaraw.records._fallback.batch_table import BatchTable, SendFastPath, TopicBatches
     from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes, encode_headers
     from kafkaraw.records._fallback.reader import fill, fill_batches, read_batches, read_records, read_values
-    from kafkaraw.records._fallback.rows import Rows
-    from kafkaraw.records._fallback.ticket import Outcome, Ticket
     from kafkaraw.records.record import Record
 else:
     _builder = import_module("kafkaraw.records._builder")
-    _ticket = import_module("kafkaraw.records._ticket")
-    _batch_table = import_module("kafkaraw.records._batch_table")
     _reader = import_module("kafkaraw.records._reader")
     _filling = import_module("kafkaraw.records._filling")
-    Rows = import_module("kafkaraw.records._rows").Rows
     BatchBuilder, as_bytes, encode_headers = _builder.BatchBuilder, _builder.as_bytes, _builder.encode_headers
-    Outcome, Ticket = _ticket.Outcome, _ticket.Ticket
-    BatchTable, SendFastPath = _batch_table.BatchTable, _batch_table.SendFastPath
-    TopicBatches = _batch_table.TopicBatches
     Record, fill, fill_batches = _reader.Record, _filling.fill, _filling.fill_batches
     read_batches, read_records, read_values = _reader.read_batches, _reader.read_records, _reader.read_values
 
@@ -110,13 +103,7 @@ def make_record(*fields: Any) -> Record:  # noqa: ANN401  # checked where they a
 __all__ = [
     "IMPLEMENTATION",
     "BatchBuilder",
-    "BatchTable",
-    "Outcome",
     "Record",
-    "Rows",
-    "SendFastPath",
-    "Ticket",
-    "TopicBatches",
     "as_bytes",
     "choose",
     "encode_headers",

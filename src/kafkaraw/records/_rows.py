@@ -39,11 +39,11 @@ from cython.cimports.libc.stdlib import calloc, free
 
 from kafkaraw.errors import StaleMetadataError, UsageError
 from kafkaraw.records._fallback.checksum import HEADERS, PARTITION, TIMESTAMP
-from kafkaraw.records._fallback.rows import ROWS_AT_ONCE, UNSOUND, topic_seeds
+from kafkaraw.records._fallback.rows import ROWS_AT_ONCE, topic_seeds
 from kafkaraw.records._fallback.rows import Rows as PlainRows
 from kafkaraw.records.interface import AppendStatus
 from kafkaraw.records.partitioning import KeyHash
-from kafkaraw.records.rows import BadRow, Fault, RowColumns, SentPart
+from kafkaraw.records.rows import UNSOUND, BadRow, Fault, RowColumns, SentPart
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _FIXED_SIZE = cython.declare(cython.longlong, 61 + 21)

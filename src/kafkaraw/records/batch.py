@@ -30,12 +30,12 @@ from kafkaraw.records.header import (
     verify_crc,
     whole_batches,
 )
-from kafkaraw.records.interface import TimestampUnit
-from kafkaraw.records.legacy import mixed_batches, unwrapped
 from kafkaraw.records.record import Headers, Record, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kafkaraw.records.interface import TimestampUnit
 
     ArrowBatch: TypeAlias = "pyarrow.RecordBatch"
 
@@ -63,7 +63,16 @@ def batches_of(records: memoryview) -> list[Wire]:
     try:
         return whole_batches(records)
     except OldFormatError:
+        from kafkaraw.records.legacy import mixed_batches  # only for messages from before Kafka 0.11
+
         return mixed_batches(records)
+
+
+def _unwrapped(message: memoryview) -> list[Wire]:
+    """Decompress one message of magic 0 or 1; see `legacy.unwrapped`."""
+    from kafkaraw.records.legacy import unwrapped  # as in `batches_of`
+
+    return unwrapped(message)
 
 
 def encode_batch(  # noqa: PLR0913  # the fields of a header
@@ -222,7 +231,7 @@ class Batch:
         for at, (header, wire) in enumerate(self._batches):
             is_wrapped = header.magic != MAGIC
             if is_wrapped:  # its header does not hold the number of messages
-                ((header, wire),) = unwrapped(wire)
+                ((header, wire),) = _unwrapped(wire)
             given = self._count_in(header)
             if given and count + given > limit:
                 if is_wrapped:
@@ -275,7 +284,7 @@ class Batch:
             if header.magic == MAGIC:
                 yield header, wire
             else:
-                yield from unwrapped(wire)
+                yield from _unwrapped(wire)
 
     def _check(self, header: BatchHeader, wire: memoryview) -> None:
         """Verify the checksum, once."""

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from kafkaraw.errors import UsageError
-from kafkaraw.records._implementation import BatchTable, Ticket, TopicBatches, as_bytes, encode_headers
+from kafkaraw.records._implementation import as_bytes, encode_headers
+from kafkaraw.records._sending import BatchTable, Ticket, TopicBatches
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import AppendStatus, Lock
 from kafkaraw.records.partitioning import (
@@ -105,6 +106,7 @@ class OpenBatches:
         self._level = level
         self._waiter = waiter
         self._function = partitioner.function
+        self._every_record = partitioner.every_record
         self._check_size = check_size
 
     @property
@@ -123,10 +125,13 @@ class OpenBatches:
             # Not always 0: many short-lived producers of one record each must not all write to one partition.
             first = self.table.now_ms() % count
             sticky = StickyPartitioner(count, min(self._batch_size // 2, STICKY_SIZE_MAX))
-            self.table.add_topic(TopicBatches(topic, count, first, self._batch_size, sticky))
+            known = TopicBatches(topic, count, first, self._batch_size, sticky)
+            known.takes_turns = self._every_record and self._function is None
+            self.table.add_topic(known)
             return
         known.sticky_partition %= count
         known.sticky.set_partitions(count)
+        known.takes_turns = self._every_record and self._function is None
         for batch in self.table.resize(known, count):
             self.seal(batch)
 
@@ -140,6 +145,7 @@ class OpenBatches:
         known = self.table.topics.get(topic)
         if known is not None:
             known.sticky.set_order(order)
+            known.takes_turns = self._every_record and self._function is None and not order
 
     def limit_batches(self, topic: str, size: int) -> None:
         """Seal the next batches of a topic, if it is known, at a smaller size than `batch_size`."""
@@ -225,9 +231,10 @@ class OpenBatches:
         return self._append_to(known, number, time_ms, key, value, tail)
 
     def _decide(self, topic: TopicBatches, key: bytes | None, value: bytes | None) -> int | None:
-        """Choose a partition by the user's function, or the next one if each record takes another; None leaves it open.
+        """Choose by the user's function, or the next partition if each record takes another one; None leaves it open.
 
-        A user's function may send records itself.
+        A user's function may send records itself. If a topic `takes_turns`, `take` makes the same choice, and moves on
+        with the records that it takes.
         """
         if self._function is not None:
             count = len(topic.batches)  # 0: it was forgotten just now
@@ -285,11 +292,14 @@ class OpenBatches:
     # ---- batches out
 
     def seal(self, batch: OpenBatch) -> bool:
-        """Seal a batch, and move the sticky partition if that was its turn; False if it was sealed already."""
+        """Seal a batch, and move the sticky partition if that was its turn; False if it was sealed already.
+
+        If each record takes another partition, a sealed batch moves nothing.
+        """
         topic = batch.topic
         if topic is None or not self.table.seal(batch):
             return False
-        if batch.partition == topic.sticky_partition:
+        if batch.partition == topic.sticky_partition and not self._every_record:
             topic.sticky_partition = topic.sticky.note_sealed(batch.partition, batch.size_bytes)
         return True
 
@@ -315,11 +325,19 @@ class OpenBatches:
         return self.take_sealed()
 
     def take_sealed(self) -> list[SealedBatch]:
-        """Return the batches sealed so far, oldest first; each is returned once."""
-        return [
-            SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
-            for batch in self.table.take_sealed()
-        ]
+        """Return the batches sealed so far, oldest first; each is returned once.
+
+        The table gives them away when the list is complete: an exception before that, such as one of a signal handler,
+        loses none.
+        """
+        while True:
+            batches = self.table.sealed_batches()
+            sealed = [
+                SealedBatch(batch, batch.promise, codec=self._codec, level=self._level, created_ms=batch.created_ms)
+                for batch in batches
+            ]
+            if self.table.remove_sealed(batches):
+                return sealed
 
     def next_due_ms(self, linger_ms: int) -> int | None:
         """Return when the next batch is due, by the same clock; None without open batches."""

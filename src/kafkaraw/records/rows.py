@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.light_classes import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from kafkaraw.records.promise import BatchPromise
+
+UNSOUND: Final = (
+    "the buffers of the columns contradict each other; call validate(full=True) on the data to find out where"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Zigzag varints, the integers inside records: small numbers of either sign take few bytes.
 
-The hot loops decode short varints inline and call this module for longer ones. Start at `encode_varint`. The unsigned
+The hot loops decode short varints inline and call this module for longer ones. Start at `encode_varint`; the plain
+implementation has a table of short ones (`_fallback/varint_table.py`). The unsigned
 varints of flexible message versions are a different encoding; they are in `protocol`.
 """
 
@@ -10,23 +11,8 @@ from typing import Final
 
 from kafkaraw.errors import CorruptBatchError
 
-_ONE_BYTE: Final = 64
-_TABLE_SIZE: Final = 8192
 _VARINT_SIZE_MAX: Final = 10
 _INT64_MASK: Final = 2**64 - 1
-
-
-def _table() -> list[bytes]:
-    """The varints of one byte and of two; pieces of one string are made faster than one number at a time."""
-    pairs = bytearray(2 * (_TABLE_SIZE - _ONE_BYTE))
-    pairs[::2] = bytes(range(0x80, 0x100, 2)) * (_TABLE_SIZE // _ONE_BYTE - 1)
-    pairs[1::2] = b"".join(bytes((high,)) * _ONE_BYTE for high in range(1, _TABLE_SIZE // _ONE_BYTE))
-    both = bytes(pairs)
-    return [bytes((number << 1,)) for number in range(_ONE_BYTE)] + [both[at : at + 2] for at in range(0, len(both), 2)]
-
-
-VARINTS: Final[list[bytes]] = _table()
-"""The varint of every number that fits two bytes and is not negative, at its index."""
 
 
 def as_int64(number: int) -> int:
@@ -36,8 +22,6 @@ def as_int64(number: int) -> int:
 
 def encode_varint(number: int) -> bytes:
     """Encode any 64-bit signed number."""
-    if 0 <= number < _TABLE_SIZE:
-        return VARINTS[number]
     rest = (number << 1 ^ number >> 63) & _INT64_MASK
     encoded = bytearray()
     while rest > 0x7F:

@@ -13,7 +13,7 @@ import pytest
 from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.handlers.authorization import client_of
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import REGISTERED, handles, load_handlers
+from kafkaraw.broker.handlers.registration import REGISTERED, handles, load_handlers, registration_of
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import (
@@ -145,7 +145,7 @@ def test_denying_wins_over_what_is_allowed(case):
 def test_registered_permissions_are_those_that_the_tests_find(api):
     """The documentation is made from the table, so it must not tell tales."""
     found = {right[:2] for case in CASES[api] for rights in case.enough for right in rights}
-    told = {(right.operation, right.resource_type) for right in REGISTERED[API_BY_NAME[api].key].permissions}
+    told = {(right.operation, right.resource_type) for right in registration_of(API_BY_NAME[api]).permissions}
     if api == "DeleteTopics":
         found.add((Op.DESCRIBE, On.TOPIC))  # implied by DELETE
     if api in OWN_TESTS:

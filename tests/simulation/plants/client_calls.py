@@ -8,8 +8,9 @@ import pytest
 
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.sending import sender
-from kafkaraw.client.sending.producer_core import ProducerCore, Transactions
+from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.client.sending.sender import Sender
+from kafkaraw.client.sending.transaction_calls import Transactions
 from kafkaraw.client.sending.waiting import UnreportedFailures
 from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.producer.transaction import Change, Phase

@@ -9,7 +9,7 @@ import pytest
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.groups.node import _Journal
+from kafkaraw.broker.groups.hosted import PartitionJournal
 from kafkaraw.broker.groups.reconciliation import reconcile
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.client.groups.commit_queue import Ownership
@@ -46,7 +46,7 @@ def new_coordinator_forgets_committed_offsets(monkeypatch: pytest.MonkeyPatch):
 
 
 def coordinator_acknowledges_offsets_before_replication(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_Journal, "when_replicated", lambda self, position, done: done(ErrorCode.NONE))
+    monkeypatch.setattr(PartitionJournal, "when_replicated", lambda self, position, done: done(ErrorCode.NONE))
 
 
 def coordinator_assigns_partitions_before_they_are_revoked(monkeypatch: pytest.MonkeyPatch):

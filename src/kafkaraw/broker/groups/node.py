@@ -9,28 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
-from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
 from kafkaraw.broker.coordinator_runtime.hosting import Hosting
 from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
-from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
-from kafkaraw.broker.groups.runtime import Batch, Done
-from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
-from kafkaraw.light_classes import NamedTuple
-from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import ControlType, TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.broker.configs.config import BrokerConfig
     from kafkaraw.broker.controller import Controller
+    from kafkaraw.broker.groups.coordinator import GroupCoordinator
+    from kafkaraw.broker.groups.hosted import HostedCoordinator
     from kafkaraw.broker.partitions.partition import Partition
-    from kafkaraw.broker.topics.catalog import Catalog
     from kafkaraw.net import Clock
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -78,8 +72,14 @@ class GroupNode:
         """Start or stop the coordinator of a partition of `__consumer_offsets`, as its new state says."""
         self._hosting.lead_or_follow(partition)
 
-    def _make(self, partition: Partition) -> tuple[_Coordinating, Callable[[], None]] | None:
-        journal = _Journal(CoordinatorLog(partition, self._clock.time_ms))
+    def _make(self, partition: Partition) -> tuple[HostedCoordinator, Callable[[], None]] | None:
+        # Imported when the first client uses groups: a broker without them never creates the topic.
+        from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
+        from kafkaraw.broker.groups.coordinator import GroupCoordinator
+        from kafkaraw.broker.groups.hosted import HostedCoordinator, KnownTopics, PartitionJournal
+        from kafkaraw.broker.groups.timers import Timers
+
+        journal = PartitionJournal(CoordinatorLog(partition, self._clock.time_ms))
         timers = Timers(_loop_ms, self._wake_at)
         coordinator = GroupCoordinator(
             journal,
@@ -96,7 +96,7 @@ class GroupNode:
             index = partition.topic_partition.partition
             _logger.error("%s-%d cannot be read, its groups are not available: %s", OFFSETS_TOPIC, index, error)
             return None
-        return _Coordinating(coordinator, timers), lambda: coordinator.load(found)
+        return HostedCoordinator(coordinator, timers), lambda: coordinator.load(found)
 
     def _limits_of(self, group_id: str) -> Limits:
         configs = self._controller.dynamic_configs.of(ConfigResourceType.GROUP, group_id)
@@ -174,65 +174,6 @@ class GroupNode:
         due = [at_ms for here in self._hosting.all() if (at_ms := here.timers.deadline_ms()) is not None]
         if due and not self._closed:
             self._wake_at(min(due))
-
-
-class _Coordinating(NamedTuple):
-    """A coordinator and its timers."""
-
-    coordinator: GroupCoordinator
-    timers: Timers
-
-
-class KnownTopics:
-    """The catalog's topics; implements `runtime.Topics`."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    @property
-    def version(self) -> int:
-        """Version of the topics, incremented at each change."""
-        return self._catalog.version
-
-    def find(self, name: str) -> tuple[Uuid, int] | None:
-        """Return the id and the number of partitions of a topic."""
-        topic = self._catalog.topic(name)
-        return None if topic is None else (topic.topic_id, topic.partitions_count)
-
-    def name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic."""
-        topic = self._catalog.topic_by_id(topic_id)
-        return None if topic is None else topic.name
-
-    def names(self) -> list[str]:
-        """Return all topic names, in order."""
-        return [topic.name for topic in self._catalog.topics()]
-
-
-class _Journal:
-    """The log of a partition, as `runtime.Journal`."""
-
-    def __init__(self, log: CoordinatorLog) -> None:
-        self._log = log
-
-    def append(self, records: Sequence[GroupRecord], producer: tuple[int, int]) -> int:
-        return self._log.append([encode_record(record) for record in records], producer=producer)
-
-    def when_replicated(self, position: int, done: Done) -> None:
-        self._log.when_replicated(position, done)
-
-    def read(self) -> Iterator[Batch]:
-        """Return the batches of the log, without records of unknown kinds.
-
-        Raises:
-            OSError: the storage is broken.
-        """
-        for found in self._log.read(lambda record: decode_record(record.key or b"", record.value)):
-            producer_id = found.header.producer_id if found.header.is_transactional else -1
-            if found.control is not None:
-                yield Batch(producer_id, (), found.control is ControlType.COMMIT)
-            else:
-                yield Batch(producer_id, found.records)
 
 
 def _loop_ms() -> float:

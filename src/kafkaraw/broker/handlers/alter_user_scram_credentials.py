@@ -41,7 +41,7 @@ def handle(
     state: BrokerState, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Reply[AlterUserScramCredentialsResponse]:
     """Change each user's credential independently."""
-    outcomes = state.sasl_servers.credentials.alter(request.deletions, request.upsertions)
+    outcomes = state.controller.credentials.alter(request.deletions, request.upsertions)
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)

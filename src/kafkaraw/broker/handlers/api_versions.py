@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.registration import REGISTERED, handles
+from kafkaraw.broker.handlers.registration import handles, served_apis
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
@@ -46,9 +46,7 @@ def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequ
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     if _is_misrouted(state, request):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
-    response = ApiVersionsResponse(
-        error_code=ErrorCode.NONE, api_keys=advertised(state, (served.api for served in REGISTERED.values()))
-    )
+    response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=advertised(state, served_apis().values()))
     if state.offer.versions(API_BY_NAME["EndTxn"]).max >= EPOCH_BUMP_END_TXN:
         level = state.config.transaction_version
         response.finalized_features_epoch = FEATURES_EPOCH
@@ -69,12 +67,12 @@ def unsupported(state: BrokerState) -> ApiVersionsResponse:
 
 
 def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
-    """Return the rows of the table.
+    """Return the rows of the table, in the order of the APIs.
 
     Produce is offered since version 0, although versions below 3 are refused: otherwise librdkafka before 2.11 silently
     disables compression.
     """
-    rows = ((api.key, state.offer.versions(api)) for api in sorted(apis, key=lambda api: api.key))
+    rows = ((api.key, state.offer.versions(api)) for api in apis)
     return [
         ApiVersion(api_key=key, min_version=0 if key == PRODUCE_KEY else low, max_version=high)
         for key, (low, high) in rows

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.light_classes import dataclass
@@ -30,6 +28,8 @@ class RequestContext:
     @property
     def host(self) -> str:
         """The client's address, as Java writes it."""
+        from ipaddress import ip_address  # only for an authorizer and for groups
+
         host = self.peer.rpartition(":")[0].strip("[]")
         try:
             address = ip_address(host.partition("%")[0])

@@ -57,6 +57,6 @@ def handle(
                     for name, count in found.iterations.items()
                 ],
             )
-            for found in state.sasl_servers.credentials.describe(users)
+            for found in state.controller.credentials.describe(users)
         ],
     )

@@ -9,9 +9,10 @@
         state: BrokerState, context: RequestContext, request: CreatePartitionsRequest
     ) -> Reply[CreatePartitionsResponse]: ...
 
-The type checker compares the handler with the classes of the request and of its response. `load_handlers` imports
-every file of the package, and so registers all handlers. No other list of APIs exists, and this module must not name an
-API.
+The type checker compares the handler with the classes of the request and of its response. The handler of an API is in
+the file of this package that has the name of the API's messages: `served_apis` finds the APIs by the names of the
+files, and `handler_of` imports a file when the first request of its API arrives. No list of handlers exists, and this
+module must not name an API.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
-from kafkaraw.protocol.apis import Api, api_of
+from kafkaraw.protocol.apis import API_TABLE, Api, api_of
 from kafkaraw.protocol.declare import RequestClass, Response
 
 Q = TypeVar("Q")
@@ -76,7 +77,8 @@ class Registration:
 
 
 REGISTERED: Final[dict[int, Registration]] = {}
-"""By API key. `load_handlers` fills it; ApiVersions offers these APIs and no others."""
+"""By API key; those whose files are imported."""
+_HANDLERS: Final[dict[int, AnyHandler]] = {}
 
 
 def handles(
@@ -135,15 +137,50 @@ def authorized(api: str, handler: Handler[Q, R], authorize: Authorize[Q, R]) -> 
 
 
 @cache
-def load_handlers() -> dict[int, AnyHandler]:
-    """Import every file of the package, and return the handlers by API key.
+def served_apis() -> Mapping[int, Api]:
+    """Return the APIs that have a file in this package, by key; ApiVersions offers these and no others.
+
+    No handler is imported.
+    """
+    files = {module.name for module in pkgutil.iter_modules(handlers.__path__)}
+    return {api.key: api for api in API_TABLE if api.module in files}
+
+
+def registration_of(api: Api) -> Registration:
+    """Return the registration of an API of `served_apis`; the first call imports its file.
+
+    Raises:
+        ImportError: the file does not register a handler of the API.
+    """
+    if api.key not in REGISTERED:
+        module = f"{handlers.__name__}.{api.module}"
+        importlib.import_module(module)
+        if api.key not in REGISTERED:
+            raise ImportError(f"{module} registers no handler of {api.name}: use @handles({api.name}Request, ...)")
+    return REGISTERED[api.key]
+
+
+def handler_of(api: Api) -> AnyHandler:
+    """Return the handler of an API of `served_apis`; the first call imports its file.
 
     A handler is wrapped by its authorization, and called with chunks of a large request. It takes the request class of
     its API.
+
+    Raises: see `registration_of`.
     """
-    for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}."):
-        importlib.import_module(module.name)
-    return {
-        key: in_chunks(served.api.name, served.handle, served.divided) if served.divided else served.handle
-        for key, served in sorted(REGISTERED.items())
-    }
+    handler = _HANDLERS.get(api.key)
+    if handler is None:
+        served = registration_of(api)
+        handler = in_chunks(api.name, served.handle, served.divided) if served.divided else served.handle
+        _HANDLERS[api.key] = handler
+    return handler
+
+
+def load_handlers() -> dict[int, AnyHandler]:
+    """Import the files of all APIs, and return the handlers by API key, in the table that `handler_of` reads.
+
+    For the documentation and for tests: a broker imports a handler when it needs it.
+    """
+    for api in served_apis().values():
+        handler_of(api)
+    return _HANDLERS

@@ -7,19 +7,20 @@ KIP-612).
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.settings import LONG_MAX
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequestEntryData, OpData
-from kafkaraw.protocol.messages.describe_client_quotas import ComponentData
+
+if TYPE_CHECKING:
+    from kafkaraw.protocol.messages.alter_client_quotas import AlterClientQuotasRequestEntryData, OpData
+    from kafkaraw.protocol.messages.describe_client_quotas import ComponentData
 
 QUOTAS_FILE: Final = "kafkaraw-client-quotas.json"
 FORMAT_VERSION: Final = 1
@@ -252,6 +253,8 @@ def _keys_for(entity: Entity) -> frozenset[QuotaKey]:
 
 
 def _is_address(text: str | None) -> bool:
+    import ipaddress  # only for the quotas of addresses
+
     try:
         ipaddress.ip_address(text or "")
     except ValueError:

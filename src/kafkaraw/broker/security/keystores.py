@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.settings import Setting, Value, text
 from kafkaraw.errors import ConfigError
-from kafkaraw.net.stores import pem_of
-from kafkaraw.net.tls import server_context
 
 if TYPE_CHECKING:
     import ssl
@@ -62,6 +60,8 @@ class Keystores:
 
 
 def _context(values: Mapping[str, Value]) -> ssl.SSLContext:
+    from kafkaraw.net.tls import server_context  # only for TLS
+
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         if text(values, name) == "JKS":
             raise ConfigError(f"{name}=JKS: {_JKS}, and set {name}=PKCS12")
@@ -92,6 +92,8 @@ def _content(values: Mapping[str, Value], store: str) -> str:
     location = text(values, f"{store}.location")
     if not location:
         return ""
+    from kafkaraw.net.stores import pem_of  # only for TLS
+
     try:
         return pem_of(location, text(values, f"{store}.password") or None)
     except OSError as error:

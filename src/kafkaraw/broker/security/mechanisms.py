@@ -6,14 +6,15 @@ Authentication never fails open: an enabled mechanism with incomplete settings i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.settings import Setting, Value, flag, number, split_list, text
-from kafkaraw.core.sasl.jaas import parse_module
-from kafkaraw.core.sasl.oauthbearer import UnsecuredRules
 from kafkaraw.core.sasl.scram import HASHES
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
+
+if TYPE_CHECKING:
+    from kafkaraw.core.sasl.oauthbearer import UnsecuredRules
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", *HASHES)
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
@@ -114,6 +115,8 @@ def _options(
                 f"sasl.enabled.mechanisms of this listener, {', '.join(mechanisms)}"
             )
         if values.get(JAAS):
+            from kafkaraw.core.sasl.jaas import parse_module  # only for users in login modules
+
             options[mechanism] = parse_module(text(values, JAAS), mechanism, _name(listener, mechanism, JAAS))
     for mechanism in HASHES:
         _refuse_others(listener, mechanism, options.get(mechanism, {}), _OWN_LOGIN)
@@ -163,6 +166,8 @@ def _unsecured(
     by_mechanism: Mapping[str, Mapping[str, Value]],
     options: Mapping[str, Mapping[str, str]],
 ) -> UnsecuredRules:
+    from kafkaraw.core.sasl.oauthbearer import UnsecuredRules  # only for OAUTHBEARER
+
     own = by_mechanism.get("OAUTHBEARER", {})
     if not flag(values, "sasl.oauthbearer.unsecured.enable") and not own.get(HANDLER):
         raise ConfigError(

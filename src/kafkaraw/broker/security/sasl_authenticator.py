@@ -139,6 +139,16 @@ class SaslAuthenticator:
         self._renewal_began: float | None = None
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the client is authenticated."""
+        return self.state is AuthenticationState.COMPLETE
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the authentication failed; the connection has to be closed."""
+        return self.state is AuthenticationState.FAILED
+
+    @property
     def takes_bare_token(self) -> bool:
         """Whether the next frame is a token without a Kafka header."""
         return self._bare and self.state is AuthenticationState.AUTHENTICATE

@@ -10,7 +10,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.core.sasl.scram import (
     ITERATIONS_MIN,
@@ -23,7 +23,12 @@ from kafkaraw.core.sasl.scram import (
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
+
+if TYPE_CHECKING:
+    from kafkaraw.protocol.messages.alter_user_scram_credentials import (
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
+    )
 
 SCRAM_FILE: Final = "kafkaraw-scram-credentials.json"
 FORMAT_VERSION: Final = 1
@@ -32,6 +37,10 @@ _TWICE: Final = "A user credential cannot be altered twice in the same request"
 _NOT_THERE: Final = "Attempt to delete a user credential that does not exist"
 _DUPLICATE: Final = (ErrorCode.DUPLICATE_RESOURCE, _TWICE)
 _NOT_STORED: Final = "the credentials could not be stored"
+
+
+_Problem: TypeAlias = tuple[ErrorCode, str]
+"""The error of a change, and its message."""
 
 
 class Outcome(NamedTuple):
@@ -95,35 +104,32 @@ class ScramCredentials:
         self, deletions: Iterable[ScramCredentialDeletion], upsertions: Iterable[ScramCredentialUpsertion]
     ) -> list[Outcome]:
         """Remove and set credentials, at most one for each user; those in error do not stop the others."""
-        changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*deletions, *upsertions]
-        names = Counter(change.name for change in changes)
+        removed, added = list(deletions), list(upsertions)
+        names = Counter([*(change.name for change in removed), *(change.name for change in added)])
         outcomes: dict[str, Outcome] = {}
         accepted: dict[tuple[str, str], ScramCredential | None] = {}
-        for change in changes:
-            if change.name not in outcomes:
-                problem = self._problem(change) or (_DUPLICATE if names[change.name] > 1 else None)
-                outcomes[change.name] = Outcome(change.name, *(problem or (ErrorCode.NONE, None)))
-                if problem is None:
-                    accepted[MECHANISM_OF_TYPE[change.mechanism], change.name] = _new_credential(change)
+
+        def accepts(name: str, problem: _Problem | None) -> bool:
+            problem = problem or (_DUPLICATE if names[name] > 1 else None)
+            outcomes[name] = Outcome(name, *(problem or (ErrorCode.NONE, None)))
+            return problem is None
+
+        for deletion in removed:
+            if deletion.name not in outcomes and accepts(deletion.name, self._problem_of_deletion(deletion)):
+                accepted[MECHANISM_OF_TYPE[deletion.mechanism], deletion.name] = None
+        for upsertion in added:
+            if upsertion.name not in outcomes and accepts(upsertion.name, _problem_of_upsertion(upsertion)):
+                accepted[MECHANISM_OF_TYPE[upsertion.mechanism], upsertion.name] = _new_credential(upsertion)
         if accepted and not self._apply(accepted):
             for _, user in accepted:
                 outcomes[user] = Outcome(user, ErrorCode.KAFKA_STORAGE_ERROR, _NOT_STORED)
         return list(outcomes.values())
 
-    def _problem(self, change: ScramCredentialDeletion | ScramCredentialUpsertion) -> tuple[ErrorCode, str] | None:
-        if not change.name:
-            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-        mechanism = MECHANISM_OF_TYPE.get(change.mechanism)
-        if mechanism is None:
-            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-        if isinstance(change, ScramCredentialUpsertion):
-            if change.iterations < ITERATIONS_MIN:
-                return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
-            if change.iterations > ITERATIONS_MAX:
-                return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
-        elif (mechanism, change.name) not in self._known():
+    def _problem_of_deletion(self, change: ScramCredentialDeletion) -> _Problem | None:
+        problem = _problem_of(change)
+        if problem is None and (MECHANISM_OF_TYPE[change.mechanism], change.name) not in self._known():
             return ErrorCode.RESOURCE_NOT_FOUND, _NOT_THERE
-        return None
+        return problem
 
     def _apply(self, changes: Mapping[tuple[str, str], ScramCredential | None]) -> bool:
         stored = {**self._stored, **{key: made for key, made in changes.items() if made is not None}}
@@ -183,9 +189,25 @@ def _mechanism(name: str) -> str:
     return MECHANISM_OF_TYPE[TYPE_OF_MECHANISM[name]]
 
 
-def _new_credential(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> ScramCredential | None:
-    if isinstance(change, ScramCredentialDeletion):
-        return None
+def _problem_of(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> _Problem | None:
+    """The error of a change by its user and mechanism; None if they are valid."""
+    if not change.name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if change.mechanism not in MECHANISM_OF_TYPE:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    return None
+
+
+def _problem_of_upsertion(change: ScramCredentialUpsertion) -> _Problem | None:
+    problem = _problem_of(change)
+    if problem is None and change.iterations < ITERATIONS_MIN:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if problem is None and change.iterations > ITERATIONS_MAX:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    return problem
+
+
+def _new_credential(change: ScramCredentialUpsertion) -> ScramCredential:
     mechanism = MECHANISM_OF_TYPE[change.mechanism]
     return credential_of(mechanism, bytes(change.salted_password), bytes(change.salt), change.iterations)
 

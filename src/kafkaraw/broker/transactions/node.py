@@ -18,10 +18,6 @@ from kafkaraw.broker.coordinator_runtime.coordinator_log import when_replicated
 from kafkaraw.broker.coordinator_runtime.hosting import Hosting
 from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
-from kafkaraw.broker.transactions.coordinator import Limits, ProducerIdAndEpoch, TransactionCoordinator
-from kafkaraw.broker.transactions.markers import MarkerSender
-from kafkaraw.broker.transactions.state_log import TOPIC, PartitionStateLog
-from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import ControlType, TopicPartition, encode_control_batch
 
@@ -29,10 +25,12 @@ if TYPE_CHECKING:
     from kafkaraw.broker.configs.config import BrokerConfig
     from kafkaraw.broker.controller import Controller
     from kafkaraw.broker.partitions.partition import Partition
+    from kafkaraw.broker.transactions.coordinator import ProducerIdAndEpoch, TransactionCoordinator
     from kafkaraw.net import Clock
 
 _logger = logging.getLogger("kafkaraw.broker")
 
+TRANSACTION_TOPIC: Final = "__transaction_state"
 FIRST_PAUSE_S: Final = 0.002
 """Delay of the first retry. Most transactions complete within it; it doubles up to Kafka's 20 ms."""
 
@@ -55,9 +53,8 @@ class TransactionNode:
         self._controller = controller
         self._config = config
         self._clock = clock
-        self._limits = Limits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
         self.topic = InternalTopic(
-            TOPIC,
+            TRANSACTION_TOPIC,
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
             config.transaction_state_log_min_isr,
@@ -68,7 +65,7 @@ class TransactionNode:
                 "unclean.leader.election.enable": "false",
             },
         )
-        self._hosting = Hosting(TOPIC, self._make, TransactionCoordinator.resign)
+        self._hosting = Hosting(TRANSACTION_TOPIC, self._make, lambda coordinator: coordinator.resign())
         self._timer: asyncio.TimerHandle | None = None
         self._owed: dict[object, Callable[[], None]] = {}
         self._closed = False
@@ -80,16 +77,24 @@ class TransactionNode:
         self._hosting.lead_or_follow(partition)
 
     def _make(self, partition: Partition) -> tuple[TransactionCoordinator, Callable[[], None]] | None:
+        # Imported when the first client uses transactions: a broker without them never creates the topic.
+        from kafkaraw.broker.transactions.coordinator import Limits, TransactionCoordinator
+        from kafkaraw.broker.transactions.markers import MarkerSender
+        from kafkaraw.broker.transactions.state_log import PartitionStateLog
+
         index, epoch = partition.topic_partition.partition, partition.leader_epoch
         log = PartitionStateLog(partition, self._clock.time_ms)
         markers = MarkerSender(self, self._controller, epoch, lambda: self._hosting.is_active(index, epoch))
+        limits = Limits(self._config.transaction_max_timeout_ms, self._config.transactional_id_expiration_ms)
         coordinator = TransactionCoordinator(
-            log, markers, self._controller.producer_ids.take, self._clock.time_ms, self._limits
+            log, markers, self._controller.producer_ids.take, self._clock.time_ms, limits
         )
         try:
             found = log.read()
         except OSError as error:
-            _logger.error("%s-%d cannot be read, its transactional ids are not available: %s", TOPIC, index, error)
+            _logger.error(
+                "%s-%d cannot be read, its transactional ids are not available: %s", TRANSACTION_TOPIC, index, error
+            )
             return None
 
         def start() -> None:
@@ -240,6 +245,8 @@ class TransactionNode:
         done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     ) -> None:
         """Answer another node's `join`."""
+        from kafkaraw.broker.transactions.states import EPOCH_BUMP_VERSION  # as in `_make`
+
         gone = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if self._closed:

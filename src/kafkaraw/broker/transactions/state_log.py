@@ -22,7 +22,6 @@ from kafkaraw.protocol.embedded.transaction_state import PartitionsSchema, Trans
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Record, TopicPartition
 
-TOPIC: Final = "__transaction_state"
 KEY_VERSION: Final = 0
 VALUE_VERSION: Final = 1
 _VERSION: Final = struct.Struct(">h")

@@ -13,8 +13,6 @@ from kafkaraw.client.admin.calls import Calls, failure, names_of
 from kafkaraw.client.arguments import instance_of
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
-from kafkaraw.client.sending.transactions import ask_to_end
-from kafkaraw.core.producer.transaction import Reaction, reaction_to
 from kafkaraw.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -155,6 +153,10 @@ class TransactionAdmin:
             BrokerError: the coordinator refuses, for example because the transaction has ended the other way.
             KafkaError: no coordinator answered in time.
         """
+        # Only here: with the messages of transactions, which few programs need.
+        from kafkaraw.client.sending.transactions import ask_to_end
+        from kafkaraw.core.producer.transaction import Reaction, reaction_to
+
         instance_of(prepared, PreparedTransaction, "end_transaction", "what producer.prepare_transaction() gave")
         who = prepared.transactional_id
         coordinator = Coordinator(self._calls.engine, CoordinatorKind.TRANSACTION, who)

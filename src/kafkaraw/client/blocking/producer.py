@@ -14,7 +14,6 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final, Never, Self, TypeVar
 
 from kafkaraw.client.arguments import refuse_positional
@@ -26,8 +25,7 @@ from kafkaraw.client.forking import call_after_fork
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.arrow_rows import ArrowTicket
-from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore, Transactions
+from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
 from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, forget, watch
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kafkaraw.client.java_names import Properties
+    from kafkaraw.client.sending.arrow_rows import ArrowTicket
+    from kafkaraw.client.sending.transaction_calls import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -219,8 +219,11 @@ class Producer(SendFastPath):
             yield
             self.commit_transaction()
         except BaseException as error:
-            _run(self._in_transactions(partial(Transactions.roll_back, error=error)))
+            _run(self._roll_back(error))
             raise
+
+    async def _roll_back(self, error: BaseException) -> None:
+        await self._core.transactions.roll_back(error)
 
     async def _in_transactions(self, act: Callable[[Transactions], Coroutine[object, None, T]]) -> T:
         return await act(self._core.transactions)

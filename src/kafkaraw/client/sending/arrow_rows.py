@@ -16,6 +16,7 @@ from kafkaraw.client.settings import unknown_name
 from kafkaraw.errors import RecordTooLargeError, UsageError, copy_to_raise
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import (
+    UNSOUND,
     AppendStatus,
     BadRow,
     BatchPromise,
@@ -478,7 +479,4 @@ def _row_error(
                 f"column 'timestamp': row {row} has {bad.number}, which is not a number of milliseconds since 1970"
             )
         case _:
-            return UsageError(
-                "the buffers of the columns contradict each other; call validate(full=True) on the data to find out "
-                "where"
-            )
+            return UsageError(UNSOUND)

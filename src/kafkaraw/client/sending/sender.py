@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.deadline import Deadline
@@ -28,7 +28,6 @@ from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.sending.accumulator import RecordAccumulator
-from kafkaraw.client.sending.transactions import PRODUCE_VERSION_EXPLICIT, TransactionManager
 from kafkaraw.client.sending.waiting import Flush, PendingFlushes
 from kafkaraw.core.producer.batches import outcomes_of, produce_request, unanswered
 from kafkaraw.core.producer.events import (
@@ -73,6 +72,9 @@ from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.produce import ProduceResponse
 from kafkaraw.protocol.produce_frames import Produce, Written
 from kafkaraw.records import AppendStatus, SealedBatch, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.client.sending.transactions import TransactionManager
 
 log = logging.getLogger(__name__)
 
@@ -677,8 +679,8 @@ class Outbox:
             timeout_ms=self._timeout_ms,
             transactional_id=None if transactions is None else transactions.transactional_id,
         )
-        if transactions is not None and not transactions.implicit:
-            version = min(PRODUCE_VERSION_EXPLICIT, connection.version_for(_PRODUCE_KEY))
+        if transactions is not None and transactions.produce_version_max is not None:
+            version = min(transactions.produce_version_max, connection.version_for(_PRODUCE_KEY))
 
         def answered(outcome: Written | ProduceResponse | KafkaError | None) -> None:
             if not self._closed:

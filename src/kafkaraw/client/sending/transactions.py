@@ -1,7 +1,7 @@
 """`TransactionManager`: the state of a producer's transactions, and the requests to the coordinators.
 
 `core/producer/transaction.py` decides which call is allowed when. The calls themselves, which also have to wait for
-records, are `Transactions` in `producer_core.py`. Start at `TransactionManager.end` and `add_partitions`.
+records, are `Transactions` in `transaction_calls.py`. Start at `TransactionManager.end` and `add_partitions`.
 
 Two generations of the protocol (KIP-890), chosen by the cluster's feature `transaction.version` at each `begin`: with
 the first, partitions are added before they are written to and the epoch stays; with the second, brokers add them by
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM_LEVEL: Final = 2
 # The last version of each API that belongs to the first generation.
-PRODUCE_VERSION_EXPLICIT: Final = 11
+_PRODUCE_VERSION_EXPLICIT: Final = 11
 _END_TXN_VERSION_EXPLICIT: Final = 4
 _TXN_OFFSET_COMMIT_VERSION_EXPLICIT: Final = 4
 _ADD_PARTITIONS_VERSION_MAX: Final = 3  # later ones are for brokers
@@ -70,7 +70,7 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 class TransactionManager:
     """The state of one producer's transactions, and the requests to their coordinators.
 
-    It neither sends nor waits for records: `producer_core.Transactions`, which does, calls it in the order that a
+    It neither sends nor waits for records: `transaction_calls.Transactions`, which does, calls it in the order that a
     transaction needs, and the sender asks it what a Produce request of the transaction carries.
 
     Args:
@@ -97,6 +97,11 @@ class TransactionManager:
         self._identity = NO_PRODUCER
         self._has_writes = False
         self.pause()
+
+    @property
+    def produce_version_max(self) -> int | None:
+        """The highest version of Produce in this transaction; None for any."""
+        return None if self.implicit else _PRODUCE_VERSION_EXPLICIT
 
     # ---- which records are taken
 

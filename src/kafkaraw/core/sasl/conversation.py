@@ -15,9 +15,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, TypeAlias
 
-from kafkaraw.core.sasl.mechanism import ClientMechanism
+from kafkaraw.core.sasl.mechanism import BareToken, ClientMechanism
 from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
-from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode, error_name
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -25,16 +24,8 @@ from kafkaraw.protocol.printable import printable
 
 log = logging.getLogger(__name__)
 
-SASL_HANDSHAKE_KEY: Final = 17
 BARE_TOKENS_VERSION: Final = 0
 """The version of SaslHandshake after which tokens come without a Kafka header."""
-
-
-@dataclass(frozen=True, slots=True)
-class BareToken:
-    """A token that is a frame of its own, in either direction."""
-
-    token: bytes = field(repr=False)
 
 
 SaslRequest: TypeAlias = SaslHandshakeRequest | SaslAuthenticateRequest | BareToken

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+from kafkaraw.light_classes import dataclass, field
+
+SASL_HANDSHAKE_KEY: Final = 17
+
+
+@dataclass(frozen=True, slots=True)
+class BareToken:
+    """A token that is a frame of its own, in either direction."""
+
+    token: bytes = field(repr=False)
 
 
 class ClientMechanism(Protocol):

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Concatenate, Final, NoReturn, ParamSpec, TypeV
 
 from kafkaraw.records._fallback.builder import BatchBuilder, encode_headers
 from kafkaraw.records._fallback.ticket import Ticket
+from kafkaraw.records._fallback.varint_table import VARINTS
 from kafkaraw.records.interface import KEY_SIZE_SAFE, Lock
 from kafkaraw.records.partitioning import Partitioner, StickyPartitioner
 from kafkaraw.records.record import Headers
-from kafkaraw.records.varint import VARINTS
 
 if TYPE_CHECKING:
     from kafkaraw.records.promise import BatchPromise
@@ -41,9 +41,10 @@ class TopicBatches:
         sticky_partition: takes the records whose partition no key selects.
         sticky: moves it.
         batch_size: size at which the next batches are sealed.
+        takes_turns: each record whose partition no key selects moves the sticky partition to the next one.
     """
 
-    __slots__ = ("batch_size", "batches", "name", "sticky", "sticky_partition")
+    __slots__ = ("batch_size", "batches", "name", "sticky", "sticky_partition", "takes_turns")
 
     def __init__(
         self, name: str, partition_count: int, sticky_partition: int, batch_size: int, sticky: StickyPartitioner
@@ -52,6 +53,7 @@ class TopicBatches:
         self.sticky_partition = sticky_partition
         self.batch_size = batch_size
         self.sticky = sticky
+        self.takes_turns = False
         self.batches: list[OpenBatch | None] = [None] * partition_count
 
 
@@ -114,7 +116,8 @@ class BatchTable:
         topics: by name; changed by `add_topic` and `remove_topic` only.
         refusal: raises, instead of records being added; None while they are added.
         used_bytes: memory in use by open, sealed and unreleased batches.
-        decides_each: whether `OpenBatches.append` chooses the partition of each record that names none.
+        decides_each: whether the partitioner chooses anew for each record that names no partition: by a function, or in
+            turn. `take` does so only for topics that take turns.
         now_ms: returns the time, by the wall clock.
         hash_of: returns the hash of a key, not negative; -1 if no key selects the record's partition.
         is_changing: whether a change is under way.
@@ -140,7 +143,8 @@ class BatchTable:
         self._lock = new_lock()
         self._buffer_memory = buffer_memory
         self._value_size_safe = value_size_safe
-        self.decides_each = partitioner.function is not None or partitioner.every_record
+        self._has_function = partitioner.function is not None
+        self.decides_each = self._has_function or partitioner.every_record
         self._null_is_no_key = not partitioner.null_is_a_key
         self._open: dict[OpenBatch, None] = {}
         self._sealed: list[OpenBatch] = []
@@ -192,18 +196,21 @@ class BatchTable:
     def take(  # noqa: C901 - one flat method, because calls cost more than all that it does
         self,
         topic: str,
-        value: bytes | None,
+        value: bytes | bytearray | None,
         key: bytes | None,
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
     ) -> Ticket | None:
         """Add a record that is plain, small and fits its open batch; None for any other: try `OpenBatches.append`."""
+        if type(value) is not bytes:
+            if type(value) is not bytearray:  # tombstones are rare
+                return None
+            value = bytes(value)
         if (
-            type(value) is not bytes  # tombstones are rare
-            or len(value) > self._value_size_safe
+            len(value) > self._value_size_safe
             or (key is not None and (type(key) is not bytes or len(key) > KEY_SIZE_SAFE))
-            or (partition is None and self.decides_each)
+            or (partition is None and self._has_function)
         ):
             return None
         tail = b"\x00"
@@ -215,7 +222,7 @@ class BatchTable:
             timestamp_ms = self._clock_ms()
         elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _INT64_MAX:
             return None
-        lock, interrupts = self._lock, True
+        lock, interrupts, moves = self._lock, True, False
         try:  # `with` takes twice as long; an interruption may come as soon as the lock is taken, or before
             lock.acquire()
             interrupts = self.is_changing
@@ -230,7 +237,15 @@ class BatchTable:
                 return None
             if partition is None:
                 number = -1 if key is None and self._null_is_no_key else self.hash_of(key)
-                partition = number % len(known.batches) if number >= 0 else known.sticky_partition
+                if number >= 0:
+                    partition = number % len(known.batches)
+                elif not self.decides_each:
+                    partition = known.sticky_partition
+                elif known.takes_turns:
+                    partition = (known.sticky_partition + 1) % len(known.batches)
+                    moves = True
+                else:
+                    return None
             elif type(partition) is not int or not 0 <= partition < len(known.batches):
                 return None
             try:
@@ -259,6 +274,8 @@ class BatchTable:
             batch.size_bytes = size_bytes
             batch.records_count = index + 1
             self.used_bytes += added
+            if moves:
+                known.sticky_partition = partition
         finally:
             if not interrupts:
                 self.is_changing = False
@@ -338,12 +355,12 @@ class BatchTable:
         self._sealed += (batch,)
         return True
 
-    def take_sealed(self) -> list[OpenBatch]:
-        """Return the sealed batches, oldest first; each is returned once."""
-        return self._take_sealed() or []
+    def sealed_batches(self) -> list[OpenBatch]:
+        """Return the sealed batches, oldest first, and keep them; see `remove_sealed`."""
+        return self._sealed_batches() or []
 
     @_change
-    def _take_sealed(self) -> list[OpenBatch]:
+    def _sealed_batches(self) -> list[OpenBatch]:
         while self._aside:
             batch = self._aside[0]
             topic = batch.topic
@@ -355,9 +372,16 @@ class BatchTable:
             batch.topic = None
             self.used_bytes += batch.size_bytes
             self._sealed += (batch,)
-        sealed = self._sealed
-        self._sealed = []
-        return sealed
+        return list(self._sealed)
+
+    def remove_sealed(self, batches: list[OpenBatch]) -> bool:
+        """Remove what `sealed_batches` returned; False if another thread has removed them."""
+        with self._lock:  # also in the middle of a change, which at most adds a batch at the end
+            count = len(batches)
+            if count and (len(self._sealed) < count or self._sealed[0] is not batches[0]):
+                return False
+            del self._sealed[:count]
+            return True
 
     def release(self, size_bytes: int) -> None:
         """Count the memory of a batch as free."""

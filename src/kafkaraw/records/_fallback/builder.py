@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaraw.errors import UsageError
+from kafkaraw.records._fallback.varint_table import VARINTS, encode_varint
 from kafkaraw.records.compression import Codec
 from kafkaraw.records.header import HEADER_SIZE, NO_TIMESTAMP, fill_header
 from kafkaraw.records.record import Headers
-from kafkaraw.records.varint import VARINTS, as_int64, encode_varint
+from kafkaraw.records.varint import as_int64
 
 _INT64_MAX: Final = 2**63 - 1
 

@@ -14,7 +14,16 @@ from kafkaraw.errors import UsageError
 from kafkaraw.records._fallback.checksum import HEADERS, PARTITION, SEED, TIMESTAMP, hash_bytes, hash_number
 from kafkaraw.records.interface import AppendStatus
 from kafkaraw.records.record import Header
-from kafkaraw.records.rows import BadRow, BytesColumn, Fault, HeadersColumn, NumbersColumn, RowColumns, SentPart
+from kafkaraw.records.rows import (
+    UNSOUND,
+    BadRow,
+    BytesColumn,
+    Fault,
+    HeadersColumn,
+    NumbersColumn,
+    RowColumns,
+    SentPart,
+)
 
 if TYPE_CHECKING:
     from kafkaraw.records.open_batches import OpenBatches
@@ -24,9 +33,6 @@ ROWS_AT_ONCE: Final = 16_384
 """Maximum number of rows before other threads get their turn."""
 _FIXED_BYTES: Final = 61 + 21
 """Batch header, and the most that lengths, timestamp and offset of a record take (Kafka's upper bound)."""
-
-
-UNSOUND: Final = "the buffers of the columns contradict each other; validate(full=True) of the data says where"
 
 
 def topic_seeds(topics: Sequence[str]) -> list[int]:
