@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.topic_config import TopicConfig
+from kafkaraw.broker.log.directories import folder_name
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
@@ -416,6 +417,17 @@ class Partition:
         self._wake_followers()
         return first
 
+    def delete_old_segments(self) -> int:
+        """Delete the oldest segments that the retention settings of the topic allow to delete.
+
+        Returns:
+            their number.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        return 0
+
     def _move_start(self, offset: int) -> None:
         if self.log.loses_segments(offset) and len(self.producers):
             self.log.write_snapshot(self.producers.snapshots())
@@ -633,11 +645,6 @@ class Partition:
         self.log.close()
         self._stop_leading()
         self._tell_ended()
-
-
-def folder_name(topic_partition: TopicPartition) -> str:
-    """Return the name of a partition's folder in the data directory."""
-    return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def _now_s() -> float:
