@@ -7,7 +7,7 @@ producer ids). Storage, clock and randomness are passed in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -351,13 +351,27 @@ class BrokerState:
 
     def reconfigure(self) -> None:
         """Apply changed settings of brokers or topics."""
-        cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
-        own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
-        self.config = self._started_with.reconfigured({**cluster, **own})
+        self.config = self.config_with()
         for topic in self.catalog.topics():
             config = TopicConfig.of(topic.configs, self.config.topic_defaults)
             for partition in self.partitions_of(topic):
                 partition.reconfigure(config, self.config.producer_id_expiration_ms)
+
+    def config_with(self, changed: Mapping[str, str] | None = None, *, one_broker: bool = True) -> BrokerConfig:
+        """Return the configuration that the dynamic configurations of this broker result in.
+
+        Args:
+            changed: the dynamic configurations to try instead of those that are set.
+            one_broker: `changed` is for this broker; otherwise it is for all brokers.
+
+        Raises:
+            ConfigError: two values contradict each other.
+        """
+        cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
+        own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
+        if changed is not None:
+            cluster, own = (cluster, changed) if one_broker else (changed, own)
+        return self._started_with.reconfigured({**cluster, **own})
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         """This node's replica of a partition, whether it leads or not; see also `handlers.leadership`."""
