@@ -1,9 +1,10 @@
 """Recovery of one segment: which batches are valid, and the index files that belong to them.
 
-`recover_segment` (in one piece) and `SegmentRecovery` (part by part) are what Kafka does with every segment that may have been written after the last sync: it verifies all
-batches, ends the segment before the first invalid one, and rebuilds the indexes, the producer state and the leader
-epochs. Tools compare its result with what lies on disk, or write it. It differs from Kafka in one rule: a batch whose
-base offset is not above that of its predecessor ends the segment, where Kafka empties the segment.
+`recover_segment` (in one piece) and `SegmentRecovery` (part by part) do what Kafka does with every segment that may
+have been written after the last sync: they verify all batches, end the segment before the first invalid one, and
+rebuild the indexes, the producer state and the leader epochs. The broker and the tools write the result, or compare it
+with what lies on disk. It differs from Kafka in one rule: a batch whose base offset is not above that of its
+predecessor ends the segment, where Kafka empties the segment.
 
 Source: org.apache.kafka.storage.internals.log.{LogSegment.recover, LogLoader}.
 """

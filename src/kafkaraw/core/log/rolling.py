@@ -16,7 +16,7 @@ _NEVER_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class LogSettings:
+class SegmentSettings:
     """The settings of a topic that shape its segments.
 
     Attributes:
@@ -26,7 +26,6 @@ class LogSettings:
         segment_index_bytes: largest size of an index file, in bytes.
         index_interval_bytes: bytes of batches between two entries of an index.
         preallocate: reserve the space of a segment when it is created.
-        file_delete_delay_ms: how long a deleted file is kept, in milliseconds.
     """
 
     segment_bytes: int = 1 << 30
@@ -35,11 +34,10 @@ class LogSettings:
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     preallocate: bool = False
-    file_delete_delay_ms: int = 60_000
 
 
 def should_roll(
-    settings: LogSettings,
+    settings: SegmentSettings,
     *,
     size_bytes: int,
     batch_bytes: int,
@@ -71,7 +69,7 @@ def should_roll(
     )
 
 
-def jitter_ms(settings: LogSettings, folder: str, base_offset: int) -> int:
+def jitter_ms(settings: SegmentSettings, folder: str, base_offset: int) -> int:
     """Return what is taken off the `segment.ms` of one segment.
 
     Kafka draws a random number. This one is derived from the name of the segment: it differs between the segments

@@ -82,9 +82,9 @@ class OffsetIndex:
         at = bisect_left(range(len(self)), position, key=lambda row: _INT32.unpack_from(data, 8 * row + 4)[0])
         return self._entry(at) if at < len(self) else None
 
-    def position_of_row(self, row: int) -> int:
-        """Return the position of an entry, counted from the end if `row` is negative; 0 if there are fewer."""
-        return self._entry(row if row >= 0 else len(self) + row).position
+    def offset_of_row(self, row: int) -> int:
+        """Return the offset of an entry; the base offset if `row` is negative."""
+        return self._entry(row).offset
 
     def truncate_to(self, offset: int) -> bool:
         """Remove the entries at `offset` and behind it. Return whether there were any."""
