@@ -105,7 +105,7 @@ class BrokerNode:
         """
         try:
             await run_async(self.state.opening())
-            self.state.logs.start()
+            self.state.start()
             for endpoint, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
                 await self._listen(endpoint, advertised)
         except BaseException:

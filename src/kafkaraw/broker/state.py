@@ -27,9 +27,11 @@ from kafkaraw.broker.log.directories import (
     as_directories,
     aside_name,
     folder_name,
+    future_folders,
 )
 from kafkaraw.broker.log.log_manager import LogManager
 from kafkaraw.broker.log.partition_log import is_segment
+from kafkaraw.broker.log.replica_moves import ReplicaMoves
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.partitions.elections import PartitionState
@@ -44,7 +46,7 @@ from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
-from kafkaraw.core.log.names import PARTITION_METADATA_FILE, FolderState, parse_folder
+from kafkaraw.core.log.names import PARTITION_METADATA_FILE, FolderState, parse_file, parse_folder
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -102,6 +104,7 @@ class BrokerState:
         self._is_alone = controller is None
         self.directories = LogDirectories(directories, rng, lambda: self.config.logs.cordoned)
         self.logs = LogManager(self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values())
+        self.moves = ReplicaMoves(self.directories, self.logs, rng)
         self._rng = rng
         self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
@@ -201,6 +204,20 @@ class BrokerState:
         files = directory.storage.files(folder)
         return PARTITION_METADATA_FILE in files or any(is_segment(name) for name in files)
 
+    def start(self) -> None:
+        """Start the work on the logs that goes by schedule, and go on with moves to other directories."""
+        self.logs.start()
+        for directory in self.directories.online:
+            for key, folder in future_folders(directory).items():
+                partition = self._partitions.get(key)
+                try:
+                    if partition is None or self.directories.home_of(key) is directory:
+                        self._remove_doomed(directory, folder)
+                    else:
+                        self.moves.resume(partition, directory, folder)
+                except OSError as error:
+                    _logger.error("%s cannot be moved to %s: %s", folder_name(key), directory.path, error)
+
     def _opening_replicas(self, topic: Topic) -> Steps[None]:
         """Open the replicas of a topic that are this node's; those that are open take the part that they have now."""
         config = TopicConfig.of(topic.configs, self.config.topic_defaults)
@@ -209,13 +226,13 @@ class BrokerState:
                 continue
             partition = self._partitions.get(key)
             if partition is None:
-                partition = self._partitions[key] = self._open_replica(key, topic, config)
+                partition = self._partitions[key] = yield from self._opening_replica(key, topic, config)
                 self.controller.replication.add(partition)
             if partition.state != state:
                 self.lead_or_follow(key, state)
             yield None
 
-    def _open_replica(self, key: TopicPartition, topic: Topic, config: TopicConfig) -> Partition:
+    def _opening_replica(self, key: TopicPartition, topic: Topic, config: TopicConfig) -> Steps[Partition]:
         """Open a replica, made when it is not there.
 
         Raises:
@@ -237,7 +254,7 @@ class BrokerState:
         )
         partition.on_start_moved = self.logs.write_log_starts
         try:
-            partition.open(checkpoint.high_watermark, checkpoint.log_start_offset)
+            yield from partition.opening(checkpoint.high_watermark, checkpoint.stopped)
         except OSError:
             partition.log.close()
             raise
@@ -257,7 +274,7 @@ class BrokerState:
             if self.node_id in state.replicas:
                 key = TopicPartition(topic.name, index)
                 staged.replicas[key] = None
-                partition = staged.replicas[key] = self._open_replica(key, topic, config)
+                partition = staged.replicas[key] = run_to_end(self._opening_replica(key, topic, config))
                 self.controller.replication.add(partition)
                 partition.lead_or_follow(state)
                 yield None
@@ -337,6 +354,10 @@ class BrokerState:
         """This node's replica of a partition, whether it leads or not; see also `handlers.leadership`."""
         return self._partitions.get(topic_partition)
 
+    def replicas(self) -> list[Partition]:
+        """This node's replicas of all partitions."""
+        return list(self._partitions.values())
+
     def partitions_of(self, topic: Topic) -> list[Partition]:
         """This node's replicas of a topic's partitions."""
         return [self._partitions[key] for key in topic.partitions() if key in self._partitions]
@@ -380,6 +401,7 @@ class BrokerState:
         A folder is renamed first, so that a crash leaves nothing that a new topic could take over.
         """
         for key, partition in replicas:
+            self.moves.cancel(key)
             home = self.directories.home_of(key)
             self.directories.forget(key)
             if partition is not None:
@@ -427,13 +449,7 @@ class BrokerState:
         self.auto_creation.close()
         self.transactions.close()
         self.groups.close()
-        self.logs.stop()
-        for partition in self._partitions.values():
-            self.controller.replication.remove(partition)
-            partition.close(sync=sync)
-        if sync and self._is_open:
-            self.logs.close()
-        self._partitions.clear()
+        self._close_partitions(sync=sync)
         for staged in self._staged.values():
             for made in staged.replicas.values():
                 if made is not None:
@@ -441,6 +457,24 @@ class BrokerState:
                     made.close(sync=False)
         self._staged.clear()
         self.directories.close()
+
+    def _close_partitions(self, *, sync: bool) -> None:
+        """Close the replicas; after a clean shutdown, the next start opens their logs without recovery."""
+        self.moves.stop()
+        self.logs.stop()
+        unclean: set[LogDirectory] = set()
+        for key, partition in self._partitions.items():
+            self.controller.replication.remove(partition)
+            try:
+                partition.close(sync=sync)
+            except OSError as error:
+                _logger.error("%s cannot be closed cleanly: %s", folder_name(key), error)
+                home = self.directories.home_of(key)
+                if home is not None:
+                    unclean.add(home)
+        if sync and self._is_open:
+            self.logs.close(unclean)
+        self._partitions.clear()
 
 
 def _with_metadata(directories: Sequence[LogDirectory]) -> LogDirectory:
@@ -453,4 +487,6 @@ def _is_empty_file(directory: LogDirectory, folder: str, name: str) -> bool:
     """Return whether a file of a partition's folder has no records."""
     if name.removesuffix(".tmp") in (PARTITION_METADATA_FILE, EPOCHS_FILE):
         return True
-    return is_segment(name) and not directory.storage.file_size(folder, name)
+    if parse_file(name) is None:
+        return False
+    return not is_segment(name) or not directory.storage.file_size(folder, name)

@@ -24,6 +24,7 @@ from kafkaraw.broker.settings import (
     split_list,
     text,
 )
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
 
@@ -156,6 +157,19 @@ class TopicConfig:
     timestamp_after_max_ms: int
     min_insync_replicas: int
     unclean_leader_election_enable: bool
+
+    @property
+    def segments(self) -> SegmentSettings:
+        """The settings that shape segments; compaction within `max.compaction.lag.ms` needs rolled ones."""
+        segment_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        return SegmentSettings(
+            segment_bytes=self.segment_bytes,
+            segment_ms=segment_ms,
+            segment_jitter_ms=self.segment_jitter_ms,
+            segment_index_bytes=self.segment_index_bytes,
+            index_interval_bytes=self.index_interval_bytes,
+            preallocate=self.preallocate,
+        )
 
     @classmethod
     def of(cls, own: Mapping[str, str], defaults: Mapping[str, Value]) -> TopicConfig:

@@ -17,7 +17,7 @@ from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.core.log.names import FolderState
 from kafkaraw.protocol import ZERO_UUID
-from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -34,7 +34,7 @@ def authorize(
     call: Call[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse], request: AlterReplicaLogDirsRequest
 ) -> Reply[AlterReplicaLogDirsResponse]:
     """ALTER on the cluster."""
-    if call.allows(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+    if call.allows_on_cluster(AclOperation.ALTER):
         return call.go_on(request)
     return _response(dict.fromkeys(_wanted(request), ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 

@@ -13,7 +13,7 @@ from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.log.directories import LogDirectory
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -29,7 +29,7 @@ def authorize(
     call: Call[DescribeLogDirsRequest, DescribeLogDirsResponse], request: DescribeLogDirsRequest
 ) -> Reply[DescribeLogDirsResponse]:
     """DESCRIBE on the cluster."""
-    if call.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if call.allows_on_cluster(AclOperation.DESCRIBE):
         return call.go_on(request)
     return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
 

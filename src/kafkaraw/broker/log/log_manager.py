@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from kafkaraw.broker.configs.log_settings import LogSettings
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.log.directories import LogDirectories, LogDirectory
+from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.replies import Deferred, Failed
@@ -77,15 +78,11 @@ class Checkpoint(NamedTuple):
 
     Attributes:
         high_watermark: its high watermark; 0 if unknown.
-        log_start_offset: its log start offset; 0 if the first segment says it.
-        recovery_point: the offset up to which its log is synced; 0 if unknown.
-        is_clean: whether the broker stopped gracefully, so that the log needs no recovery.
+        stopped: how the broker stopped that wrote its log.
     """
 
     high_watermark: int = 0
-    log_start_offset: int = 0
-    recovery_point: int = 0
-    is_clean: bool = False
+    stopped: StoppedAs = StoppedAs()
 
 
 class _Checkpoints(NamedTuple):
@@ -173,10 +170,12 @@ class LogManager:
                 _read(directory, HIGH_WATERMARKS_FILE),
                 _read(directory, LOG_STARTS_FILE),
                 _read(directory, RECOVERY_POINTS_FILE),
-                directory.storage.read_text(ROOT, CLEAN_SHUTDOWN_FILE) is not None,
+                directory.storage.file_size(ROOT, CLEAN_SHUTDOWN_FILE) is not None,
             )
         for directory in self._directories.online:
-            directory.storage.remove_file(ROOT, CLEAN_SHUTDOWN_FILE)
+            if self._read[directory.path].is_clean:
+                directory.storage.remove_file(ROOT, CLEAN_SHUTDOWN_FILE)
+                directory.storage.sync_folder(ROOT)
 
     def checkpoint_of(self, key: TopicPartition) -> Checkpoint:
         """Return what was checkpointed about a replica before the broker started."""
@@ -184,12 +183,8 @@ class LogManager:
         found = None if home is None else self._read.get(home.path)
         if found is None:
             return Checkpoint()
-        return Checkpoint(
-            found.high_watermarks.get(key, 0),
-            found.log_starts.get(key, 0),
-            found.recovery_points.get(key, 0),
-            found.is_clean,
-        )
+        stopped = StoppedAs(found.is_clean, found.recovery_points.get(key, 0), found.log_starts.get(key, 0))
+        return Checkpoint(found.high_watermarks.get(key, 0), stopped)
 
     def forget_checkpoints(self) -> None:
         """Forget what was read: it does not apply to topics that are created from now on."""
@@ -219,8 +214,11 @@ class LogManager:
             running.cancel()
         self._running.clear()
 
-    def close(self) -> None:
+    def close(self, unclean: Collection[LogDirectory] = ()) -> None:
         """Write all checkpoints and the clean shutdown markers; the logs are synced and closed already.
+
+        Args:
+            unclean: directories with a log that could not be synced: they get no marker.
 
         Raises:
             OSError: a directory cannot be written.
@@ -229,8 +227,9 @@ class LogManager:
         for steps in (self.writing_recovery_points(), self.writing_log_starts(), self.writing_high_watermarks()):
             run_to_end(steps)
         for directory in self._directories.online:
-            text = write_clean_shutdown(NO_BROKER_EPOCH)
-            directory.storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, text)
+            if directory not in unclean:
+                text = write_clean_shutdown(NO_BROKER_EPOCH)
+                directory.storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, text)
 
     def _schedule(self, task: Task, delay_ms: int) -> None:
         delay_s = min(delay_ms / 1000, DELAY_MAX_S)
@@ -266,6 +265,7 @@ class LogManager:
                 deleted += replica.delete_old_segments()
             except OSError as error:
                 _logger.error("%s: old segments cannot be deleted: %s", replica.log.folder, error)
+            self.collect_deleted_files(replica)
             yield None
         if deleted:
             _logger.info(
@@ -277,10 +277,10 @@ class LogManager:
         now_ms = self._clock.time_ms()
         for replica in list(self._replicas()):
             key, log = replica.topic_partition, replica.log
-            synced = log.log_end_offset - log.unsynced_records
+            synced = log.recovery_point
             before, since_ms = self._synced.get(key, (synced, self._started_ms))
-            if log.unsynced_records and before == synced and now_ms - since_ms >= replica.config.flush_ms:
-                log.sync()
+            if log.unflushed_messages and before == synced and now_ms - since_ms >= replica.config.flush_ms:
+                log.flush()
                 self._synced[key] = (log.log_end_offset, now_ms)
                 yield True
             else:
@@ -289,7 +289,7 @@ class LogManager:
 
     def writing_recovery_points(self) -> Steps[None]:
         """Write the checkpoints of the offsets up to which the logs are synced."""
-        yield from self._writing(RECOVERY_POINTS_FILE, lambda replica: replica.log.log_end_offset)
+        yield from self._writing(RECOVERY_POINTS_FILE, lambda replica: replica.log.recovery_point)
 
     def writing_log_starts(self) -> Steps[None]:
         """Write the checkpoints of the log start offsets, of logs whose first segment does not say it."""
@@ -329,6 +329,16 @@ class LogManager:
                 yield True
 
     # -- the removal of deleted files ------------------------------------------------------------------------------
+
+    def collect_deleted_files(self, replica: Replica) -> None:
+        """Remove the files that a log has renamed to `.deleted`, after file.delete.delay.ms.
+
+        Retention calls it for each log; work that replaces segments can do so earlier.
+        """
+        home, log = self._directories.home_of(replica.topic_partition), replica.log
+        names = log.take_deleted_files()
+        if names and home is not None:
+            self.remove_later(home, replica.config.file_delete_delay_ms, lambda: log.remove_files(names))
 
     def remove_later(self, directory: LogDirectory, delay_ms: int, remove: Callable[[], None]) -> None:
         """Remove files that are renamed already: after file.delete.delay.ms, or now if the directory needs no delay.

@@ -4,7 +4,8 @@ A move copies the log into a folder `<topic>-<partition>.<id>-future` in the des
 goes on. When the copy has caught up, it is synced and takes the place of the log in one turn; the old folder is removed
 as that of a deleted topic. A broker that stops before goes on with the copy when it starts again.
 Start at `ReplicaMoves.begin`.
-Source: kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread}, LogManager.replaceCurrentWithFutureLog.
+Source: KIP-113; kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread},
+LogManager.replaceCurrentWithFutureLog.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ class ReplicaMoves:
         move.read_producers()
         self._moves[replica.topic_partition] = move
         self._directories.set_future(replica.topic_partition, destination)
-        _logger.info("%s: moving from %s to %s", folder_name(replica.topic_partition), self._from(move), destination.path)
+        _logger.info(
+            "%s: moving from %s to %s", folder_name(replica.topic_partition), self._from(move), destination.path
+        )
         try:
             result = run_in_turns(self._copying(move))
         except OSError as error:
@@ -240,9 +243,7 @@ class ReplicaMoves:
         self._logs.write_log_starts()
         doomed = aside_name(live, random_uuid(self._rng), FolderState.DELETED)
         home.storage.rename_folder(live, doomed)
-        self._logs.remove_later(
-            home, replica.config.file_delete_delay_ms, lambda: home.storage.remove_folder(doomed)
-        )
+        self._logs.remove_later(home, replica.config.file_delete_delay_ms, lambda: home.storage.remove_folder(doomed))
         _logger.info("%s: moved from %s to %s", live, home.path, destination.path)
 
 
