@@ -30,7 +30,7 @@ from kafkaraw.broker.log.directories import (
     future_folders,
 )
 from kafkaraw.broker.log.log_manager import LogManager
-from kafkaraw.broker.log.partition_log import is_segment
+from kafkaraw.broker.log.partition_log import PartitionLog, is_segment
 from kafkaraw.broker.log.replica_moves import ReplicaMoves
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.old_releases import Offer
@@ -146,7 +146,9 @@ class BrokerState:
         self.reconfigure()
         for directory in self.directories.online:
             yield from self._setting_strays_aside(directory)
-        self.directories.find(key for topic in self.catalog.topics() for key in topic.partitions())
+        doubled = self.directories.find(key for topic in self.catalog.topics() for key in topic.partitions())
+        for key, homes in doubled.items():
+            yield from self._choosing_copy(key, homes)
         self.logs.read_checkpoints()
         for topic in self.catalog.topics():
             yield from self._opening_replicas(topic)
@@ -188,6 +190,27 @@ class BrokerState:
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
         if removed:
             _logger.info("removed %d folders that have no records, or whose topic was being deleted", removed)
+
+    def _choosing_copy(self, key: TopicPartition, homes: Sequence[LogDirectory]) -> Steps[None]:
+        """Keep one of several folders of a replica: the broker was killed while a move gave one the place of the other.
+
+        The folder with the most offsets is the newer one, because only that was written to afterwards; or both are the
+        same. Kafka does not start here, and asks the user to remove one.
+        """
+        folder, ends = folder_name(key), []
+        for directory in homes:
+            log = PartitionLog(directory.storage, folder, self.clock)
+            yield from log.opening()
+            ends.append(log.log_end_offset)
+            log.close()
+        kept = homes[ends.index(max(ends))]
+        self.directories.set_home(key, kept)
+        for directory in homes:
+            if directory is not kept:
+                stray = directory.set_aside(folder, self._rng)
+                _logger.warning(
+                    "%s is in %s, too; renamed %s/%s to %s", folder, kept.path, directory.path, folder, stray
+                )
 
     def _holds_nothing(self, directory: LogDirectory, folder: str) -> bool:
         """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""

@@ -236,14 +236,23 @@ class LogDirectories:
         """Choose the directory of a replica that is created later."""
         self._preferred[key] = directory
 
-    def find(self, keys: Iterable[TopicPartition]) -> None:
-        """Note the directories that have folders of these partitions; in several, the first one counts."""
+    def find(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, list[LogDirectory]]:
+        """Note the directories that have folders of these partitions.
+
+        Returns:
+            the partitions with folders in several directories; none of these is noted.
+        """
         wanted = {folder_name(key): key for key in keys}
+        found: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self.online:
             for folder in directory.storage.folders():
                 key = wanted.get(folder)
-                if key is not None and key not in self._homes:
-                    self.set_home(key, directory)
+                if key is not None:
+                    found.setdefault(key, []).append(directory)
+        for key, homes in found.items():
+            if len(homes) == 1:
+                self.set_home(key, homes[0])
+        return {key: homes for key, homes in found.items() if len(homes) > 1}
 
     def place(self, key: TopicPartition) -> LogDirectory:
         """Return the directory of a replica; a new one goes to the directory with the fewest replicas."""
