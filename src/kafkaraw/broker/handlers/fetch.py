@@ -268,8 +268,15 @@ class _Fetch:
             partition = self._partition(topic, asked)
             near = self._replica_near_by(partition, asked)
             diverging = None if near is not None else _diverging_epoch(partition, asked)
+            content = None
             if near is None and diverging is None:
                 _check_range(partition, asked)
+                content = partition.read(
+                    asked.fetch_offset,
+                    min(asked.partition_max_bytes, reading.left_bytes),
+                    at_least_one=reading.size_bytes == 0,
+                    committed_only=self.committed_only,
+                )
         except ApiError as error:
             reading.must_answer = True
             return PartitionData(
@@ -278,16 +285,7 @@ class _Fetch:
                 high_watermark=UNKNOWN_OFFSET,
                 records=b"",
             )
-        content = None
-        if near is None and diverging is None:
-            size_max = min(asked.partition_max_bytes, reading.left_bytes)
-            content = partition.read(
-                asked.fetch_offset,
-                size_max,
-                at_least_one=reading.size_bytes == 0,
-                committed_only=self.committed_only,
-            )
-        else:
+        if near is not None or diverging is not None:
             reading.must_answer = True
         size = content_size(content)
         reading.size_bytes += size

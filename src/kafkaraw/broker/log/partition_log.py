@@ -155,15 +155,17 @@ class PartitionLog:
             OSError: the storage is full or broken; the files are closed, and the next broker must recover the log.
         """
         try:
-            if self._is_changed or self.log_end_offset > self._recovery_point:
-                self.flush()
-                active = self._segments[-1]
+            active = self._segments[-1]
+            if self.log_end_offset == 0:  # nothing has to survive: no sync, which takes long for thousands of them
+                active.trim()
+                active.write_indexes(durable=False)
+            elif self._is_changed or self.log_end_offset > self._recovery_point:
                 active.end_index()
                 active.trim()
-                active.write_indexes(durable=bool(active.size_bytes))
-                self._write_epochs(self.epochs, durable=True)
+                active.write_indexes(durable=True)
                 if self.log_end_offset > max(self._snapshots.offsets, default=0):
                     self._snapshots.write(self.log_end_offset, self._producers())
+                self.flush()
         finally:
             self.close()
 

@@ -34,6 +34,7 @@ from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.broker.validation.log_validator import validated
 from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -203,11 +204,22 @@ class Partition:
         return self.last_stable_offset if committed_only else self._high_watermark
 
     def read(self, offset: int, size_max: int, *, at_least_one: bool, committed_only: bool = False) -> Content | None:
-        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none."""
+        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR, the log cannot be read there.
+        """
         end_offset = self.end_for(committed_only=committed_only)
         if offset >= end_offset:
             return None
-        return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+        try:
+            return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+        except CorruptBatchError as error:
+            _logger.error("%s cannot be read at offset %d: %s", self.log.folder, offset, error)
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        except OSError as error:
+            _logger.error("%s cannot be read at offset %d: %s", self.log.folder, offset, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}") from error
 
     def readable_bytes(self, offset: int, *, committed_only: bool = False) -> int:
         """Return the number of bytes that a consumer may read, starting with the batch that contains `offset`."""
