@@ -393,8 +393,9 @@ class Segment:
     @property
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp of its batches; -1 if there is none."""
-        if self._max_timestamp_ms < 0 and self._times is None and self.size_bytes:
-            self._max_timestamp_ms = self._last_timestamp_in_file()
+        if self._max_timestamp_ms < 0 and self.size_bytes:
+            times = self._times
+            self._max_timestamp_ms = self._last_timestamp_in_file() if times is None else times.last.timestamp_ms
         return self._max_timestamp_ms
 
     def _last_timestamp_in_file(self) -> int:
@@ -405,7 +406,7 @@ class Segment:
             file = self._storage.open_file(self.folder, name)
             data = bytes(file.read(size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE))
             file.close()
-            if data.strip(b"\0"):
+            if data.strip(b"\0") or size == TIME_ENTRY_SIZE:
                 return TimeIndex(self.base_offset, data).last.timestamp_ms
         return self.time_index.last.timestamp_ms
 
