@@ -12,9 +12,9 @@ from enum import Enum
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, Cluster, Surroundings
 from kafkaraw.broker.handlers.registration import load_handlers
-from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Catalog
+from kafkaraw.testing.simulated_disk import SimulatedDisk
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.environment import PASSWORD, PORT, USER, Environment, host_of
 
@@ -71,6 +71,11 @@ def config(environment: Environment, node_id: int) -> BrokerConfig:
     return BrokerConfig.parse(environment.properties(node_id), users)
 
 
+def disk_of(simulation: Simulation, node_id: int, environment: Environment) -> SimulatedDisk:
+    """Return the disk of a node; what a crash leaves on it depends on the seed alone."""
+    return SimulatedDisk(random.Random(f"disk of {node_id} {simulation.seed}"), keeps_names=environment.keeps_names)
+
+
 class OneBroker:
     """A cluster of one broker."""
 
@@ -78,7 +83,7 @@ class OneBroker:
         self._simulation = simulation
         self._climate = environment
         self._rng = rng
-        self._storage = MemoryStorage()
+        self.disk = disk_of(simulation, 0, environment)
         self._node: BrokerNode | None = None
         self.ids = [0]
 
@@ -94,7 +99,7 @@ class OneBroker:
         self._node = BrokerNode(
             config(self._climate, node_id),
             network=simulation.network,
-            storage=self._storage,
+            storage=self.disk,
             clock=simulation.clock,
             rng=self._rng,
         )
@@ -105,7 +110,7 @@ class OneBroker:
         assert node is not None
         await (node.stop() if how is Down.STOP else node.kill())
         if how is Down.CRASH:
-            self._storage.lose_unsynced()
+            self.disk.lose_unsynced()
 
     async def stop(self) -> None:
         if self._node is not None:
@@ -120,8 +125,8 @@ class SeveralBrokers:
         self._climate = environment
         self._rng = rng
         self._delays = random.Random(rng.random())
-        self._storages = {node_id: MemoryStorage() for node_id in range(environment.nodes)}
-        self._facts = MemoryStorage()
+        self._storages = {node_id: disk_of(simulation, node_id, environment) for node_id in range(environment.nodes)}
+        self._facts = disk_of(simulation, len(self._storages), environment)
         self._switching = asyncio.Lock()  # two series of faults may run at a time
         self._has_power = True
         self.stale_metadata = StaleMetadata()

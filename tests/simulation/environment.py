@@ -32,6 +32,7 @@ class Environment:
         crash_probability: probability that a transactional producer crashes in a transaction.
         calm: there are no faults but slow connections and moved leaders, so no transaction may fail.
         session_ms: session timeout of group members; None if there is no group.
+        keeps_names: a crash keeps the names of files, even if their folders were not synced.
         slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
     """
 
@@ -55,6 +56,7 @@ class Environment:
     calm: bool = False
     session_ms: int | None = None
     slow_coordinators: bool = False
+    keeps_names: bool = True
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""

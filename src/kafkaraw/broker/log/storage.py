@@ -1,8 +1,9 @@
 """The interface of the storage for the broker's files: the `LogStorage` and `LogFile` protocols.
 
 A storage holds folders (one per partition, and the root, named "") of append-only log files and small text files.
-Two implementations: `file_storage.FileStorage` (a directory) and `memory_storage.MemoryStorage` (for tests, and for
-simulations that lose unsynced bytes). All calls are synchronous: a write goes to the page cache, never to a thread.
+Two implementations: `file_storage.FileStorage` (a directory) and `memory_storage.MemoryStorage` (files without names),
+both over `descriptor_file.DescriptorFile`. `kafkaraw.testing.simulated_disk` models a disk that crashes and fails.
+All calls are synchronous: a write goes to the page cache, never to a thread.
 """
 
 from __future__ import annotations
