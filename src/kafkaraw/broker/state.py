@@ -6,6 +6,7 @@ producer ids). Storage, clock and randomness are passed in.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -21,6 +22,7 @@ from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
+from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.old_releases import Offer
@@ -59,6 +61,8 @@ from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")
 
+IN_MEMORY: Final = "memory"
+"""Names the log directory of a broker without `log.dirs`."""
 STRAY_SUFFIX: Final = "-stray"
 DELETE_SUFFIX: Final = "-delete"
 FOLDER_NAME_MAX: Final = 255
@@ -109,7 +113,8 @@ class BrokerState:
         self.node_id = config.node_id
         self.controller = controller or Controller(config, storage, rng)
         self._is_alone = controller is None
-        self._storage = storage
+        self.dir_failures = LogDirFailureChannel(self._dir_failed)
+        self._storage = self.dir_failures.guard(storage, config.log_dir or IN_MEMORY)
         self._rng = rng
         self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
@@ -121,6 +126,8 @@ class BrokerState:
         self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}
+        self._offline: dict[TopicPartition, None] = {}
+        self._is_open = False
         self._closed = False
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -161,6 +168,43 @@ class BrokerState:
             self._drop(key)
         self._log_starts.clear()  # what a topic left behind is nothing to one that is made later under its name
         self.controller.join(self)
+        self._is_open = True
+
+    def _dir_failed(self, path: str, error: OSError) -> None:
+        """Take the replicas of a failed log directory out of service, once the operation that failed has ended."""
+        if self._is_open and not self._closed:  # while the broker starts, the error ends the start
+            asyncio.get_running_loop().call_soon(self._stop_serving, path)
+
+    def _stop_serving(self, path: str) -> None:
+        """Take the replicas of a failed log directory out of service; other replicas become leaders.
+
+        Source: kafka.server.ReplicaManager.handleLogDirFailure.
+        """
+        if self._closed:
+            return
+        _logger.warning("Stopping serving replicas in dir %s", path)
+        lost = list(self._partitions)
+        for key in lost:
+            self._offline[key] = None
+            partition = self._partitions.pop(key)
+            self.controller.replication.remove(partition)
+            partition.remove()
+            if key.topic == TRANSACTION_TOPIC:
+                self.transactions.drop(key)
+            elif key.topic == OFFSETS_TOPIC:
+                self.groups.drop(key)
+        _logger.warning(
+            "Broker %d stopped fetchers for partitions %s because they are in the failed log directory %s",
+            self.node_id,
+            ",".join(folder_name(key) for key in lost),
+            path,
+        )
+        self.controller.replicas_failed(self.node_id, lost)
+        _logger.warning("Stopped serving replicas in dir %s", path)
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Return whether this node's replica of a partition is in a log directory that is offline."""
+        return topic_partition in self._offline
 
     def _open_meta(self) -> MetaProperties:
         text = self._storage.read_text(ROOT, META_FILE)
@@ -390,6 +434,8 @@ class BrokerState:
     def withdraw(self, topic: Topic) -> Replicas:
         """Take the replicas of a topic out of service and return them; the caller must run `removing`."""
         replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
+        for key in topic.partitions():
+            self._offline.pop(key, None)  # the next start removes its files
         if topic.name == OFFSETS_TOPIC:
             for key, _ in replicas:
                 self.groups.drop(key)
@@ -491,7 +537,7 @@ class BrokerState:
             for key, partition in self._partitions.items()
             if len(partition.state.replicas) > 1
         }
-        if replicated:
+        if replicated and not self.dir_failures.offline:
             self._storage.write_text(ROOT, HIGH_WATERMARKS_FILE, write_offsets(replicated))
 
 

@@ -270,6 +270,7 @@ class _Fetch:
             diverging = None if near is not None else _diverging_epoch(partition, asked)
             if near is None and diverging is None:
                 _check_range(partition, asked)
+            content = None if near is not None or diverging is not None else self._read(partition, asked, reading)
         except ApiError as error:
             reading.must_answer = True
             return PartitionData(
@@ -278,16 +279,7 @@ class _Fetch:
                 high_watermark=UNKNOWN_OFFSET,
                 records=b"",
             )
-        content = None
-        if near is None and diverging is None:
-            size_max = min(asked.partition_max_bytes, reading.left_bytes)
-            content = partition.read(
-                asked.fetch_offset,
-                size_max,
-                at_least_one=reading.size_bytes == 0,
-                committed_only=self.committed_only,
-            )
-        else:
+        if near is not None or diverging is not None:
             reading.must_answer = True
         size = content_size(content)
         reading.size_bytes += size
@@ -303,6 +295,22 @@ class _Fetch:
             preferred_read_replica=NO_REPLICA if near is None else near,
             records=b"" if content is None else content,
         )
+
+    def _read(self, partition: Partition, asked: FetchPartition, reading: _Reading) -> Content | None:
+        """Read the batches of a partition, as far as they fit into the response.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR, the log cannot be read.
+        """
+        try:
+            return partition.read(
+                asked.fetch_offset,
+                min(asked.partition_max_bytes, reading.left_bytes),
+                at_least_one=reading.size_bytes == 0,
+                committed_only=self.committed_only,
+            )
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}") from error
 
     def _partition(self, topic: FetchTopic, asked: FetchPartition) -> Partition:
         """Return the partition, if it can be read as requested."""

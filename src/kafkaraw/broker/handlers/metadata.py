@@ -29,6 +29,7 @@ from kafkaraw.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkaraw.records import TopicPartition
 
 TOPIC_ID_QUERY_VERSION_MIN: Final = 12
 LISTENER_NOT_FOUND_SINCE: Final = 6
@@ -175,24 +176,27 @@ def _describe(state: BrokerState, context: RequestContext, topic: Topic) -> Meta
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            _partition(state, context, index, found) for index, found in enumerate(state.catalog.states_of(topic))
+            _partition(state, context, key, found)
+            for key, found in zip(topic.partitions(), state.catalog.states_of(topic), strict=True)
         ],
     )
 
 
 def _partition(
-    state: BrokerState, context: RequestContext, index: int, found: PartitionState
+    state: BrokerState, context: RequestContext, key: TopicPartition, found: PartitionState
 ) -> MetadataResponsePartition:
     brokers = state.catalog.brokers
     there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
     answer = MetadataResponsePartition(
         error_code=ErrorCode.NONE,
-        partition_index=index,
+        partition_index=key.partition,
         leader_id=found.leader,
         leader_epoch=found.leader_epoch,
         replica_nodes=list(found.replicas),
         isr_nodes=list(found.isr),
-        offline_replicas=[node for node in found.replicas if node not in there],
+        offline_replicas=[
+            node for node in found.replicas if node not in there or state.controller.is_failed(key, node)
+        ],
     )
     if found.leader not in there:
         unknown_listener = found.leader in brokers and context.api_version >= LISTENER_NOT_FOUND_SINCE

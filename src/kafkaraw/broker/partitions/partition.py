@@ -370,10 +370,13 @@ class Partition:
         if self._followers is not None:
             if not self.has_enough_in_sync:
                 return
-            reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._isr_keeper.is_live)
+            reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._is_live)
         if reached > self._high_watermark:
             self._raise_high_watermark(reached)
             self._wake_followers()
+
+    def _is_live(self, node_id: int) -> bool:
+        return self._isr_keeper.is_live(self.topic_partition, node_id)
 
     def _raise_high_watermark(self, reached: int) -> None:
         before, self._high_watermark = self._high_watermark, reached
@@ -386,7 +389,7 @@ class Partition:
     def low_watermark(self) -> int:
         """The lowest log start offset of all running replicas; -1 while that of a replica is unknown."""
         start = self.log.log_start_offset
-        return start if self._followers is None else self._followers.low_watermark(start, self._isr_keeper.is_live)
+        return start if self._followers is None else self._followers.low_watermark(start, self._is_live)
 
     def delete_records(self, offset: int) -> int:
         """Delete the records before an offset; followers do so when a fetch response has the new log start offset.
