@@ -280,10 +280,14 @@ class Controller:
     def replicas_failed(self, node_id: int, keys: Collection[TopicPartition]) -> None:
         """Take replicas out of the ISR, because the log directory of a running node has failed; elect other leaders.
 
+        A single node keeps its states: it has no other replicas, and often cannot store a new epoch in that directory.
+
         Source: kafka.server.AssignmentsManager; ReplicationControlManager.handleDirectoriesOffline.
         """
         for key in keys:
             self._failed_replicas.setdefault(key, {})[node_id] = None
+        if len(self.catalog.racks) == 1:
+            return
         lost = frozenset(keys)
         self._change(
             lambda key, state, unclean: (
@@ -395,9 +399,8 @@ class Controller:
             self._write_timer.cancel()
             self._write_timer = None
         try:
-            self.storage.write_text(
-                ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)), durable=False
-            )
+            # Durable: an older ISR or leader epoch loses records after a crash, and a damaged file loses all topics.
+            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)))
         except OSError as error:
             _logger.error("the partition states cannot be stored: %s", error)
 

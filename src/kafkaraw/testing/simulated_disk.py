@@ -122,6 +122,7 @@ class SimulatedDisk:
         on_operation: called with the name of each operation before it happens; it may raise an `OSError`.
         on_crash: called when `crash_at` has cut the power; a broker on it must be killed.
         is_crashed: the power is off: every operation fails until `restart`.
+        has_lost_writes: a sync has failed since the last crash, so what the program sees is not what is on the disk.
     """
 
     def __init__(self, rng: random.Random, *, kept_share: float = 0.5, keeps_names: bool = False) -> None:
@@ -135,6 +136,7 @@ class SimulatedDisk:
         self._fails_in: tuple[int, int] | None = None
         self.operations = 0
         self.is_crashed = False
+        self.has_lost_writes = False
         self.on_operation: Callable[[str], object] = lambda name: None
         self.on_crash: Callable[[str], object] = lambda name: None
 
@@ -178,6 +180,7 @@ class SimulatedDisk:
         self._crash_in = self._fails_in = None
         self._failures.clear()
         self.is_crashed = True
+        self.has_lost_writes = False
 
     def _surviving(self, versions: list[dict[str, T]]) -> dict[str, T]:
         """Return one of the versions since the last sync."""
@@ -456,6 +459,7 @@ class SimulatedFile:
         self._content.sync()
 
     def _lose_sync(self) -> None:
+        self._disk.has_lost_writes = True
         self._content.sync_lost(self._disk.rng, self._disk.kept_share)
 
     def close(self) -> None:

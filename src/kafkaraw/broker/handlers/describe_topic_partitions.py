@@ -153,17 +153,19 @@ def _partition(
     state: BrokerState, context: RequestContext, key: TopicPartition, found: PartitionState
 ) -> DescribeTopicPartitionsResponsePartition:
     brokers = state.catalog.brokers
-    there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
+    usable = [
+        node
+        for node in found.replicas
+        if node in brokers and context.listener in brokers[node].endpoints and not state.controller.is_failed(key, node)
+    ]
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=key.partition,
-        leader_id=found.leader if found.leader in there else NO_LEADER,
+        leader_id=found.leader if found.leader in usable else NO_LEADER,
         leader_epoch=found.leader_epoch,
         replica_nodes=list(found.replicas),
         isr_nodes=list(found.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[
-            node for node in found.replicas if node not in there or state.controller.is_failed(key, node)
-        ],
+        offline_replicas=[node for node in found.replicas if node not in usable],
     )

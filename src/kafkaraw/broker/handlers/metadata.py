@@ -187,6 +187,7 @@ def _partition(
 ) -> MetadataResponsePartition:
     brokers = state.catalog.brokers
     there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
+    usable = [node for node in there if not state.controller.is_failed(key, node)]
     answer = MetadataResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=key.partition,
@@ -194,12 +195,11 @@ def _partition(
         leader_epoch=found.leader_epoch,
         replica_nodes=list(found.replicas),
         isr_nodes=list(found.isr),
-        offline_replicas=[
-            node for node in found.replicas if node not in there or state.controller.is_failed(key, node)
-        ],
+        offline_replicas=[node for node in found.replicas if node not in usable],
     )
-    if found.leader not in there:
-        unknown_listener = found.leader in brokers and context.api_version >= LISTENER_NOT_FOUND_SINCE
+    if found.leader not in usable:
+        has_other_listeners = found.leader in brokers and found.leader not in there
+        unknown_listener = has_other_listeners and context.api_version >= LISTENER_NOT_FOUND_SINCE
         answer.error_code = ErrorCode.LISTENER_NOT_FOUND if unknown_listener else ErrorCode.LEADER_NOT_AVAILABLE
         answer.leader_id = NO_LEADER
     if context.api_version == 0:  # such old clients only accept reachable nodes

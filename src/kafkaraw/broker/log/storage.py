@@ -146,13 +146,14 @@ class LogStorage(Protocol):
         ...
 
     def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small file in one step: after a crash it holds the old bytes or the new ones.
+        """Replace a small file in one step: after a crash of the process it holds the old bytes or the new ones.
 
         Args:
             folder: where.
             name: of the file.
             data: its new content.
-            durable: after the call, a crash of the machine leaves the new content.
+            durable: after the call, a crash of the machine leaves the new content. Without it, a crash may also leave a
+                damaged file: empty, or with zeros in it.
             private: only the broker's own user may read it.
         """
         ...
