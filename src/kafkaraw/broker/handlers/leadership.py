@@ -38,10 +38,10 @@ def led_partition(
             older, UNKNOWN_LEADER_EPOCH if it is newer.
     """
     partition = state.partition(topic_partition)
+    if state.is_offline(topic_partition):
+        folder = f"{topic_partition.topic}-{topic_partition.partition}"
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {folder} is in an offline log directory")
     if partition is None:
-        if state.is_offline(topic_partition):
-            folder = f"{topic_partition.topic}-{topic_partition.partition}"
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {folder} is in an offline log directory")
         if state.catalog.state_of(topic_partition) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         raise _not_leader(state)
