@@ -470,11 +470,16 @@ class PartitionLog:
         """
         if offset > self.log_end_offset:
             return
+        count = len(self._segments)
         try:
             while len(self._segments) > 1 and self._base_offsets[-1] > offset:
                 self._delete(len(self._segments) - 1)
             self._segments[-1].truncate_to(offset)
             self._snapshots.remove(lambda snapshot: snapshot > self.log_end_offset)
+            # A crash must not bring back batches or segments in front of what is appended from now on.
+            self._segments[-1].sync()
+            if len(self._segments) < count:
+                self._storage.sync_folder(self.folder)
         finally:  # a failure may come after some segments are gone
             self._segments[-1].find_end()
             self._is_changed = True
@@ -504,6 +509,8 @@ class PartitionLog:
                 self._deleted += segment.change_stage(Stage.DELETED)
             segment.close()
         self._snapshots.remove(lambda snapshot: True)
+        self._storage.sync_folder(self.folder)
+        self._synced_names = 1
 
     # -- producer state ----------------------------------------------------------------------------------------------
 
