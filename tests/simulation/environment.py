@@ -137,7 +137,8 @@ def one_broker(rng: random.Random) -> Environment:
 
 def with_failing_disk(rng: random.Random) -> Environment:
     """One broker that syncs each batch, on a disk that crashes and fails."""
-    return replace(one_broker(rng), sasl_mechanism=None, syncs_batches=True, disks_fail=True)
+    drawn = replace(one_broker(rng), sasl_mechanism=None, syncs_batches=True, disks_fail=True)
+    return replace(drawn, keeps_names=rng.random() < 0.5)
 
 
 def with_failing_disks(rng: random.Random) -> Environment:
@@ -146,6 +147,7 @@ def with_failing_disks(rng: random.Random) -> Environment:
     Followers of brokers that do not sync stay in sync while they lag: the last replica in sync must not crash.
     """
     drawn = replace(several_brokers(rng), nodes=3, sasl_mechanism=None, isr_min=2, disks_fail=True)
+    drawn = replace(drawn, keeps_names=rng.random() < 0.5)
     return drawn if drawn.syncs_batches else replace(drawn, lag_max_ms=30_000)
 
 

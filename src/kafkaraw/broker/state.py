@@ -344,6 +344,8 @@ class BrokerState:
                 self.controller.replication.add(partition)
                 partition.lead_or_follow(state)
                 yield None
+        if staged.replicas:
+            self._storage.sync_folder(ROOT)  # once for all of them: without it, a crash may remove their folders
 
     def follow_staged(self, topic: Topic) -> Steps[None]:
         """Start replication of the staged replicas from their leaders."""
