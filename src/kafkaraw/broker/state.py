@@ -6,6 +6,7 @@ producer ids). Storage, clock and randomness are passed in.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -21,6 +22,7 @@ from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
+from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
@@ -63,6 +65,8 @@ from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")
 
+IN_MEMORY: Final = "memory"
+"""Names the log directory of a broker without `log.dirs`."""
 STRAY_SUFFIX: Final = "-stray"
 DELETE_SUFFIX: Final = "-delete"
 FOLDER_NAME_MAX: Final = 255
@@ -113,7 +117,8 @@ class BrokerState:
         self.node_id = config.node_id
         self.controller = controller or Controller(config, storage, rng)
         self._is_alone = controller is None
-        self._storage = storage
+        self.dir_failures = LogDirFailureChannel(self._dir_failed)
+        self._storage = self.dir_failures.guard(storage, next(iter(config.logs.directories), IN_MEMORY))
         self._rng = rng
         self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
@@ -125,6 +130,8 @@ class BrokerState:
         self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}
+        self._offline: dict[TopicPartition, None] = {}
+        self._is_open = False
         self._closed = False
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
@@ -171,6 +178,46 @@ class BrokerState:
         self._was_clean = False
         self._log_starts.clear()  # what a topic left behind is nothing to one that is made later under its name
         self.controller.join(self)
+        self._is_open = True
+
+    def _dir_failed(self, path: str, error: OSError) -> None:
+        """Take the replicas of a failed log directory out of service, once the operation that failed has ended."""
+        for partition in self._partitions.values():
+            partition.is_offline = True
+        if self._is_open and not self._closed:  # while the broker starts, the error ends the start
+            asyncio.get_running_loop().call_soon(self._stop_serving, path)
+
+    def _stop_serving(self, path: str) -> None:
+        """Take the replicas of a failed log directory out of service; other replicas become leaders.
+
+        Source: kafka.server.ReplicaManager.handleLogDirFailure.
+        """
+        if self._closed:
+            return
+        _logger.warning("Stopping serving replicas in dir %s", path)
+        lost = list(self._partitions)
+        for key in lost:
+            self._offline[key] = None
+            partition = self._partitions.pop(key)
+            self.controller.replication.remove(partition)
+            partition.remove()
+            if key.topic == TRANSACTION_TOPIC:
+                self.transactions.drop(key)
+            elif key.topic == OFFSETS_TOPIC:
+                self.groups.drop(key)
+        _logger.warning(
+            "Broker %d stopped fetchers for partitions %s because they are in the failed log directory %s",
+            self.node_id,
+            ",".join(folder_name(key) for key in lost),
+            path,
+        )
+        self.controller.replicas_failed(self.node_id, lost)
+        _logger.warning("Stopped serving replicas in dir %s", path)
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Return whether this node's replica of a partition is in a log directory that is offline."""
+        partition = self._partitions.get(topic_partition)
+        return topic_partition in self._offline if partition is None else partition.is_offline
 
     def _open_meta(self) -> MetaProperties:
         text = self._storage.read_text(ROOT, META_FILE)
@@ -297,6 +344,8 @@ class BrokerState:
                 self.controller.replication.add(partition)
                 partition.lead_or_follow(state)
                 yield None
+        if staged.replicas:
+            self._storage.sync_folder(ROOT)  # once for all of them: without it, a crash may remove their folders
 
     def follow_staged(self, topic: Topic) -> Steps[None]:
         """Start replication of the staged replicas from their leaders."""
@@ -411,6 +460,8 @@ class BrokerState:
     def withdraw(self, topic: Topic) -> Replicas:
         """Take the replicas of a topic out of service and return them; the caller must run `removing`."""
         replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
+        for key in topic.partitions():
+            self._offline.pop(key, None)  # the next start removes its files
         if topic.name == OFFSETS_TOPIC:
             for key, _ in replicas:
                 self.groups.drop(key)
@@ -481,9 +532,9 @@ class BrokerState:
 
     def _close_partitions(self, *, sync: bool) -> None:
         """Close the replicas; after a clean shutdown, the next start opens their logs without recovery."""
-        if sync and self._partitions:
-            self._write_high_watermarks()
-        is_clean = sync
+        is_clean = sync and not self.dir_failures.offline
+        if is_clean and self._partitions:
+            is_clean = self._write_high_watermarks()
         for key, partition in self._partitions.items():
             self.controller.replication.remove(partition)
             try:
@@ -492,10 +543,16 @@ class BrokerState:
                 is_clean = False
                 _logger.error("%s cannot be closed cleanly: %s", folder_name(key), error)
         if is_clean:
-            points = {key: partition.log.recovery_point for key, partition in self._partitions.items()}
+            self._mark_clean_shutdown()
+        self._partitions.clear()
+
+    def _mark_clean_shutdown(self) -> None:
+        points = {key: partition.log.recovery_point for key, partition in self._partitions.items()}
+        try:
             self._storage.write_text(ROOT, RECOVERY_POINTS_FILE, write_offsets(points))
             self._storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, write_clean_shutdown(NO_BROKER_EPOCH))
-        self._partitions.clear()
+        except OSError as error:
+            _logger.error("the next start must recover the logs, because %s", error)
 
     def _take_clean_shutdown_marker(self) -> bool:
         """Return whether the broker that wrote the logs was shut down cleanly, and remove its marker."""
@@ -526,15 +583,24 @@ class BrokerState:
         except OSError as error:
             _logger.error("%s cannot be written, so deleted records may reappear: %s", LOG_STARTS_FILE, error)
 
-    def _write_high_watermarks(self) -> None:
-        """Write the high watermarks; a single replica needs none, because its log end offset is the high watermark."""
+    def _write_high_watermarks(self) -> bool:
+        """Write the high watermarks; a single replica needs none, because its log end offset is the high watermark.
+
+        Returns:
+            whether they could be written.
+        """
         replicated = {
             key: partition.high_watermark
             for key, partition in self._partitions.items()
             if len(partition.state.replicas) > 1
         }
-        if replicated:
-            self._storage.write_text(ROOT, HIGH_WATERMARKS_FILE, write_offsets(replicated))
+        try:
+            if replicated:
+                self._storage.write_text(ROOT, HIGH_WATERMARKS_FILE, write_offsets(replicated))
+        except OSError as error:
+            _logger.error("%s cannot be written: %s", HIGH_WATERMARKS_FILE, error)
+            return False
+        return True
 
 
 def aside_name(folder: str, unique: Uuid, suffix: str) -> str:

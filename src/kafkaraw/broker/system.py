@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
-from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.memory_storage import Descriptors, MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.net import AsyncioNetwork, SystemClock
@@ -54,16 +54,17 @@ def real_cluster(
         ConfigError: the directory cannot be used.
     """
     in_memory: dict[int, MemoryStorage] = {}
+    descriptors = Descriptors()
 
     def storage_of(node_id: int) -> LogStorage:
         if data_dir is None:
-            return in_memory.setdefault(node_id, MemoryStorage())
+            return in_memory.setdefault(node_id, MemoryStorage(descriptors))
         return _files(data_dir / f"node-{node_id}")
 
     around = Surroundings(
         network=AsyncioNetwork(),
         storage_of=storage_of,
-        facts=MemoryStorage() if data_dir is None else _files(data_dir),
+        facts=MemoryStorage(descriptors) if data_dir is None else _files(data_dir),
         clock=SystemClock(),
         rng=_system_random(),
         hold_port=HeldPort,

@@ -111,6 +111,7 @@ class PartitionLog:
         stopped = stopped or StoppedAs()
         self._storage.make_folder(self.folder)
         has_epochs = self._load_epochs()
+        epochs_are_damaged = not has_epochs and self._storage.file_size(self.folder, EPOCHS_FILE) is not None
         loader = LogLoader(self._storage, self.folder, self.settings, stopped, self._clock.time_ms())
         loaded = yield from loader.loading(self.epochs)
         self.epochs = loaded.epochs
@@ -123,7 +124,7 @@ class PartitionLog:
         self._epochs_file_is_durable = has_epochs
         self._is_changed = bool(loaded.report) or not stopped.was_clean
         self._prepare(self._segments[-1])
-        if loaded.epochs_changed:
+        if loaded.epochs_changed or epochs_are_damaged:
             self._rewrite_epochs()
         if loaded.report:
             level = logging.WARNING if loaded.has_lost else logging.INFO
@@ -137,7 +138,7 @@ class PartitionLog:
         text = self._storage.read_text(self.folder, EPOCHS_FILE)
         self.epochs = LeaderEpochs()
         try:
-            self.epochs.load(text or self.epochs.text())
+            self.epochs.load(self.epochs.text() if text is None else text)
         except ValueError as error:
             _logger.warning("%s/%s is damaged, the batches' epochs are used: %s", self.folder, EPOCHS_FILE, error)
             self.epochs.clear()
@@ -473,11 +474,16 @@ class PartitionLog:
         """
         if offset > self.log_end_offset:
             return
+        count = len(self._segments)
         try:
             while len(self._segments) > 1 and self._base_offsets[-1] > offset:
                 self._delete(len(self._segments) - 1)
             self._segments[-1].truncate_to(offset)
             self._snapshots.remove(lambda snapshot: snapshot > self.log_end_offset)
+            # A crash must not bring back batches or segments in front of what is appended from now on.
+            self._segments[-1].sync()
+            if len(self._segments) < count:
+                self._storage.sync_folder(self.folder)
         finally:  # a failure may come after some segments are gone
             self._segments[-1].find_end()
             self._is_changed = True
@@ -507,6 +513,8 @@ class PartitionLog:
                 self._deleted += segment.change_stage(Stage.DELETED)
             segment.close()
         self._snapshots.remove(lambda snapshot: True)
+        self._storage.sync_folder(self.folder)
+        self._synced_names = 1
 
     # -- producer state ----------------------------------------------------------------------------------------------
 
