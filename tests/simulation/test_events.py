@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.read_methods import READ_METHODS
 from tests.simulation.scenarios import (
     run_scenario,
+    with_failing_disk,
     with_failure_reports,
     with_group,
     with_many_senders,
@@ -54,6 +55,15 @@ EVENTS = {
         "records to commit",
         "disconnected",
     ),
+    with_failing_disk: (
+        "crash in append",
+        "crash in sync",
+        "crash in open_file",
+        "crash in write_bytes",
+        "crash in a recovery",
+        "a log directory failed",
+        "recovered a partition",
+    ),
     with_failure_reports: (
         "flush raised",
         "close raised",
@@ -96,6 +106,7 @@ SEEDS = {
     with_many_senders: (11, 3, *range(12)),
     with_transactions: (4, 1, 10, *range(12)),
     with_short_closes: range(8),
+    with_failing_disk: range(12),
     with_failure_reports: range(8),
     with_group: (17, 21, 18, *range(16, 24)),
     with_seeking_group: (17, 16, 20, 22, *range(16, 24)),
