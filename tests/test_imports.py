@@ -17,8 +17,8 @@ MODULES_MAX = {
     "import kafkaraw": 2,
     "from kafkaraw import Producer": 112,
     "from kafkaraw import Consumer": 107,
-    "from kafkaraw import Admin": 138,
-    "from kafkaraw import Admin, Consumer, Producer": 182,
+    "from kafkaraw import Admin": 139,
+    "from kafkaraw import Admin, Consumer, Producer": 183,
     "from kafkaraw.broker import EmbeddedBroker": 165,
 }
 CLIENTS = "from kafkaraw import Admin, Consumer, Producer"

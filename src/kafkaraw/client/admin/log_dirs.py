@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of, list_of
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError, UsageError
 from kafkaraw.light_classes import NamedTuple, dataclass
-from kafkaraw.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from kafkaraw.protocol.messages.describe_log_dirs import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResult,
-)
 from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:  # few programs ask for log directories: the messages are imported on first use
+    from kafkaraw.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsResult
 
 _EXAMPLE: Final = "TopicPartitionReplica('orders', 0, 1)"
 
@@ -96,6 +91,8 @@ class LogDirAdmin:
             UsageError: there is no broker with one of the ids.
             KafkaError: a broker did not answer in time.
         """
+        from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+
         deadline = self._calls.deadline(timeout)
         engine = self._calls.engine
         found: dict[int, tuple[LogDirDescription, ...]] = {}
@@ -209,6 +206,12 @@ def _directory(result: DescribeLogDirsResult) -> LogDirDescription:
 def _moves(
     replicas: Sequence[TopicPartitionReplica], wanted: Mapping[TopicPartitionReplica, str]
 ) -> AlterReplicaLogDirsRequest:
+    from kafkaraw.protocol.messages.alter_replica_log_dirs import (
+        AlterReplicaLogDir,
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirTopic,
+    )
+
     by_path: dict[str, dict[str, list[int]]] = {}
     for replica in replicas:
         by_path.setdefault(wanted[replica], {}).setdefault(replica.topic, []).append(replica.partition)
