@@ -24,6 +24,7 @@ from kafkaraw.core.log.names import FileKind, OffsetFile, Stage, offset_of
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.core.log.rolling import SegmentSettings, jitter_ms, should_roll
 from kafkaraw.core.log.segment_indexes import aborted_between
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Clock
 from kafkaraw.protocol import FileSlice
@@ -156,15 +157,18 @@ class PartitionLog:
             OSError: the storage is full or broken; the files are closed, and the next broker must recover the log.
         """
         try:
-            if self._is_changed or self.log_end_offset > self._recovery_point:
-                self.flush()
-                active = self._segments[-1]
+            active = self._segments[-1]
+            if self.log_end_offset == 0:  # nothing has to survive: no sync, which takes long for thousands of them
+                active.trim()
+                active.write_indexes(durable=False)
+            elif self._is_changed or self.log_end_offset > self._recovery_point:
                 active.end_index()
                 active.trim()
-                active.write_indexes(durable=bool(active.size_bytes))
-                self._write_epochs(self.epochs, durable=True)
+                for segment in self._segments:
+                    segment.write_indexes(durable=True)
                 if self.log_end_offset > max(self._snapshots.offsets, default=0):
                     self._snapshots.write(self.log_end_offset, self._producers())
+                self.flush()
         finally:
             self.close()
 
@@ -576,9 +580,16 @@ class PartitionLog:
         return None
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """How many bytes there are from the batch that holds `offset` to the one that holds `end_offset`."""
+        """How many bytes there are from the batch that holds `offset` to the one that holds `end_offset`.
+
+        If the log cannot be read there, the result is 0: a read tells the error.
+        """
         first, last = self._segment_of(offset), self._segment_of(end_offset)
-        start, end = self._segments[first].position_of(offset), self._segments[last].position_of(end_offset)
+        try:
+            start, end = self._segments[first].position_of(offset), self._segments[last].position_of(end_offset)
+        except (OSError, CorruptBatchError) as error:
+            _logger.warning("%s cannot be read between %d and %d: %s", self.folder, offset, end_offset, error)
+            return 0
         between = sum(segment.size_bytes for segment in self._segments[first:last])
         return max(0, between + end - start)
 

@@ -34,6 +34,7 @@ from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.broker.validation.log_validator import validated
 from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -205,11 +206,36 @@ class Partition:
         return self.last_stable_offset if committed_only else self._high_watermark
 
     def read(self, offset: int, size_max: int, *, at_least_one: bool, committed_only: bool = False) -> Content | None:
-        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none."""
+        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR, the log cannot be read there.
+        """
         end_offset = self.end_for(committed_only=committed_only)
         if offset >= end_offset:
             return None
-        return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+        try:
+            return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+        except (OSError, CorruptBatchError) as error:
+            raise self._not_read(offset, error) from error
+
+    def aborted_transactions(self, offset: int, size_bytes: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in what `read` has returned; see `PartitionLog`.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR, the log cannot be read there.
+        """
+        try:
+            return self.log.aborted_transactions(offset, size_bytes)
+        except (OSError, CorruptBatchError) as error:
+            raise self._not_read(offset, error) from error
+
+    def _not_read(self, offset: int, error: OSError | CorruptBatchError) -> ApiError:
+        """Return the error that a consumer gets when the log cannot be read."""
+        _logger.error("%s cannot be read at offset %d: %s", self.log.folder, offset, error)
+        if isinstance(error, OSError):
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}")
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, error.message)
 
     def readable_bytes(self, offset: int, *, committed_only: bool = False) -> int:
         """Return the number of bytes that a consumer may read, starting with the batch that contains `offset`."""
