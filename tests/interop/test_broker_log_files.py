@@ -1,4 +1,4 @@
-"""Log directories that the embedded broker writes under load, as Apache's dump tool and `kafkaraw log verify` see them."""
+"""Log directories that the embedded broker writes under load, read by kafka-dump-log and `kafkaraw log verify`."""
 
 from __future__ import annotations
 
