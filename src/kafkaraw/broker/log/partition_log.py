@@ -530,7 +530,10 @@ class PartitionLog:
         all again after a restart.
         """
         at = self._segment_of(offset - 1)
-        first = at if len(self._segments[at].offset_index) >= RECALLED_ENTRIES else max(0, at - 1)
+        first, entries = at, len(self._segments[at].offset_index)
+        while first > 0 and entries < RECALLED_ENTRIES:
+            first -= 1
+            entries += len(self._segments[first].offset_index) + 1  # the first batch of a segment has no entry
         for segment in self._segments[first : at + 1]:
             start = segment.offset_index.offset_of_row(len(segment.offset_index) - RECALLED_ENTRIES)
             for _, header in segment.headers(start):
