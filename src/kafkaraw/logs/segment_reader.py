@@ -91,9 +91,13 @@ class Damages:
 
 
 class Positioned(NamedTuple):
-    """A wire batch and where it starts in its file."""
+    """A wire batch and where it is in its file.
+
+    Messages of magic 0 and 1 become batches of magic 2, together: these have the positions of all of them.
+    """
 
     position: int
+    end: int
     header: BatchHeader
     wire: memoryview
 
@@ -206,7 +210,7 @@ class _SegmentReader:
             verify_crc(each.wire)
         except CorruptBatchError as error:
             self._damages.found(self._shown, each.position, str(error))
-            self._damages.skipped(len(each.wire))
+            self._damages.skipped(each.end - each.position)
             return False
         return True
 
@@ -310,8 +314,9 @@ def _whole(view: memoryview, position: int, file: str) -> tuple[list[Positioned]
         found = []
         used = 0
         for header, wire in whole_batches(view):
-            found.append(Positioned(position + used, header, wire))
-            used += len(wire)
+            end = used + len(wire)
+            found.append(Positioned(position + used, position + end, header, wire))
+            used = end
         return found, used, ""
     except OldFormatError:
         pass
@@ -330,18 +335,17 @@ def _walked(view: memoryview, position: int, file: str) -> tuple[list[Positioned
                 parse_header(view, at)
             has_old |= header.magic < MAGIC
             used = at + header.size
-            found.append(Positioned(position + at, header, view[at:used]))
+            found.append(Positioned(position + at, position + used, header, view[at:used]))
     except DamagedFileError as error:
         problem = error.problem
     except CorruptBatchError as error:
         problem = str(error)
     if has_old:
-        # Uncompressed messages become batches together: they have the position of the first of them.
         try:
             made = batches_of(view[:used])
         except CorruptBatchError as error:
             return [], 0, str(error)
-        found = [Positioned(found[0].position, header, wire) for header, wire in made]
+        found = [Positioned(position, position + used, header, wire) for header, wire in made]
     return found, used, problem
 
 

@@ -353,7 +353,7 @@ class ReadableLog:
                 if position and last is None and each.position != position:
                     break  # nothing valid starts there, so the reader began at the start of the segment
                 if not problem_of(each.wire, 0, each.header, 0):
-                    valid = each.position + each.header.size
+                    valid = each.end
                     last = each._replace(wire=memoryview(b""))
             if last is not None:
                 return valid, last

@@ -67,4 +67,4 @@ def _one_by_one(found: LogBatch, rows: RowCollector, work: LogRange, damages: Da
             yield from rows.add(batch, work.end)
         except CorruptBatchError as error:
             damages.found(found.file, each.position, str(error))
-            damages.skipped(len(each.wire))
+            damages.skipped(each.end - each.position)
