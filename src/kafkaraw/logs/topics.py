@@ -478,8 +478,10 @@ class ReadableLog:
     def _first_since(self, each: Positioned, low: int, timestamp_ms: int) -> int | None:
         columns = Columns(frozenset({"offset", "timestamp"}))
         header = each.header
-        if header.is_control or not header.records_count:
+        if not header.records_count:
             return None
+        if header.is_control:  # a marker has a timestamp, and counts for brokers, too
+            return max(header.base_offset, low)
         batch = Batch(*self.topic_partition, [(header, each.wire)], start_offset=low)
         try:
             rows, _ = batch.fill(columns)
