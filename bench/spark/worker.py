@@ -35,9 +35,9 @@ class Job:
     """What is asked for, and the session to do it in.
 
     Args:
-        asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), logs (options logDirs, kafka.bootstrap.servers and subscribe of a topic of as
-            many records in files), targets (topics to write
-            to), trickles (topics that are written to, by row), small (a topic of few records), jars, rows.
+        asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), logs (options logDirs,
+            kafka.bootstrap.servers and subscribe of a topic of as many records in files), targets (topics to write to),
+            trickles (topics that are written to, by row), small (a topic of few records), jars, rows.
     """
 
     def __init__(self, asked: dict[str, Any]) -> None:

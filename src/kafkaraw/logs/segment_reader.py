@@ -266,8 +266,8 @@ class _SegmentReader:
         size = self._piece.segment.size_bytes
         behind = size
         for candidate in self._candidates(position):
-            if candidate >= size or self._has_batch(candidate):
-                behind = min(candidate, size)
+            if candidate == size or (candidate < size and self._has_batch(candidate)):
+                behind = candidate
                 break
         self._damages.skipped(behind - position)
         return behind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -85,7 +86,7 @@ def test_parts_cover_a_range_once_and_start_at_or_before_their_first_batch(batch
     cuts = [start, *cut_points(segments, index_of, start, end, parts), end]
     assert cuts == sorted(set(cuts)) or start == end
     covered = []
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in pairwise(cuts):
         for piece in pieces(segments, index_of, low, high, log_end):
             covered += range(piece.start_offset, piece.end_offset)
             number = piece.position // BATCH_BYTES
@@ -115,7 +116,7 @@ def test_a_damaged_index_never_changes_which_offsets_are_read(seed):
     cuts = [10, *cut_points(segments, damaged, 10, log_end - 5, 1000), log_end - 5]
     covered = [
         offset
-        for low, high in zip(cuts, cuts[1:], strict=False)
+        for low, high in pairwise(cuts)
         for piece in pieces(segments, damaged, low, high, log_end)
         for offset in range(piece.start_offset, piece.end_offset)
     ]
