@@ -24,6 +24,8 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _PATTERN: Final = re.compile(r"[*?\[]")
 _PATTERN_OF_URI: Final = re.compile(r"[*\[]")
 
+_OF_PYARROW: Final = frozenset({"file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
+
 
 class RangeFile(Protocol):
     """An open file."""
@@ -140,13 +142,12 @@ def _opened(root: str, _process: int) -> tuple[pyarrow.fs.FileSystem, str]:
     import pyarrow as pa
     import pyarrow.fs as fs
 
-    try:
-        opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
-        return opened
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        unknown = "nrecognized filesystem type" in str(error) or isinstance(error, pa.ArrowNotImplementedError)
-        if not unknown:
+    if root.partition("://")[0].lower() in _OF_PYARROW:
+        try:
+            opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise UsageError(f"{shown(root)} cannot be opened: {str(error).replace(root, shown(root))}") from None
+        return opened
     try:
         import fsspec
     except ImportError:
