@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.timeout(300)  # the first one starts Spark and Apache Kafka
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 RECORDS = SEGMENTS * BATCHES * RECORDS_OF_BATCH  # of the sample directory
 QUICK = settings(
     max_examples=8,
@@ -170,6 +172,20 @@ def test_rows_are_the_same_after_the_broker_was_killed(spark, written, tmp_path)
         index.unlink()
     assert rows(from_files(spark, torn, **options)) == expected["all"]
     assert rows(from_files(spark, torn, **options, **COMMITTED)) == expected["committed"]
+
+
+def test_example_of_the_page_copies_a_topic_into_a_new_cluster(spark, kafka, tmp_path, capsys):
+    make_directory(tmp_path)
+    kafka.admin.create_topics([NewTopic("flights", 1)])
+    section = PAGE.read_text(encoding="utf-8").partition("## A broker is gone, the disks are there")[2]
+    [code] = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    assert "/backup/broker-1,/backup/broker-2" in code
+    code = code.replace("/backup/broker-1,/backup/broker-2", str(tmp_path)).replace("localhost:9092", kafka.servers)
+    exec(compile(code, str(PAGE), "exec"), {"spark": spark})
+    assert f"|        0|  {RECORDS}|" in capsys.readouterr().out
+    assert [record.value for record in kafka.records("flights")] == [
+        row.value for row in from_files(spark, tmp_path, subscribe="flights").orderBy("offset").collect()
+    ]
 
 
 def test_messages_of_old_formats_are_read(spark, tmp_path):

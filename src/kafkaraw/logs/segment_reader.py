@@ -2,7 +2,7 @@
 
 `read_pieces` yields the batches of a planned range as `LogBatch` objects, for callers that decode them into columns.
 `iter_wires` yields wire batches with their positions, for callers that need headers. Checksums are verified just before
-the records are decoded, a megabyte at a time, so that both find the bytes in the processor's cache. On other
+the records are decoded, two megabytes at a time, so that both find the bytes in the processor's cache. On other
 filesystems than the local one, the next range is read while the last one is decoded.
 
 A position from an index is not trusted: the batch there must be whole, valid and not behind the first offset to read;
@@ -29,10 +29,12 @@ from kafkaraw.records.header import LENGTH_PREFIX_SIZE, MAGIC, whole_batches
 
 _log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 8 << 20
-"""Bytes of one read; more only for a larger batch."""
+_READ_BYTES_LOCAL: Final = 2 << 20
+"""Bytes of one read, more only for a larger batch: what stays in the processor's cache until it is decoded."""
+_READ_BYTES_REMOTE: Final = 8 << 20
+"""The same of other filesystems, where a request costs more than the bytes."""
 _READ_BYTES_MIN: Final = 256 << 10
-_GROUP_BYTES: Final = 1 << 20
+_GROUP_BYTES: Final = 2 << 20
 
 
 class LogRange(NamedTuple):
@@ -173,6 +175,7 @@ class _SegmentReader:
         self._root = root
         self._piece = piece
         self._damages = damages
+        self._read_bytes = _READ_BYTES_LOCAL if is_local(root) else _READ_BYTES_REMOTE
         self._shown = shown_file(root, piece.segment.log)
         self._ranges = _Ranges(root, piece.segment.log)
         self._index: OffsetIndex | None = None
@@ -227,7 +230,7 @@ class _SegmentReader:
         position, needed = piece.position, 0
         is_checked = not position
         while position < size:
-            wanted = min(max(piece.likely_end - position, _READ_BYTES_MIN), READ_BYTES)
+            wanted = min(max(piece.likely_end - position, _READ_BYTES_MIN), self._read_bytes)
             view = self._ranges.read(position, min(max(wanted, needed), size - position))
             if not is_checked and not self._starts_well(view):
                 _log.debug("%s: no batch starts at byte %d, as the index says", self._shown, position)
@@ -245,7 +248,7 @@ class _SegmentReader:
             if used or problem:
                 needed = 0
             if not problem and position + used < size:
-                self._ranges.expect(position + used, min(READ_BYTES, size - position - used))
+                self._ranges.expect(position + used, min(self._read_bytes, size - position - used))
             if found:
                 yield found
             position += used
