@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ import click
 
 from bench.report import Line, Report, environment, output_options
 from bench.spark import peers, worker
-from bench.spark.rows import EXACTLY_ONCE, ROWS, START, TRICKLES
+from bench.spark.rows import EXACTLY_ONCE, LOG_DIRS, OF_THEIR_BROKER, ROWS, START, TRICKLES
 from bench.topics import broker_at, new_topic
 from kafkaraw import Admin, Producer
+from kafkaraw.broker import EmbeddedBroker
 
 ROOT: Final = Path(__file__).parents[2]
 AT_LEAST_ONCE: Final = "copy, at least once"
@@ -50,6 +52,19 @@ def fill(servers: str, topic: str, records: int, partitions: int) -> None:
         for number in range(records):
             producer.send(topic, value, b"%08d" % number, partition=number % partitions)
         producer.flush()
+
+
+@contextlib.contextmanager
+def in_files(records: int) -> Iterator[dict[str, str]]:
+    """A broker that stores the records in files; options for both ways to read them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-logs-") as folder,
+        EmbeddedBroker(process=True, data_dir=folder) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        new_topic(admin, 4) as topic,
+    ):
+        fill(broker.bootstrap_servers, topic, records, 4)
+        yield {"logDirs": folder, "kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
 
 
 class Trickle:
@@ -114,6 +129,7 @@ def run(servers: str, records: int, turns: int, names: Sequence[str], report: Re
         source = stack.enter_context(new_topic(admin, 4))
         trickles = {name: stack.enter_context(new_topic(admin, count)) for name, count in TRICKLES.items()}
         small = stack.enter_context(new_topic(admin, 4))
+        logs = stack.enter_context(in_files(records)) if LOG_DIRS in names else {}
         fill(servers, small, SMALL_RECORDS, 4)
         report.say(f"writing {records:,} records")
         fill(servers, source, records, 4)
@@ -122,13 +138,17 @@ def run(servers: str, records: int, turns: int, names: Sequence[str], report: Re
         for turn in range(turns):
             for connector in ("kafka", "kafkaraw") if turn % 2 == 0 else ("kafkaraw", "kafka"):
                 ours = connector == "kafkaraw"
-                rows = [name for name in names if ours or name != EXACTLY_ONCE]
+                if not ours and all(name in (EXACTLY_ONCE, LOG_DIRS) for name in names):
+                    continue
+                rows = [name for name in names if ours or name not in (EXACTLY_ONCE, LOG_DIRS)]
+                if ours and LOG_DIRS in names:
+                    rows.insert(rows.index(LOG_DIRS) + turn % 2, OF_THEIR_BROKER)
                 if ours and EXACTLY_ONCE in names:
                     rows.append(AT_LEAST_ONCE)
                 with contextlib.ExitStack() as targets:
                     asked = {
                         "servers": servers, "source": source, "records": records, "trickles": trickles, "rows": rows,
-                        "small": small,
+                        "small": small, "logs": logs,
                         "targets": [targets.enter_context(new_topic(admin, 4)) for _ in range(3)],
                     }  # fmt: skip
                     for each in measure(connector, turn, asked, trickle):
@@ -145,7 +165,8 @@ def digits(row: str) -> str:
 def line_of(name: str, found: Sequence[Measurement]) -> Line:
     """The medians of a row; factors are taken within a turn."""
     row = ROWS[name]
-    other = ("kafkaraw", AT_LEAST_ONCE) if name == EXACTLY_ONCE else ("kafka", name)
+    others = {EXACTLY_ONCE: ("kafkaraw", AT_LEAST_ONCE), LOG_DIRS: ("kafkaraw", OF_THEIR_BROKER)}
+    other = others.get(name, ("kafka", name))
     ours = {each.turn: each.number for each in found if (each.connector, each.row) == ("kafkaraw", name)}
     theirs = {each.turn: each.number for each in found if (each.connector, each.row) == other}
     factor = statistics.median(ours[turn] / theirs[turn] for turn in ours)

@@ -11,6 +11,12 @@ START: Final = "start of a query"
 """The row whose goal is a time, whatever the other connector takes."""
 
 
+LOG_DIRS: Final = "read log directories"
+"""All columns, from the files of a broker; only this connector has it."""
+OF_THEIR_BROKER: Final = "read through the broker of the directories"
+"""What it is compared with; measured with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One job.
@@ -30,6 +36,7 @@ ROWS: Final = {
     row.name: row
     for row in (
         Row("read, all columns", Goal(2.2, 3)),
+        Row(LOG_DIRS, Goal(1.3, 2), against="kafkaraw, through the broker"),
         Row("read, value only", Goal(4, 6)),
         Row("read to Parquet", Goal(1.5, 2)),
         Row("copy key and value", Goal(1.5, 2.5)),

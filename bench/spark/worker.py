@@ -35,8 +35,9 @@ class Job:
     """What is asked for, and the session to do it in.
 
     Args:
-        asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), targets (topics to write
-            to), trickles (topics that are written to, by row), small (a topic of few records), jars, rows.
+        asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), logs (options logDirs,
+            kafka.bootstrap.servers and subscribe of a topic of as many records in files), targets (topics to write to),
+            trickles (topics that are written to, by row), small (a topic of few records), jars, rows.
     """
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -44,6 +45,7 @@ class Job:
         self.servers: str = asked["servers"]
         self.source: str = asked["source"]
         self.records: int = asked["records"]
+        self.logs: dict[str, str] = asked["logs"]
         self.targets: list[str] = asked["targets"]
         self.trickles: dict[str, str] = asked["trickles"]
         self.small: str = asked["small"]
@@ -105,6 +107,17 @@ def to_noop(frame: DataFrame) -> None:
 def read_all(job: Job) -> float:
     """Rows per second of a read."""
     return job.records / seconds(lambda: to_noop(job.read()))
+
+
+def read_log_directories(job: Job) -> float:
+    """Rows per second of the same read from the broker's files."""
+    return read_logs(job, "logDirs")
+
+
+def read_logs(job: Job, where: str) -> float:
+    """Rows per second of a read of that topic, from its files or through its broker."""
+    given = {name: job.logs[name] for name in (where, "subscribe")}
+    return job.records / seconds(lambda: to_noop(job.spark.read.format("kafkaraw").options(**given).load()))
 
 
 def read_values(job: Job) -> float:
@@ -185,6 +198,8 @@ def started(job: Job) -> float:
 
 WORK: dict[str, Callable[[Job], float]] = {
     "read, all columns": read_all,
+    "read log directories": read_log_directories,
+    "read through the broker of the directories": lambda job: read_logs(job, "kafka.bootstrap.servers"),
     "read, value only": read_values,
     "read to Parquet": read_to_parquet,
     "copy key and value": copy,

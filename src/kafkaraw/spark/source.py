@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter
     from pyspark.sql.types import StructType
 
+    from kafkaraw.logs.segment_reader import LogRange
     from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
     from kafkaraw.spark.reading.lookup import ClusterLookup
     from kafkaraw.spark.reading.stream_plan import StreamPlan
@@ -56,10 +57,11 @@ class KafkaPartition(InputPartition):
     """The work of one task.
 
     Args:
-        work: the partitions and offsets to read; empty for a batch read that has nothing to read.
+        work: the partitions and offsets to read, and of log directories where they are; empty for a batch read that
+            has nothing to read.
     """
 
-    def __init__(self, work: tuple[OffsetRange, ...]) -> None:
+    def __init__(self, work: tuple[OffsetRange, ...] | tuple[LogRange, ...]) -> None:
         super().__init__(work)
 
 
@@ -77,8 +79,8 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._given = tables.given(options)
-        # Without bootstrap servers this may be a table; only the reader's schema has the options of a table.
-        self._checked = parse_options(self._given) if tables.names_brokers(self._given) else None
+        # Without a cluster or log directories this may be a table; only the reader's schema has the options of a table.
+        self._checked = parse_options(self._given) if tables.names_source(self._given) else None
 
     @classmethod
     def name(cls) -> str:
@@ -95,7 +97,7 @@ class KafkaDataSource(DataSource):
         return schema_text(include_headers=options.include_headers)
 
     def _schema_of_table(self) -> StructType:
-        brokers_come_later = {} if tables.names_brokers(self._given) else {BOOTSTRAP: "localhost:9092"}
+        brokers_come_later = {} if tables.names_source(self._given) else {BOOTSTRAP: "localhost:9092"}
         tables.check_kept(self._given)
         options = parse_options(self._given | brokers_come_later)
         return tables.with_options(spark_schema(include_headers=options.include_headers), self._given)
@@ -108,15 +110,18 @@ class KafkaDataSource(DataSource):
         return self._parsed(self._given)
 
     @without_traceback()
-    def reader(self, schema: StructType) -> KafkaBatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns."""
-        return KafkaBatchReader(self._parsed(tables.completed(self._given, schema)), schema)
+        options = self._parsed(tables.completed(self._given, schema))
+        return LogDirectoryReader(options, schema) if options.log_dirs else KafkaBatchReader(options, schema)
 
     @without_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # Spark's name
         """Return a streaming reader of these columns."""
         try:
             options = self._parsed(tables.completed(self._given, schema))
+            if options.log_dirs:
+                check_stream_read(options)
         except ConfigError as error:
             return _RefusedStream(error)
         if features().read_limits:
@@ -209,6 +214,34 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of one task, as Arrow batches."""
         return self._read(partition)
+
+
+class LogDirectoryReader(DataSourceReader):
+    """Reads log directories from `startingOffsets` to `endingOffsets`, without a broker. Spark pickles it."""
+
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    @without_traceback()
+    def partitions(self) -> list[InputPartition]:
+        """Return one task per segment or part of a large one, or more or fewer if the options ask for that."""
+        from kafkaraw.spark.reading.log_lookup import planned
+
+        starting, ending = check_batch_read(self._options)
+        check_selection(self._schema)
+        tasks = planned(self._options, starting, ending)
+        return [KafkaPartition(work) for work in tasks] or [KafkaPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the records of one task, as Arrow batches."""
+        from kafkaraw.spark.reading.log_task import read_log_range
+
+        with without_traceback():
+            for work in partition.value:
+                yield from read_log_range(
+                    work, arrow_schema(self._schema), fail_on_data_loss=self._options.fail_on_data_loss
+                )
 
 
 class _RefusedStream(DataSourceStreamReader):

@@ -60,6 +60,8 @@ _PRELOADED: Final = (
     "kafkaraw.spark.reading.lookup",
     "kafkaraw.spark.reading.stream_plan",
     "kafkaraw.spark.reading.task",
+    "kafkaraw.spark.reading.log_lookup",
+    "kafkaraw.spark.reading.log_task",
 )
 _PACKAGES: Final = ("kafkaraw", "pyspark", "py4j")
 

@@ -25,6 +25,8 @@ GROUP_ID: Final = "group_id"
 _KINDS: Final[tuple[type[ClientConfig], ...]] = (ConsumerConfig, ProducerConfig, AdminConfig)
 _OURS: Final = frozenset({"auto.offset.reset", "max.poll.records", "allow.auto.create.topics"})
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
+_ISOLATION: Final = "isolation.level"
+_OF_FILES: Final = frozenset({_ISOLATION})
 _METADATA_AGE: Final = "metadata.max.age.ms"
 _METADATA_AGE_MIN_MS: Final = 100
 """The client's limit; Java's client also accepts 0."""
@@ -70,6 +72,28 @@ def client_settings(java: Mapping[str, str]) -> Settings:
         raise ConfigError(f'the option {BOOTSTRAP} is missing: give "host:port" of one or more brokers')
     with named_as_given(java, prefix=CLIENT_PREFIX):
         _check(client)
+    return client
+
+
+def settings_without_brokers(java: Mapping[str, str], log_dirs: str) -> Settings:
+    """Return the settings that apply to a read of log directories; arguments as for `client_settings`.
+
+    Args:
+        java: options by Java's names, without their prefix.
+        log_dirs: name of the option that names the directories, for messages.
+
+    Raises:
+        ConfigError: an option is for a connection to brokers.
+    """
+    needless = [CLIENT_PREFIX + name for name in java if name not in _OF_FILES]
+    if needless:
+        raise ConfigError(
+            f"{', '.join(sorted(needless))} cannot be combined with {log_dirs}: no broker is asked; "
+            f"leave out one or the other (of the options kafka.*, only {CLIENT_PREFIX}{_ISOLATION} applies to files)"
+        )
+    with named_as_given(java, prefix=CLIENT_PREFIX):
+        client = Settings(translated(java, ConsumerConfig, instead=INSTEAD))
+        parse(ConsumerConfig, {**client, "bootstrap_servers": "localhost:9092"}, from_text=True)
     return client
 
 

@@ -18,7 +18,14 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import CLIENT_PREFIX
 from kafkaraw.spark.options import texts
-from kafkaraw.spark.options.client import CLIENT_NAMES, GROUP_ID, PATIENCE_OPTION, Settings, client_settings
+from kafkaraw.spark.options.client import (
+    CLIENT_NAMES,
+    GROUP_ID,
+    PATIENCE_OPTION,
+    Settings,
+    client_settings,
+    settings_without_brokers,
+)
 from kafkaraw.spark.options.offsets import EARLIEST, LATEST
 from kafkaraw.spark.options.positions import (
     OffsetPosition,
@@ -31,6 +38,8 @@ from kafkaraw.spark.options.positions import (
 from kafkaraw.spark.options.resolutions import Resolution, parse_resolutions
 from kafkaraw.spark.options.unsupported import (
     IGNORED,
+    LOG_DIRS,
+    OF_BROKERS,
     OF_ONE_KIND,
     REFUSED_READING,
     REFUSED_WRITING,
@@ -64,6 +73,7 @@ class SparkOptions:
     """Checked options of one DataFrame, reading or writing.
 
     Attributes:
+        log_dirs: log directories to read instead of a cluster; empty for a cluster.
         client: settings given as `kafka.*`, under the client's names, as text.
         subscribe: topics to read with all their partitions.
         pattern: a Java regex; topics that match are read with all their partitions.
@@ -90,6 +100,7 @@ class SparkOptions:
         of_one_kind: settings of Java's clients that only reading or only writing refuses, as text.
     """
 
+    log_dirs: tuple[str, ...] = ()
     client: Settings = field(default_factory=Settings)
     subscribe: tuple[str, ...] = ()
     pattern: str | None = None
@@ -116,6 +127,11 @@ class SparkOptions:
     of_one_kind: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
+        return self.client.get("isolation_level", "").strip().lower() == "read_committed"
+
+    @property
     def topics(self) -> list[str]:
         """The topics that are subscribed to by name."""
         return list(self.subscribe) or sorted({tp.topic for tp in self.assign})
@@ -132,6 +148,7 @@ def _exactly_once(given: Mapping[str, str]) -> ExactlyOnce | None:
 
 # Option name -> field of SparkOptions and how its text is read.
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
+    LOG_DIRS: ("log_dirs", texts.locations),
     "subscribe": ("subscribe", texts.topics),
     "subscribePattern": ("pattern", texts.pattern),
     "assign": ("assign", texts.assignment),
@@ -193,10 +210,12 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
     values["starting"] = _starting(given)
     values["ending"] = _first_of(_ENDING, given)
     values["exactly_once"] = _exactly_once(given)
+    if LOG_DIRS in given:
+        _check_needs_no_broker(given)
     for name, why in WITHOUT_EFFECT.items():
         if name in given:
             _log.warning("the option %s has no effect: %s", name, why)
-    client = client_settings(java)
+    client = settings_without_brokers(java, LOG_DIRS) if LOG_DIRS in given else client_settings(java)
     values["what_to_read"] = tuple(name for name in _WHAT_TO_READ if name in given)
     values["of_one_kind"] = of_one_kind
     parsed = replace(SparkOptions(client=client), **values)  # type: ignore[arg-type]  # the table pairs field and type
@@ -248,6 +267,15 @@ def _check_together(options: SparkOptions) -> None:
     least, most = options.rows_per_trigger_min, options.rows_per_trigger_max
     if least is not None and most is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}: it cannot be met")
+
+
+def _check_needs_no_broker(given: Mapping[str, str]) -> None:
+    needless = [name for name in OF_BROKERS if name in given]
+    if needless:
+        raise ConfigError(
+            f"{', '.join(needless)} cannot be combined with {LOG_DIRS}: files are read in batch queries, and no broker "
+            "is asked"
+        )
 
 
 def patient(options: SparkOptions) -> SparkOptions:
@@ -309,8 +337,13 @@ def check_stream_read(options: SparkOptions) -> Position:
     """Return where a streaming read without a checkpoint starts: by default at the latest offsets.
 
     Raises:
-        ConfigError: an ending is given.
+        ConfigError: an ending is given, or log directories.
     """
+    if options.log_dirs:
+        raise ConfigError(
+            f"{LOG_DIRS} is for batch reads: use spark.read; a stream needs a broker that takes new records, named by "
+            "kafka.bootstrap.servers"
+        )
     check_read(options)
     if options.ending is not None:
         raise ConfigError(

@@ -8,7 +8,8 @@ the options, in the metadata of `COLUMN`. Pure.
 Metadata follows a column into every DataFrame and Parquet file made of it. Therefore
 
 - a table must not keep secrets: they are refused, and each query must set them;
-- a query that names brokers itself uses no option of the table (the schema may be that of another table);
+- a query that names brokers or log directories itself uses no option of the table (the schema may be that of another
+  table);
 - a writer uses none: the metadata of its rows is that of the table they were read from.
 
 Start at `given` and `completed`.
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options.client import BOOTSTRAP
-from kafkaraw.spark.options.unsupported import OF_TABLES
+from kafkaraw.spark.options.unsupported import LOG_DIRS, OF_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -54,18 +55,21 @@ def is_definition(options: Mapping[str, str]) -> bool:
     return _PROVIDER in {name.lower() for name in options}
 
 
-def names_brokers(options: Mapping[str, str]) -> bool:
-    """Return whether `kafka.bootstrap.servers` is among the options."""
-    return BOOTSTRAP in {name.lower() for name in options}
+def names_source(options: Mapping[str, str]) -> bool:
+    """Return whether `kafka.bootstrap.servers` or `logDirs` is among the options."""
+    return not {BOOTSTRAP, LOG_DIRS.lower()}.isdisjoint(name.lower() for name in options)
 
 
 def check_writer(options: Mapping[str, str]) -> None:
     """Check that a writer has options of its own.
 
     Raises:
-        ConfigError: no option names a broker, as is the case for a bare `INSERT INTO` a table.
+        ConfigError: an option names log directories, or none names a broker, as with a bare `INSERT INTO` a table.
     """
-    if not names_brokers(options):
+    names = {name.lower() for name in options}
+    if LOG_DIRS.lower() in names:
+        raise ConfigError(f"{LOG_DIRS} is for reading: files of a log are never written; name brokers with {BOOTSTRAP}")
+    if BOOTSTRAP not in names:
         raise ConfigError(
             f"the option {BOOTSTRAP} is missing: a write does not use the options of a table; write INSERT INTO "
             f"flights WITH (`{BOOTSTRAP}` = 'host:port', topic = 'flights') ..., or option({BOOTSTRAP!r}, ...)"
@@ -99,7 +103,7 @@ def completed(options: Mapping[str, str], schema: StructType) -> dict[str, str]:
         options: the options of the query; each overrides the table's option of the same name.
         schema: the schema that Spark requests from the reader.
     """
-    if names_brokers(options):
+    if names_source(options):
         return dict(options)
     kept = {name: text for column in schema.fields for name, text in (column.metadata or {}).get(_METADATA, {}).items()}
     of_query = {name.lower() for name in options}

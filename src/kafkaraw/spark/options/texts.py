@@ -68,6 +68,14 @@ def topics(name: str, text: str) -> tuple[str, ...]:
     return found
 
 
+def locations(name: str, text: str) -> tuple[str, ...]:
+    """Directories with commas in between, each once."""
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise ConfigError(f'{name}={text!r} names no directory; give "/var/lib/kafka/data" or "s3://bucket/kafka-*"')
+    return found
+
+
 def assignment(name: str, text: str) -> tuple[TopicPartition, ...]:
     """Partitions by topic, in JSON."""
     value = parse_json(text, what=name)

@@ -25,6 +25,22 @@ WITHOUT_EFFECT = {
     "kafka.share.acquire.mode": "a query is no member of a share group",
 }
 
+LOG_DIRS = "logDirs"
+# Options that are about brokers or streams, and cannot be combined with it.
+OF_BROKERS = (
+    "commitOffsets",
+    "deadLetterTopic",
+    "exactlyOnce",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "includeTimestamp",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minOffsetsPerTrigger",
+    "topic",
+)
+
 # Spark adds these to the options of a streaming write; this format ignores them.
 _SPARKS_OWN = frozenset(
     {

@@ -1,17 +1,18 @@
 """Kafka's columns as Spark and Arrow types, and batches of them.
 
 `FIELDS` is the schema, the same as that of Spark's own connector. A reader's schema may be a selection of it: only
-those columns are decoded. Must not fetch anything. Start at `check_selection` and `BatchAssembler`.
+those columns are decoded. Must not fetch anything. Start at `check_selection`, `RowCollector` and `BatchAssembler`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
 from kafkaraw.spark.versions import features
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ _NULLABLE = frozenset({"key", "value", _HEADERS})
 
 # If a constant column is too short, a new one is built with at least this many rows.
 _CONSTANT_ROWS_MIN = 16_384
+
+
+# Large enough for the cost per batch not to matter, small enough to keep both sides busy and memory low.
+_ROWS_PER_BATCH: Final = 10_000
+_ROWS_PER_BATCH_MAX: Final = 20_000
 
 
 def schema_text(*, include_headers: bool) -> str:
@@ -151,6 +157,45 @@ class BatchAssembler:
             built = pa.repeat(pa.scalar(self._values[column.name], column.type), length)
             self._constants[column.name] = built
         return built.slice(0, rows)
+
+
+class RowCollector:
+    """Decodes records of one partition into Arrow batches of about 10,000 rows; arguments as for `BatchAssembler`.
+
+    Attributes:
+        position: offset from which on `add` decodes at the moment; after an error, that of the batch that raised it.
+    """
+
+    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
+        self._columns = Columns(decoded_columns(schema), _ROWS_PER_BATCH)
+        self._assembler = BatchAssembler(schema, topic, partition)
+        self._rows = 0
+        self.position = 0
+
+    def add(self, batch: Batch, end_offset: int) -> Iterator[pa.RecordBatch]:
+        """Decode records before an offset; yield the Arrow batches that are full.
+
+        Raises:
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: a wire batch is too large when decompressed.
+        """
+        columns = self._columns
+        left: Batch | None = batch
+        while left is not None:
+            self.position = left.start_offset
+            room = ARROW_DATA_BYTES - columns.data_size_bytes
+            self._rows, left = left.fill(columns, self._rows, "us", end_offset=end_offset, data_max_bytes=room)
+            if left is not None or self._rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= ARROW_DATA_BYTES:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left."""
+        if self._rows:
+            whole = self._assembler.assemble(self._columns.to_arrow_arrays(self._rows), self._rows)
+            self._rows = 0
+            # A Fetch of small, well compressed records may hold very many.
+            for start in range(0, whole.num_rows, _ROWS_PER_BATCH_MAX):
+                yield whole.slice(start, _ROWS_PER_BATCH_MAX)
 
 
 def _typed(array: pa.Array, column: pa.Field) -> pa.Array:

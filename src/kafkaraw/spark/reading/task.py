@@ -19,10 +19,10 @@ from kafkaraw.core.fetch.failures import is_unknown
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
+from kafkaraw.records import Batch
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.client import Settings, typed_settings
-from kafkaraw.spark.reading.arrow import BatchAssembler, decoded_columns
+from kafkaraw.spark.reading.arrow import RowCollector
 from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 
@@ -33,9 +33,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-# Large enough for the cost per batch not to matter, small enough to keep both sides busy and memory low.
-_ROWS_PER_BATCH = 10_000
-_ROWS_PER_BATCH_MAX = 20_000
 _POLL_TIMEOUT_S = 0.1
 _END_CHECK_AFTER_S = 1.0
 
@@ -81,12 +78,6 @@ def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> 
         consumer.assign([])  # not after an error: the pool closes the consumer then
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut the rows into batches of bounded length: a Fetch of small, well compressed records may hold very many."""
-    for start in range(0, batch.num_rows, _ROWS_PER_BATCH_MAX):
-        yield batch.slice(start, _ROWS_PER_BATCH_MAX)
-
-
 class _RangeRead:
     """One pass over a range. Its attributes are the state that the steps share."""
 
@@ -98,19 +89,10 @@ class _RangeRead:
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Return Arrow batches of the whole range, in order."""
-        columns = Columns(decoded_columns(schema), _ROWS_PER_BATCH)
-        assembler = BatchAssembler(schema, self._work.topic, self._work.partition)
-        rows = 0
+        rows = RowCollector(schema, self._work.topic, self._work.partition)
         for fetched in self._fetched():
-            left: Batch | None = fetched
-            while left is not None:
-                room = ARROW_DATA_BYTES - columns.data_size_bytes
-                rows, left = left.fill(columns, rows, "us", end_offset=self._work.end, data_max_bytes=room)
-                if left is not None or rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= ARROW_DATA_BYTES:
-                    yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
-                    rows = 0
-        if rows:
-            yield from _pieces(assembler.assemble(columns.to_arrow_arrays(rows), rows))
+            yield from rows.add(fetched, self._work.end)
+        yield from rows.rest()
 
     def _fetched(self) -> Iterator[Batch]:
         """Return the fetched batches of the range; the last one may reach beyond it."""
