@@ -43,6 +43,15 @@ def log() -> None:
 @click.option(
     "--share-group-state-decoder", "decoder", flag_value="share-group-state-decoder", help="Decode __share_group_state."
 )
+@click.option(
+    "--cluster-metadata-decoder", "decoder", flag_value="cluster-metadata-decoder", help="Decode __cluster_metadata."
+)
+@click.option(
+    "--remote-log-metadata-decoder",
+    "decoder",
+    flag_value="remote-log-metadata-decoder",
+    help="Decode __remote_log_metadata.",
+)
 @click.option("--skip-record-metadata", is_flag=True, help="Print of a record nothing but its key and value.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes as a broker does when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their logs, and print no entry.")
