@@ -25,9 +25,9 @@ from kafkaraw.core.log.framed_records import encode_framed, metadata_classes, re
 from kafkaraw.protocol.declare import header_of
 from kafkaraw.protocol.embedded.remote_log_records import SegmentLeaderEpochEntry
 from kafkaraw.records import encode_batch
-from tests.protocol.message_values import random_message
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.interop.java_tools import SharedTools, shared_tools
+from tests.protocol.message_values import random_message
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
