@@ -83,6 +83,90 @@ def test_a_text_is_replaced_whole(storage: LogStorage):
     assert storage.read_text(ROOT, "meta") == "short\n"
 
 
+def test_small_files_are_replaced_whole(storage: LogStorage):
+    storage.make_folder("t-0")
+    assert storage.read_bytes("t-0", "a.snapshot") is None
+    assert storage.file_size("t-0", "a.snapshot") is None
+    storage.write_bytes("t-0", "a.snapshot", b"a long first version")
+    storage.write_bytes("t-0", "a.snapshot", memoryview(b"\x00\xff"), durable=False, private=True)
+    assert storage.read_bytes("t-0", "a.snapshot") == b"\x00\xff"
+    assert storage.file_size("t-0", "a.snapshot") == 2
+    file = storage.open_file("t-0", "a.snapshot")
+    assert bytes(file.read(0, 10)) == b"\x00\xff"
+    file.close()
+    assert storage.files("t-0") == ["a.snapshot"]
+
+
+def test_a_renamed_file_replaces_the_one_of_that_name_and_stays_open(storage: LogStorage):
+    storage.make_folder("t-0")
+    storage.write_bytes("t-0", "a.log", b"old")
+    file = storage.open_file("t-0", "a.log.swap")
+    file.append(b"new")
+    storage.rename_file("t-0", "a.log.swap", "a.log")
+    storage.sync_folder("t-0")
+    file.close()  # a storage may close the descriptor of any file, and opens it by its name
+    file.append(b"er")
+    assert storage.read_bytes("t-0", "a.log") == b"newer"
+    assert storage.files("t-0") == ["a.log"]
+    with pytest.raises(FileNotFoundError):
+        storage.rename_file("t-0", "a.log.swap", "a.log")
+    file.close()
+
+
+def test_an_open_file_follows_its_folder_and_its_name(storage: LogStorage):
+    storage.make_folder("t-0")
+    file = storage.open_file("t-0", "a.log")
+    storage.rename_folder("t-0", "t-0.x-delete")
+    storage.rename_file("t-0.x-delete", "a.log", "a.log.deleted")
+    storage.make_folder("t-0")
+    other = storage.open_file("t-0", "a.log")
+    other.append(b"other")
+    file.append(b"renamed")
+    assert storage.read_bytes("t-0", "a.log") == b"other"
+    assert storage.read_bytes("t-0.x-delete", "a.log.deleted") == b"renamed"
+    file.close()
+    other.close()
+
+
+def test_bytes_in_the_middle_are_overwritten_and_the_file_grows_at_its_end(storage: LogStorage):
+    file = storage.open_file(ROOT, "a.log")
+    file.append(b"0123456789")
+    file.write_at(2, b"ab")
+    assert bytes(file.read(0, 100)) == b"01ab456789"
+    file.write_at(8, b"cdef")
+    assert file.size_bytes == 12
+    file.write_at(14, b"!")
+    file.append(b"?")
+    assert bytes(file.read(0, 100)) == b"01ab4567cdef\0\0!?"
+    file.close()
+
+
+def test_an_allocated_file_is_appended_to_where_it_ended_and_cut_to_its_size(storage: LogStorage):
+    file = storage.open_file(ROOT, "a.log")
+    file.append(b"abc")
+    file.allocate(100)
+    file.allocate(50)
+    assert file.size_bytes == 3
+    file.append(b"def")
+    assert bytes(file.read(0, 100)) == b"abcdef"
+    file.truncate(6)
+    assert storage.file_size(ROOT, "a.log") == 6
+    file.append(b"g")
+    assert storage.read_bytes(ROOT, "a.log") == b"abcdefg"
+    file.close()
+
+
+def test_an_allocated_file_has_its_full_size_on_disk(tmp_path: Path):
+    storage = FileStorage(tmp_path)
+    file = storage.open_file(ROOT, "a.log")
+    file.allocate(100)
+    file.append(b"abc")
+    file.close()
+    assert storage.read_bytes(ROOT, "a.log") == b"abc" + bytes(97)
+    assert storage.open_file(ROOT, "a.log").size_bytes == 100
+    storage.close()
+
+
 def test_memory_never_splits_an_append_and_reads_across_chunks():
     storage = MemoryStorage()
     file = storage.open_file(ROOT, "a.log")
