@@ -20,6 +20,7 @@ from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
+from kafkaraw.broker.kafka_metadata import take_over
 from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
@@ -44,6 +45,7 @@ from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
+from kafkaraw.core.log.metadata_log import METADATA_FOLDER
 from kafkaraw.core.log.offset_checkpoint import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
@@ -148,6 +150,7 @@ class BrokerState:
         """
         meta = self._open_meta()
         if self._is_alone:
+            take_over(self._storage, self.node_id, read_only=self.config.read_only)
             self.controller.open(meta.cluster_id)
         yield from self._setting_strays_aside()
         self.reconfigure()
@@ -191,6 +194,8 @@ class BrokerState:
         removed = 0
         for folder in self._storage.folders():
             yield None
+            if folder == METADATA_FOLDER:
+                continue
             if folder.endswith(DELETE_SUFFIX):
                 self._remove_doomed(folder)
             elif not folder.endswith(STRAY_SUFFIX) and self._is_stray(folder, topics.get(folder)):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.listeners import PORT_MAX, Endpoint
 from kafkaraw.broker.settings import Value
+from kafkaraw.broker.topics.topic_files import META_FILE, read_meta
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import replace
 
@@ -32,6 +34,8 @@ def broker_config(
     users: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
     """Properties together with what has an argument of its own.
+
+    Without `node.id`, the node has the id in the data directory's `meta.properties`, such as one that Kafka wrote.
 
     Raises:
         ConfigError: a property is unknown or wrong, or contradicts an argument.
@@ -56,7 +60,21 @@ def broker_config(
         )
     elif host is not None or port is not None:
         raise ConfigError("listeners: give either the property or host and port, not both")
+    if "node.id" not in given and "broker.id" not in given:
+        stored = _stored_node_id(str(given.get("log.dirs") or given.get("log.dir") or ""))
+        if stored is not None:
+            given["node.id"] = stored
     return BrokerConfig.parse(given, users)
+
+
+def _stored_node_id(log_dirs: str) -> int | None:
+    """Return the id of the node that a data directory belongs to; None if it is new or damaged, or there is none."""
+    if not log_dirs:
+        return None
+    try:
+        return read_meta((Path(log_dirs.split(",")[0]) / META_FILE).read_text(encoding="utf-8")).node_id
+    except (OSError, ValueError):
+        return None  # opening the directory reports it
 
 
 def chosen_node_ids(nodes: int | None, node_ids: Sequence[int] | None) -> tuple[int, ...]:

@@ -99,6 +99,8 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("validate", "needed",
                 "needed: read records if settings require it; full: always; not a property of Kafka, for tests",
                 choices=("needed", FULL)),
+        Setting("read.only", False,
+                "serve the directory without changing it, and refuse every change; not a property of Kafka"),
         Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
         Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
         Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
@@ -139,6 +141,7 @@ class BrokerConfig:
         mutation_windows: the same for changes of topics.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
         validates_all_records: judge every record of every batch, not only where settings depend on them.
+        read_only: nothing on the disk is changed, and requests that change something are refused.
         properties: those that were given, as text.
     """
 
@@ -176,6 +179,7 @@ class BrokerConfig:
     transaction_partition_verification_enable: bool
     transaction_version: int
     validates_all_records: bool
+    read_only: bool
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
     access: AccessSettings | None
@@ -212,7 +216,7 @@ class BrokerConfig:
             log_dir=log_dirs or None,
             num_partitions=number(values, "num.partitions"),
             default_replication_factor=number(values, "default.replication.factor"),
-            auto_create_topics_enable=flag(values, "auto.create.topics.enable"),
+            auto_create_topics_enable=flag(values, "auto.create.topics.enable") and not flag(values, "read.only"),
             delete_topic_enable=flag(values, "delete.topic.enable"),
             unstable_api_versions_enable=flag(values, "unstable.api.versions.enable"),
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
@@ -239,6 +243,7 @@ class BrokerConfig:
             transaction_partition_verification_enable=flag(values, "transaction.partition.verification.enable"),
             transaction_version=number(values, "transaction.version"),
             validates_all_records=text(values, "validate") == FULL,
+            read_only=flag(values, "read.only"),
             topic_defaults=_topic_defaults(given),
             security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),
