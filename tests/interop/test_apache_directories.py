@@ -6,10 +6,12 @@ import hashlib
 import random
 import shutil
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kafkaraw import (
     AclBinding,
@@ -27,6 +29,8 @@ from kafkaraw import (
     TopicPartition,
 )
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.cli import main
+from kafkaraw.errors import BrokerError, KafkaError
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 
 SEGMENT_BYTES = 1 << 20  # Kafka allows no less
@@ -229,6 +233,63 @@ def test_broker_opens_a_directory_of_apache_kafka(directory: Path, expected: Obs
         }
         last = again["read_committed"][TopicPartition("plain", 0)]
         assert last[:-1] == expected["read_committed"][TopicPartition("plain", 0)]
+
+
+def test_broker_with_read_only_serves_the_same_and_changes_no_byte(directory: Path, expected: Observed):
+    before = tree(directory)
+    with EmbeddedBroker(data_dir=directory, properties={**AUTHORIZER, "read.only": True}) as broker:
+        servers = broker.bootstrap_servers
+        assert differences(observed(servers), expected) == {}
+        for settings in ({}, {"enable_idempotence": False}, {"transactional_id": "first"}):
+            with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+                write_one(servers, settings)
+        with Admin(bootstrap_servers=servers) as admin:
+            changes: list[Callable[[], object]] = [
+                lambda: admin.create_topics([NewTopic("new", 1)]),
+                lambda: admin.delete_topics(["plain"]),
+                lambda: admin.create_partitions({"plain": 5}),
+                lambda: admin.delete_records({TopicPartition("plain", 0): 1}),
+                lambda: admin.alter_configs({ConfigResource.topic("plain"): {"retention.ms": "1"}}),
+                lambda: admin.alter_group_offsets("admin's", {TopicPartition("plain", 0): 1}),
+                lambda: admin.delete_groups(["classic"]),
+                lambda: admin.alter_client_quotas({QuotaEntity(user="x"): {"producer_byte_rate": 1}}),
+            ]
+            for change in changes:
+                with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
+                    change()
+        assert differences(observed(servers), expected) == {}
+    assert tree(directory) == before
+
+
+def write_one(servers: str, settings: Mapping[str, object]) -> None:
+    with Producer(bootstrap_servers=servers, **settings) as producer:  # type: ignore[arg-type]
+        if "transactional_id" in settings:
+            producer.init_transactions()
+        producer.send("plain", b"refused").result(10)
+
+
+def test_apache_kafka_starts_on_an_exported_directory(tmp_path: Path):
+    directory = tmp_path / "logs"
+    settings = {
+        **AUTHORIZER,
+        "node.id": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+        "log.segment.bytes": SEGMENT_BYTES,
+    }
+    with EmbeddedBroker(data_dir=directory, properties=settings) as broker:
+        load(broker.bootstrap_servers)
+        expected = observed(broker.bootstrap_servers)
+    said = CliRunner().invoke(main, ["log", "export-kafka", str(directory)])
+    assert (said.exit_code, said.stdout.splitlines()[0]) == (0, "node.id=1"), said.output
+    with ApacheKafka(tmp_path, KAFKA) as kafka:
+        assert differences(observed(kafka.bootstrap_servers), expected) == {}
+        with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+            metadata = producer.send("plain", b"Kafka's", partition=0).result(10)
+        assert metadata.offset == expected["read_uncommitted offsets"][1][TopicPartition("plain", 0)]
+        after = observed(kafka.bootstrap_servers)
+    with EmbeddedBroker(data_dir=directory, properties=AUTHORIZER) as broker:  # and back
+        assert differences(observed(broker.bootstrap_servers), after) == {}
 
 
 def tree(directory: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsW
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.metadata_image import MetadataImage, TopicImage
 from kafkaraw.core.log.metadata_log import METADATA_FOLDER, MetadataEnd, read_metadata
-from kafkaraw.core.log.names import BOOTSTRAP_FILE, parse_folder
+from kafkaraw.core.log.names import BOOTSTRAP_FILE, META_PROPERTIES_FILE, parse_folder
 from kafkaraw.core.sasl.scram import MECHANISM_OF_TYPE, ScramCredential
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -37,6 +37,8 @@ from kafkaraw.protocol.config_codes import ConfigResourceType
 
 TAKEN_FILE: Final = "kafkaraw-metadata-log.json"
 TAKEN_VERSION: Final = 1
+_NOT_COUNTED: Final = frozenset(("lost+found", f"{META_PROPERTIES_FILE}.tmp"))
+_NAMES_SHOWN: Final = 3
 _UNFINISHED: Final = MetadataEnd(-1, -1)
 PRIVATE_FILES: Final = frozenset((SCRAM_FILE, CONFIGS_FILE))
 
@@ -84,6 +86,26 @@ def take_over(storage: LogStorage, node_id: int, *, read_only: bool) -> None:
     )
 
 
+def check_is_new(storage: LogStorage, *, read_only: bool) -> None:
+    """Refuse a directory without `meta.properties` that has other content: it is not a broker's, or its file is lost.
+
+    Args:
+        storage: the directory.
+        read_only: refuse an empty one, too.
+
+    Raises:
+        ConfigError: the directory must not become the data directory of a new broker.
+    """
+    names = [*storage.folders(), *storage.files(ROOT)]
+    found = [name for name in names if not name.startswith(".") and name not in _NOT_COUNTED]
+    if found or read_only:
+        content = f"but {', '.join(map(repr, found[:_NAMES_SHOWN]))}" if found else "and nothing else"
+        raise ConfigError(
+            f"log.dirs: the directory has no {META_PROPERTIES_FILE}, {content}: it is not a broker's data directory. "
+            "Name another one, or restore the file from a backup"
+        )
+
+
 def taken_text(end: MetadataEnd) -> str:
     """Return the text of `TAKEN_FILE`."""
     return json.dumps({"version": TAKEN_VERSION, "offset": end.offset, "epoch": end.epoch}) + "\n"
@@ -128,10 +150,8 @@ def _read(storage: LogStorage, has_log: bool, has_bootstrap: bool) -> tuple[Meta
 def _check_folders(storage: LogStorage) -> None:
     """Refuse folders that Kafka refuses, too: it writes no others, so somebody else's data may be in them."""
     for folder in storage.folders():
-        if folder != METADATA_FOLDER and parse_folder(folder) is None and folder != "lost+found":
-            raise ConfigError(
-                f"the data directory has a folder {folder!r}, which is of no partition: move it elsewhere"
-            )
+        if folder != METADATA_FOLDER and parse_folder(folder) is None and folder not in _NOT_COUNTED:
+            raise ConfigError(f"the data directory has a folder {folder!r}, which is of no partition: move it away")
 
 
 def _stored_topic(topic: TopicImage, image: MetadataImage, node_id: int, *, read_only: bool) -> StoredTopic:

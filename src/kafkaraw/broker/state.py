@@ -20,7 +20,7 @@ from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
-from kafkaraw.broker.kafka_metadata import take_over
+from kafkaraw.broker.kafka_metadata import check_is_new, take_over
 from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
@@ -168,6 +168,7 @@ class BrokerState:
     def _open_meta(self) -> MetaProperties:
         text = self._storage.read_text(ROOT, META_FILE)
         if text is None:
+            check_is_new(self._storage, read_only=self.config.read_only)
             cluster_id = str(random_uuid(self._rng)) if self._is_alone else self.catalog.cluster_id
             meta = MetaProperties(cluster_id, self.node_id, str(random_uuid(self._rng)))
             self._storage.write_text(ROOT, META_FILE, write_meta(meta))

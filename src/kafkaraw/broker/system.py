@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from secrets import SystemRandom
 
+    from kafkaraw.broker.kafka_export import Exported
+
 
 def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
     """A broker on this machine's TCP, its clock, and the directory of `log.dirs` (or memory, without one).
@@ -28,7 +30,7 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
     Raises:
         ConfigError: the directory cannot be used.
     """
-    storage: LogStorage = MemoryStorage() if config.log_dir is None else _files(config.log_dir)
+    storage: LogStorage = MemoryStorage() if config.log_dir is None else _files(config.log_dir, config.read_only)
     return BrokerNode(
         config,
         network=AsyncioNetwork(),
@@ -70,7 +72,27 @@ def real_cluster(
     return Cluster(node_ids, config_of, around, faults=faults, max_versions=max_versions)
 
 
-def _files(directory: str | Path) -> LogStorage:
+def real_export(directory: str | Path) -> Exported:
+    """Hand the data directory of a stopped broker over to Apache Kafka; see `kafka_export`.
+
+    Raises:
+        ConfigError: the directory cannot be exported, or a broker uses it.
+        OSError: a file cannot be read or written.
+    """
+    from kafkaraw.broker.kafka_export import export  # only for that command
+
+    storage = _files(directory)
+    try:
+        return export(storage, SystemClock().time_ms(), _system_random())
+    finally:
+        storage.close()
+
+
+def _files(directory: str | Path, read_only: bool = False) -> LogStorage:
+    if read_only:
+        from kafkaraw.broker.log.read_only_storage import ReadOnlyStorage  # only for copies
+
+        return ReadOnlyStorage(directory)
     from kafkaraw.broker.log.file_storage import FileStorage  # only for brokers that keep their topics on disk
 
     return FileStorage(directory)

@@ -351,6 +351,29 @@ def repair(ctx: click.Context, directory: Path, yes: bool) -> None:
         ctx.exit(1)
 
 
+@log.command("export-kafka")
+@click.argument("directory", metavar="DIR", type=_DIRECTORY)
+def export_kafka(directory: Path) -> None:
+    """Write the metadata of a data directory for Apache Kafka, which then starts on it.
+
+    DIR is the --data-dir of a kafkaraw broker of one node that is stopped. Topics with their ids, settings, SCRAM
+    credentials, quotas, ACLs and the next producer id become records in bootstrap.checkpoint. The logs stay as they
+    are. A metadata log that Kafka wrote earlier is renamed, so that Kafka starts a new one.
+
+    The output is what Kafka's server.properties must have.
+    """
+    from kafkaraw.broker import real_export
+
+    with _errors_of_files():
+        done = real_export(directory)
+    _complain(f"exported {done.topics} topics of cluster {done.cluster_id}")
+    if done.set_aside:
+        _complain(f"renamed __cluster_metadata-0 to {done.set_aside}; remove it when Kafka has started")
+    click.echo(f"node.id={done.node_id}")
+    click.echo("process.roles=broker,controller")
+    click.echo(f"log.dirs={directory.absolute()}")
+
+
 @contextlib.contextmanager
 def _errors_of_files() -> Iterator[None]:
     """Show an error of the operating system as one line."""

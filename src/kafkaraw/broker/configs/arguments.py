@@ -13,7 +13,8 @@ from typing import Final
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.listeners import PORT_MAX, Endpoint
 from kafkaraw.broker.settings import Value
-from kafkaraw.broker.topics.topic_files import META_FILE, read_meta
+from kafkaraw.core.log.metadata_files import read_meta_properties
+from kafkaraw.core.log.names import META_PROPERTIES_FILE
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import replace
 
@@ -72,7 +73,8 @@ def _stored_node_id(log_dirs: str) -> int | None:
     if not log_dirs:
         return None
     try:
-        return read_meta((Path(log_dirs.split(",")[0]) / META_FILE).read_text(encoding="utf-8")).node_id
+        text = (Path(log_dirs.split(",")[0]) / META_PROPERTIES_FILE).read_text(encoding="utf-8")
+        return read_meta_properties(text).node_id
     except (OSError, ValueError):
         return None  # opening the directory reports it
 

@@ -202,6 +202,8 @@ class BrokerConfig:
         values = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
         values.update({name: value for name, value in given.items() if name in BROKER_SETTINGS})
         log_dirs = text(values, "log.dirs")
+        if flag(values, "read.only") and not log_dirs:
+            raise ConfigError("read.only: name the data directory to serve (--data-dir, or the property log.dirs)")
         if "," in log_dirs:
             raise ConfigError(f"log.dirs: this broker keeps its data in one directory, got {log_dirs!r}")
         for name in ("listeners", "advertised.listeners"):
