@@ -44,13 +44,16 @@ METADATA_VERSION_MAX: Final = 30
 NEWEST_RELEASE: Final = "4.3"
 FEATURES: Final = {
     METADATA_VERSION: METADATA_VERSION_MAX,
-    "eligible.leader.replicas.version": 1,
     "group.version": 1,
     "share.version": 1,
     "streams.version": 1,
     "transaction.version": 2,
 }
-"""The levels that Kafka 4.3 gives a new cluster."""
+"""The levels that Kafka 4.3 gives a new cluster, but without eligible leader replicas (KIP-966).
+
+With them, a controller removes a broker from every ISR when it registers for the first time and partitions already have
+it, as after an unclean shutdown; partitions with one replica have no leader then, and get none.
+"""
 _PARTITION_VERSION: Final = 2
 _NO_CHANGE: Final = -2
 
