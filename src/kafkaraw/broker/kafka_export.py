@@ -20,10 +20,11 @@ from kafkaraw.broker.partitions.elections import NO_LEADER
 from kafkaraw.broker.producer_ids import IDS_FILE
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
-from kafkaraw.broker.topics.topic_files import META_FILE, TOPICS_FILE, StoredTopic, read_meta, read_topics
+from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, read_topics
+from kafkaraw.core.log.metadata_files import read_meta_properties
 from kafkaraw.core.log.metadata_image import FEATURES, MetadataImage, PartitionImage, TopicImage
 from kafkaraw.core.log.metadata_log import METADATA_FOLDER, MetadataEnd, bootstrap_snapshot
-from kafkaraw.core.log.names import BOOTSTRAP_FILE, METADATA_TOPIC, FolderState, PartitionFolder
+from kafkaraw.core.log.names import BOOTSTRAP_FILE, META_PROPERTIES_FILE, METADATA_TOPIC, FolderState, PartitionFolder
 from kafkaraw.core.sasl.scram import TYPE_OF_MECHANISM
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
@@ -63,17 +64,14 @@ def export(storage: LogStorage, timestamp_ms: int, rng: RandomBits) -> Exported:
         ConfigError: it is not a directory of this broker, or one of several nodes.
         OSError: a file cannot be read or written.
     """
-    meta_text, topics_text = storage.read_text(ROOT, META_FILE), storage.read_text(ROOT, TOPICS_FILE)
+    meta_text, topics_text = storage.read_text(ROOT, META_PROPERTIES_FILE), storage.read_text(ROOT, TOPICS_FILE)
     if meta_text is None or topics_text is None:
-        raise ConfigError(
-            f"the directory has no {META_FILE if meta_text is None else TOPICS_FILE}: export the data directory of one "
-            "node, on which kafkaraw's broker has run"
-        )
-    meta = read_meta(meta_text)
+        missing = META_PROPERTIES_FILE if meta_text is None else TOPICS_FILE
+        raise ConfigError(f"the directory has no {missing}: export the directory of a node of kafkaraw's broker")
+    meta = read_meta_properties(meta_text)
     topics = read_topics(topics_text)
     _check_alone(topics, meta.node_id)
-    directory_id = Uuid.parse(meta.directory_id) if meta.directory_id else ZERO_UUID
-    image = _image(storage, topics, directory_id, rng)
+    image = _image(storage, topics, meta.directory_id or ZERO_UUID, rng)
     storage.write_bytes(ROOT, BOOTSTRAP_FILE, bootstrap_snapshot(image, timestamp_ms), private=True)
     set_aside = ""
     if METADATA_FOLDER in storage.folders():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafkaraw.broker.acl.rules import Acl
@@ -29,7 +29,7 @@ from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsW
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.metadata_image import MetadataImage, TopicImage
 from kafkaraw.core.log.metadata_log import METADATA_FOLDER, MetadataEnd, read_metadata
-from kafkaraw.core.log.names import BOOTSTRAP_FILE, META_PROPERTIES_FILE, parse_folder
+from kafkaraw.core.log.names import BOOTSTRAP_FILE
 from kafkaraw.core.sasl.scram import MECHANISM_OF_TYPE, ScramCredential
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -37,19 +37,18 @@ from kafkaraw.protocol.config_codes import ConfigResourceType
 
 TAKEN_FILE: Final = "kafkaraw-metadata-log.json"
 TAKEN_VERSION: Final = 1
-_NOT_COUNTED: Final = frozenset(("lost+found", f"{META_PROPERTIES_FILE}.tmp"))
-_NAMES_SHOWN: Final = 3
 _UNFINISHED: Final = MetadataEnd(-1, -1)
 PRIVATE_FILES: Final = frozenset((SCRAM_FILE, CONFIGS_FILE))
 
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-def take_over(storage: LogStorage, node_id: int, *, read_only: bool) -> None:
-    """Write this broker's metadata files for the newest state of Kafka's metadata log, if the directory has one.
+def take_over(storages: Sequence[LogStorage], own: LogStorage, node_id: int, *, read_only: bool) -> None:
+    """Write this broker's metadata files for the newest state of Kafka's metadata log, if a directory has one.
 
     Args:
-        storage: the data directory, whose `meta.properties` is of this node.
+        storages: the data directories of the node.
+        own: the one in which this broker keeps its metadata.
         node_id: the node.
         read_only: serve the replicas of one node of a larger cluster, too.
 
@@ -58,13 +57,15 @@ def take_over(storage: LogStorage, node_id: int, *, read_only: bool) -> None:
             was written.
         OSError: a file cannot be read or written.
     """
-    root = storage.files(ROOT)
-    has_log = METADATA_FOLDER in storage.folders()
-    if not has_log and BOOTSTRAP_FILE not in root:
+    logs = [storage for storage in storages if METADATA_FOLDER in storage.folders()]
+    formatted = [storage for storage in storages if BOOTSTRAP_FILE in storage.files(ROOT)]
+    if not logs and not formatted:
         return
-    image, end = _read(storage, has_log, BOOTSTRAP_FILE in root)
-    text = storage.read_text(ROOT, TOPICS_FILE)
-    taken = storage.read_text(ROOT, TAKEN_FILE)
+    if len(logs) > 1:
+        raise ConfigError(f"log.dirs: {len(logs)} of them have {METADATA_FOLDER}: remove the older ones")
+    image, end = _read(logs, formatted)
+    text = own.read_text(ROOT, TOPICS_FILE)
+    taken = own.read_text(ROOT, TAKEN_FILE)
     if taken is not None and text is not None and read_taken(taken) == end:
         return
     if text is not None and taken is None:
@@ -73,37 +74,16 @@ def take_over(storage: LogStorage, node_id: int, *, read_only: bool) -> None:
             "and nothing says which is newer: remove the one that you do not need"
         )
     topics = [_stored_topic(topic, image, node_id, read_only=read_only) for topic in image.topics.values()]
-    _check_folders(storage)
     files = _files(image, topics)
     if text is not None:
         _warn_of_lost(text, image)
-    storage.write_text(ROOT, TAKEN_FILE, taken_text(_UNFINISHED))  # a crash before the end repeats this
+    own.write_text(ROOT, TAKEN_FILE, taken_text(_UNFINISHED))  # a crash before the end repeats this
     for name, content in files.items():
-        storage.write_text(ROOT, name, content, private=name in PRIVATE_FILES)
-    storage.write_text(ROOT, TAKEN_FILE, taken_text(end))
+        own.write_text(ROOT, name, content, private=name in PRIVATE_FILES)
+    own.write_text(ROOT, TAKEN_FILE, taken_text(end))
     _logger.info(
         "took over %d topics from the metadata log of Apache Kafka, which ends at offset %d", len(topics), end.offset
     )
-
-
-def check_is_new(storage: LogStorage, *, read_only: bool) -> None:
-    """Refuse a directory without `meta.properties` that has other content: it is not a broker's, or its file is lost.
-
-    Args:
-        storage: the directory.
-        read_only: refuse an empty one, too.
-
-    Raises:
-        ConfigError: the directory must not become the data directory of a new broker.
-    """
-    names = [*storage.folders(), *storage.files(ROOT)]
-    found = [name for name in names if not name.startswith(".") and name not in _NOT_COUNTED]
-    if found or read_only:
-        content = f"but {', '.join(map(repr, found[:_NAMES_SHOWN]))}" if found else "and nothing else"
-        raise ConfigError(
-            f"log.dirs: the directory has no {META_PROPERTIES_FILE}, {content}: it is not a broker's data directory. "
-            "Name another one, or restore the file from a backup"
-        )
 
 
 def taken_text(end: MetadataEnd) -> str:
@@ -131,27 +111,21 @@ def read_taken(text: str) -> MetadataEnd:
         ) from error
 
 
-def _read(storage: LogStorage, has_log: bool, has_bootstrap: bool) -> tuple[MetadataImage, MetadataEnd]:
-    names = storage.files(METADATA_FOLDER) if has_log else []
+def _read(logs: Sequence[LogStorage], formatted: Sequence[LogStorage]) -> tuple[MetadataImage, MetadataEnd]:
+    names = logs[0].files(METADATA_FOLDER) if logs else []
 
     def content(name: str) -> memoryview:
-        file = storage.open_file(ROOT if name == BOOTSTRAP_FILE else METADATA_FOLDER, name)
+        is_bootstrap = name == BOOTSTRAP_FILE
+        file = (formatted if is_bootstrap else logs)[0].open_file(ROOT if is_bootstrap else METADATA_FOLDER, name)
         try:
             return file.read(0, file.size_bytes)
         finally:
             file.close()
 
     try:
-        return read_metadata(names, has_bootstrap, content)
+        return read_metadata(names, bool(formatted), content)
     except DamagedFileError as error:
         raise ConfigError(f"the metadata of Apache Kafka in the data directory cannot be read: {error}") from error
-
-
-def _check_folders(storage: LogStorage) -> None:
-    """Refuse folders that Kafka refuses, too: it writes no others, so somebody else's data may be in them."""
-    for folder in storage.folders():
-        if folder != METADATA_FOLDER and parse_folder(folder) is None and folder not in _NOT_COUNTED:
-            raise ConfigError(f"the data directory has a folder {folder!r}, which is of no partition: move it away")
 
 
 def _stored_topic(topic: TopicImage, image: MetadataImage, node_id: int, *, read_only: bool) -> StoredTopic:

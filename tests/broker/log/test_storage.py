@@ -13,10 +13,11 @@ from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import parse_header
-from tests.broker.support import batch, content_bytes
+from tests.broker.support import FixedClock, batch, content_bytes
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -240,11 +241,11 @@ def test_what_a_failed_write_left_is_gone_before_the_next_segment_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     storage = FileStorage(tmp_path)
-    log = PartitionLog(storage, "t-0", segment_bytes=200)
+    log = PartitionLog(storage, "t-0", FixedClock(), SegmentSettings(segment_bytes=200))
     log.open()
     first = bytearray(batch(b"a" * 50))
     log.append(memoryview(first), parse_header(first))
-    log.sync()
+    log.flush()
     real_pwrite = os.pwrite
     written = []
 
@@ -267,7 +268,7 @@ def test_what_a_failed_write_left_is_gone_before_the_next_segment_begins(
     log.append(memoryview(rolled), parse_header(rolled))
     assert log.segments_count == 2
     log.close()
-    reopened = PartitionLog(storage, "t-0", segment_bytes=200)
+    reopened = PartitionLog(storage, "t-0", FixedClock(), SegmentSettings(segment_bytes=200))
     reopened.open()
     assert reopened.log_end_offset == 2, "the second segment is not taken for what follows damage"
     reopened.close()
