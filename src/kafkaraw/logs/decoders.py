@@ -68,7 +68,7 @@ def decoder_named(name: DecoderName) -> Decoder:
 
 
 def as_text(record: Record) -> Decoded:
-    """Return key and value as text; `dump.TextRenderer` does the same without a call for each record."""
+    """Return key and value as text; `records.render_records` does the same for a whole batch."""
     key, value = record.key, record.value
     return Decoded(None if key is None else java_text(key), None if value is None else java_text(value))
 

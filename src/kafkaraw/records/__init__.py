@@ -16,6 +16,7 @@ from kafkaraw.records._implementation import (
     SendFastPath,
     Ticket,
     fill,
+    render_records,
 )
 from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, batches_of, encode_batch
 from kafkaraw.records.columns import Columns
@@ -132,6 +133,7 @@ __all__ = [
     "parse_header",
     "partition_for_key",
     "patch_header",
+    "render_records",
     "split_batch",
     "stamp_create_time",
     "unpack_header",

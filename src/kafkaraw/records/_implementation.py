@@ -19,7 +19,7 @@ from kafkaraw.errors import ConfigError
 _VARIABLE: Final = "KAFKARAW_IMPL"
 _REUSE_VARIABLE: Final = "KAFKARAW_REUSE_VALUES"
 _REUSING_VERSIONS: Final = ((3, 11), (3, 12), (3, 13))
-_COMPILED_MODULES: Final = ("_builder", "_ticket", "_batch_table", "_reader", "_filling", "_rows")
+_COMPILED_MODULES: Final = ("_builder", "_ticket", "_batch_table", "_reader", "_filling", "_rows", "_dumping")
 
 
 def choose(setting: str, folder: str | os.PathLike[str]) -> str:
@@ -83,6 +83,7 @@ REUSES_VALUES: Final = reuses_values(
 if TYPE_CHECKING or IMPLEMENTATION == "python":
     from kafkaraw.records._fallback.batch_table import BatchTable, SendFastPath, TopicBatches
     from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes, encode_headers
+    from kafkaraw.records._fallback.dumping import render_records
     from kafkaraw.records._fallback.reader import fill, fill_batches, read_batches, read_records, read_values
     from kafkaraw.records._fallback.rows import Rows
     from kafkaraw.records._fallback.ticket import Outcome, Ticket
@@ -94,6 +95,7 @@ else:
     _reader = import_module("kafkaraw.records._reader")
     _filling = import_module("kafkaraw.records._filling")
     Rows = import_module("kafkaraw.records._rows").Rows
+    render_records = import_module("kafkaraw.records._dumping").render_records
     BatchBuilder, as_bytes, encode_headers = _builder.BatchBuilder, _builder.as_bytes, _builder.encode_headers
     Outcome, Ticket = _ticket.Outcome, _ticket.Ticket
     BatchTable, SendFastPath = _batch_table.BatchTable, _batch_table.SendFastPath
@@ -126,4 +128,5 @@ __all__ = [
     "read_batches",
     "read_records",
     "read_values",
+    "render_records",
 ]
