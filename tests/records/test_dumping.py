@@ -11,7 +11,7 @@ from kafkaraw.records import encode_batch, parse_header, render_records
 
 TEXT = st.none() | st.binary(max_size=40) | st.text(max_size=40).map(str.encode) | st.just(b"a" * 70_000)
 HEADERS = st.lists(st.tuples(st.text(max_size=12), st.none() | st.binary(max_size=8)), max_size=3)
-RECORDS = st.lists(st.tuples(st.integers(-(2**62), 2**62), TEXT, TEXT, HEADERS), min_size=1, max_size=8)
+RECORDS = st.lists(st.tuples(st.integers(0, 2**62), TEXT, TEXT, HEADERS), min_size=1, max_size=8)
 
 
 def decoded(data: bytes) -> str:
@@ -42,22 +42,17 @@ def test_lines_have_metadata_keys_and_values(
 
 
 def test_lines_without_metadata_have_keys_and_values_only():
-    rows = [
-        (0, b"k", b"v", None),
-        (0, None, b"v", None),
-        (0, b"k", None, None),
-        (0, None, None, None),
-        (0, b"", b"", None),
-    ]
-    batch = memoryview(encode_batch(rows))
+    pairs = [(b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b"")]
+    batch = memoryview(encode_batch([(0, key, value, None) for key, value in pairs]))
     found = render_records(batch, parse_header(batch), "CreateTime", decoded, skip_metadata=True)
     assert found.split("\n") == ["| key: k payload: v", "| payload: v", "| key: k", "", "| key:  payload: "]
     assert render_records(batch, parse_header(batch), "CreateTime", None, skip_metadata=True) == "\n" * 4
 
 
 def test_batch_without_sequences_shows_minus_one_and_the_lowest_numbers_fit():
-    batch = memoryview(encode_batch([(-(2**63), b"", None, None)], base_offset=2**62))
-    found = render_records(batch, parse_header(batch), "LogAppendTime", None)
+    batch = memoryview(encode_batch([(0, b"", None, None)], base_offset=2**62))
+    header = parse_header(batch)._replace(base_timestamp=-(2**63))
+    found = render_records(batch, header, "LogAppendTime", None)
     assert found == (
         f"| offset: {2**62} LogAppendTime: {-(2**63)} keySize: 0 valueSize: -1 sequence: -1 headerKeys: []"
     )
