@@ -33,6 +33,9 @@ from kafkaraw.records.header import CONTROL_BIT
 
 METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 REMEDY: Final = "restore the file from a backup or from another controller; nothing was changed"
+_PREFIX: Final = struct.Struct(">qi")
+_BATCH_SIZE_MAX: Final = 8 << 20
+"""KRaft writes no larger batches (KafkaRaftClient.MAX_BATCH_SIZE_BYTES): a larger one is damaged, not cut short."""
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4
 _BATCH_RECORDS: Final = 1000
@@ -79,11 +82,8 @@ def read_metadata(
         newest = snapshots[-1]
         _replay_snapshot(newest.name, read(newest.name), image)
         end = MetadataEnd(newest.end_offset, newest.epoch)
-    bases = [
-        base
-        for base, following in zip(bases, (*bases[1:], None), strict=True)
-        if following is None or following > end.offset
-    ]
+    while len(bases) > 1 and bases[1] <= end.offset:  # the snapshot has all of it
+        del bases[0]
     if bases and bases[0] > end.offset:
         file = OffsetFile(bases[0], FileKind.LOG).name
         problem = f"the metadata log begins at offset {bases[0]}, its newest snapshot ends at {end.offset}"
@@ -109,8 +109,9 @@ def _replay_segment(base: int, read: ReadFile, image: MetadataImage, end: Metada
             raise DamagedFileError(shown, position, problem, REMEDY)
         _replay_batch(data, position, header, shown, image)
         end = MetadataEnd(header.next_offset, header.partition_leader_epoch)
-    if at < len(data) and not is_last:
-        raise DamagedFileError(shown, at, f"{len(data) - at} bytes are no whole batch", REMEDY)
+    left = len(data) - at
+    if left and (not is_last or (left >= _PREFIX.size and _PREFIX.unpack_from(data, at)[1] > _BATCH_SIZE_MAX)):
+        raise DamagedFileError(shown, at, f"{left} bytes are no whole batch", REMEDY)
     return end
 
 
