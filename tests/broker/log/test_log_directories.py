@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.log.directories import LogDirectory, Volume
 from kafkaraw.broker.log.memory_storage import MemoryStorage
@@ -338,9 +339,18 @@ def test_a_move_that_the_destination_cannot_take_leaves_the_replica_where_it_is(
         await moved(state)
         assert path_of(state) == "/a"
         assert broken.failures
-        assert [folder for folder in broken.folders() if folder.endswith("-future")] == []
+        answer = ask(state, DescribeLogDirsRequest(topics=None))
+        assert [found.error_code for found in answer.results] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+        assert move(state, "/b") is ErrorCode.KAFKA_STORAGE_ERROR
         assert len(values(state)) == 20
+        create(state, "u", 2)
+        assert {path_of(state, TopicPartition("u", index)) for index in range(2)} == {"/a"}
         state.close()
+        again = make_state([LogDirectory("/a", directories[0].storage), LogDirectory("/b", broken)])
+        again.start()
+        await moved(again)
+        assert (path_of(again), len(values(again))) == ("/b", 20), "the next start goes on with the move"
+        again.close()
 
     run(life())
 
@@ -407,3 +417,57 @@ def test_a_directory_in_use_is_refused_and_the_others_are_free_again(tmp_path: P
                 pass
 
     asyncio.run(life())
+
+
+# -- directories that fail -------------------------------------------------------------------------------------------
+
+
+def test_a_failed_directory_takes_only_its_own_replicas_offline():
+    async def life() -> None:
+        broken = FaultyStorage(MemoryStorage())
+        state = make_state([LogDirectory("/a", MemoryStorage()), LogDirectory("/b", broken)])
+        create(state, "t", 2)
+        first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+        fill(state, 3, first)
+        broken.fail_at(1)
+        with pytest.raises(ApiError):
+            fill(state, 1, second)
+        await asyncio.sleep(0)
+        assert (state.is_offline(first), state.is_offline(second)) == (False, True)
+        fill(state, 1, first)
+        assert len(values(state, first)) == 4
+        state.close()
+        assert ".kafka_cleanshutdown" not in broken.files(ROOT)
+
+    run(life())
+
+
+def test_a_broker_starts_without_a_directory_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch):
+    directories = Directories()
+
+    async def life() -> None:
+        state = make_state(directories.opened())
+        create(state, "t", 3)
+        for index in range(3):
+            fill(state, index + 1, TopicPartition("t", index))
+        state.close()
+
+        def broken(*_: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(directories.storages["/b"], "folders", broken)
+            state = make_state(directories.opened())
+            offline = [state.is_offline(TopicPartition("t", index)) for index in range(3)]
+            assert offline == [False, True, False], "and it is not created anew in another directory"
+            assert len(values(state, TopicPartition("t", 2))) == 3
+            state.close()
+            for path in PATHS:
+                patch.setattr(directories.storages[path], "folders", broken)
+            with pytest.raises(OSError, match="Input/output error"):
+                make_state(directories.opened())
+        state = make_state(directories.opened())
+        assert [len(values(state, TopicPartition("t", index))) for index in range(3)] == [1, 2, 3]
+        state.close()
+
+    run(life())
