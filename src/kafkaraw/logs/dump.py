@@ -89,6 +89,14 @@ class Mismatches:
     not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     gaps: dict[str, dict[int, int]] = field(default_factory=dict)
 
+    def add(self, other: Mismatches) -> None:
+        """Take over what was found in another file."""
+        self.index |= other.index
+        self.timestamps |= other.timestamps
+        self.unordered |= other.unordered
+        self.not_found |= other.not_found
+        self.gaps |= other.gaps
+
     def lines(self) -> Iterator[str]:
         """Yield what Kafka writes to the standard error."""
         for file, index in self.index.items():
@@ -476,6 +484,7 @@ def dump(
     mismatches: Mismatches,
     write: Callable[[str], object],
     complain: Callable[[str], object],
+    advance: Callable[[int], object] | None = None,
 ) -> None:
     """Write what a file holds.
 
@@ -486,6 +495,7 @@ def dump(
         mismatches: gets what does not fit.
         write: takes text that consists of whole lines.
         complain: takes a line for the standard error.
+        advance: takes the number of bytes of the file that were read since the last call.
 
     Raises:
         UsageError: the name has no suffix, or a name of digits was expected.
@@ -497,8 +507,12 @@ def dump(
     walk = _Walk(Path(path), path, options, renderer, mismatches)
     source = iter(walk.lines(complain))
     lines: list[str] = []
+    reached = 0
     try:
         while True:
+            if advance is not None:
+                advance(walk.position - reached)
+                reached = walk.position
             size = 0
             while size < _CHUNK_SIZE:  # an error keeps the lines before it
                 line = next(source, None)
@@ -525,6 +539,7 @@ class _Walk:
         self._options = options
         self._renderer = renderer
         self._mismatches = mismatches
+        self.position = 0
 
     def lines(self, complain: Callable[[str], object]) -> Iterable[str]:
         yield self._renderer.file(self._shown)
@@ -573,7 +588,7 @@ class _Walk:
             valid_bytes, last_offset = 0, -1
             for at, header in iter_batches(data, self._shown, end=options.max_bytes):
                 yield render_batch(at, header, is_valid(data, at, header))
-                valid_bytes = at + header.size
+                valid_bytes = self.position = at + header.size
                 if options.deep:
                     self._check_readable(at, header)
                     if not header.records_count:
