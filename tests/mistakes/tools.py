@@ -98,7 +98,7 @@ BROKERS = (
            "must be text"),
     broker("a list for users", lambda _: EmbeddedBroker(users=["ada"]), "users", "not list", "{'ada': 'password'}"),
     broker("a file for a folder", lambda on: EmbeddedBroker(data_dir=on.places.folder / "text").start(), "log.dirs",
-           "text", "cannot be used as a data directory: File exists"),
+           "text", "cannot be used as a data directory: Not a directory"),
     broker("a number for a folder", lambda _: EmbeddedBroker(data_dir=5), "data_dir", "5", "the path of a folder"),
     broker("a folder in use", second_in_one_folder, "log.dirs", "data is in use by another broker", "stop it first"),
     broker("a listener of no protocol", lambda _: EmbeddedBroker(properties={"listeners": "PLAIN://127.0.0.1:0"}),

@@ -357,7 +357,7 @@ def test_a_move_that_the_destination_cannot_take_leaves_the_replica_where_it_is(
 
 def test_a_partition_may_be_given_a_directory_before_it_is_created():
     state = make_state(Directories().opened())
-    assert move(state, "/c") is ErrorCode.REPLICA_NOT_AVAILABLE
+    assert move(state, "/c") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     create(state)
     assert path_of(state) == "/c"
 
@@ -368,7 +368,7 @@ def test_a_partition_may_be_given_a_directory_before_it_is_created():
         ("/nope", KEY, ErrorCode.LOG_DIR_NOT_FOUND),
         ("a", KEY, ErrorCode.LOG_DIR_NOT_FOUND),
         ("/b", TopicPartition("x" * 249, 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        ("/b", TopicPartition("t", 9), ErrorCode.REPLICA_NOT_AVAILABLE),
+        ("/b", TopicPartition("t", 9), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("/a", KEY, ErrorCode.NONE),
     ],
 )

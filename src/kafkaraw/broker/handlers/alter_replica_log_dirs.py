@@ -81,7 +81,9 @@ def _move(state: BrokerState, key: TopicPartition, path: str) -> None:
     partition, topic = state.partition(key), state.catalog.topic(key.topic)
     if partition is None or topic is None:
         state.directories.prefer(key, directory)
-        raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"Replica {folder_name(key)} is created there later")
+        exists = state.catalog.state_of(key) is not None
+        code = ErrorCode.REPLICA_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise ApiError(code, "there is no such replica yet; it will be created there")
     try:
         state.moves.begin(partition, directory, topic.topic_id)
     except OSError as error:

@@ -224,6 +224,7 @@ class LogManager:
             OSError: a directory cannot be written.
         """
         self.stop()
+        self._written.clear()  # some of it may not be durable
         failures: list[OSError] = []
         for steps in (self.writing_recovery_points(), self.writing_log_starts(), self.writing_high_watermarks()):
             try:
@@ -301,19 +302,20 @@ class LogManager:
             yield None
 
     def writing_recovery_points(self) -> Steps[None]:
-        """Write the checkpoints of the offsets up to which the logs are synced."""
-        yield from self._writing(RECOVERY_POINTS_FILE, lambda replica: replica.log.recovery_point)
+        """Write the checkpoints of the offsets up to which the logs are synced; one that is lost costs a recovery."""
+        yield from self._writing(RECOVERY_POINTS_FILE, lambda replica: replica.log.recovery_point, durable=False)
 
     def writing_log_starts(self) -> Steps[None]:
         """Write the checkpoints of the log start offsets, of logs whose first segment does not say it."""
         yield from self._writing(
             LOG_STARTS_FILE,
             lambda replica: replica.log.log_start_offset if replica.log.starts_within_a_segment else None,
+            durable=True,
         )
 
     def writing_high_watermarks(self) -> Steps[None]:
-        """Write the checkpoints of the high watermarks."""
-        yield from self._writing(HIGH_WATERMARKS_FILE, lambda replica: replica.high_watermark)
+        """Write the checkpoints of the high watermarks; instead of one that is lost, the leader's counts."""
+        yield from self._writing(HIGH_WATERMARKS_FILE, lambda replica: replica.high_watermark, durable=False)
 
     def write_log_starts(self) -> None:
         """Write the log start offsets immediately, because records were deleted by request.
@@ -325,8 +327,13 @@ class LogManager:
         except OSError as error:
             _logger.error("%s cannot be written, so deleted records may reappear: %s", LOG_STARTS_FILE, error)
 
-    def _writing(self, file: str, offset_of: Callable[[Replica], int | None]) -> Steps[None]:
+    def _writing(self, file: str, offset_of: Callable[[Replica], int | None], *, durable: bool) -> Steps[None]:
         """Write a checkpoint in each directory, unless it would say the same as before.
+
+        Args:
+            file: its name.
+            offset_of: returns the offset of a replica; None if the checkpoint has none.
+            durable: sync it, which holds the event loop until the disk has done so; at the stop of the broker, all are.
 
         Raises:
             OSError: a directory cannot be written; the others are.
@@ -343,7 +350,7 @@ class LogManager:
             text = write_offsets(offsets.get(directory.path, {}))
             if self._written.get((directory.path, file)) != text:
                 try:
-                    directory.storage.write_text(ROOT, file, text)
+                    directory.storage.write_text(ROOT, file, text, durable=durable or not self._is_started)
                     self._written[directory.path, file] = text
                 except OSError as error:
                     failure = error

@@ -27,8 +27,8 @@ R = TypeVar("R")
 Q = TypeVar("Q", bound=Response)
 N = TypeVar("N", bound=Hashable)
 
-# For an admin client "does not exist" is a final error: no operation waits until a topic or a group is created.
-_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+# For an admin client "does not exist" is a final error: no operation waits until a topic, replica or group is created.
+_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE})
 
 
 class Calls:

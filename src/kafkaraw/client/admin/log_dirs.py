@@ -128,7 +128,8 @@ class LogDirAdmin:
         """Move replicas to other log directories of their brokers; returns when the moves have begun.
 
         `describe_log_dirs` shows a future replica until a move is complete. For a replica that does not exist yet, the
-        broker keeps the directory for its creation, and answers with REPLICA_NOT_AVAILABLE.
+        broker keeps the directory for its creation, and answers with UNKNOWN_TOPIC_OR_PARTITION, or with
+        REPLICA_NOT_AVAILABLE if the partition has replicas on other brokers.
 
         Args:
             destinations: the path of the directory of each replica, as `describe_log_dirs` returns it.
