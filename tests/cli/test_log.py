@@ -21,6 +21,7 @@ from kafkaraw.cli import log as log_commands
 from kafkaraw.cli import main
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile
 from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
+from kafkaraw.logs import dump_files
 from kafkaraw.logs.decoders import java_text
 from tests.logs.sample_directory import END_OFFSET, SEGMENT_OFFSETS, SEGMENTS, make_directory
 
@@ -361,3 +362,19 @@ def test_verify_in_several_processes_finds_the_same(folder: Path, monkeypatch: p
     together = run("verify", folder.parent, "--jobs", "2", code=1)
     assert (together.stdout, together.stderr) == (alone.stdout, alone.stderr)
     assert together.stdout
+
+
+def test_dump_in_several_processes_prints_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    index = segment_file(folder, 1, FileKind.OFFSET_INDEX)
+    content = bytearray(index.read_bytes())
+    content[3] ^= 1
+    index.write_bytes(content)
+    files = [*sorted(folder.glob("*.log")), index, folder / "unknown.txt"]
+    alone = run("dump", "--print-data-log", "--jobs", "1", *files)
+    monkeypatch.setattr(dump_files, "PARALLEL_BYTES_MIN", 0)
+    together = run("dump", "--print-data-log", "--jobs", "2", *files)
+    assert (together.stdout, together.stderr) == (alone.stdout, alone.stderr)
+    assert "Mismatches in" in together.stderr
+    missing = run("dump", "--jobs", "2", files[0], folder / "missing.log", files[1], code=1)
+    assert str(files[1]) not in missing.stdout
+    assert "missing.log" in missing.stderr

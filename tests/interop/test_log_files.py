@@ -10,10 +10,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw import (
+    Admin,
+    ConfigResource,
+    Consumer,
+    NewTopic,
+    Producer,
+    QuotaEntity,
+    ScramPassword,
+    TopicPartition,
+)
 from kafkaraw.cli import main
+from kafkaraw.core.log.framed_records import encode_framed, metadata_classes, remote_log_classes
+from kafkaraw.protocol.declare import header_of
+from kafkaraw.protocol.embedded.remote_log_records import SegmentLeaderEpochEntry
+from kafkaraw.records import encode_batch
 from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, why_missing
 from tests.interop.java_tools import SharedTools, shared_tools
+from tests.protocol.message_values import random_message
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,6 +45,9 @@ def load(servers: str) -> None:
         admin.create_topics([NewTopic(codec, 1, configs=segments) for codec in CODECS])
         by_broker = {"message.timestamp.type": "LogAppendTime"}
         admin.create_topics([NewTopic("txn", 1), NewTopic("empty", 1), NewTopic("appended", 1, configs=by_broker)])
+        admin.alter_client_quotas({QuotaEntity(user="ü"): {"consumer_byte_rate": 1e7, "request_percentage": 12.5}})
+        admin.alter_user_scram_credentials([ScramPassword("reader", "SCRAM-SHA-256", "secret")])
+        admin.alter_configs({ConfigResource.topic("txn"): {"retention.ms": "123456789012"}})
     for codec in CODECS:
         with Producer(bootstrap_servers=servers, compression_type=codec, batch_size=8192) as producer:
             for number in range(2500 if codec in ("none", "zstd") else 100):
@@ -128,6 +145,8 @@ CASES = [
     ((), ("--verify-index-only",)),
     (("__consumer_offsets",), ("--offsets-decoder",)),
     (("__transaction_state",), ("--transaction-log-decoder",)),
+    (("__cluster_metadata", "bootstrap"), ("--cluster-metadata-decoder",)),
+    (("__cluster_metadata",), ("--cluster-metadata-decoder", "--skip-record-metadata")),
     (("txn-0",), ("--print-data-log", "--skip-record-metadata")),
     (("none-0",), ("--max-bytes", "100000")),
 ]
@@ -142,6 +161,32 @@ def test_dump_prints_what_kafka_dump_log_prints(
     expected = tools.run(DUMP, *options, "--files", ",".join(chosen))
     said = run("dump", *options, *chosen)
     assert (said.exit_code, said.stdout.splitlines()) == (0, expected.splitlines())
+
+
+@pytest.mark.parametrize("option", ["--cluster-metadata-decoder", "--remote-log-metadata-decoder"])
+def test_dump_prints_every_record_of_a_metadata_topic(tools: SharedTools, tmp_path: Path, option: str):
+    path = tmp_path / "00000000000000000000.log"
+    values = []
+    for cls in (metadata_classes() if "cluster" in option else remote_log_classes()).values():
+        for version in range(header_of(cls).versions.max + 1):
+            message = random_message(cls, version, random.Random(version))
+            make_plausible(message)
+            values.append(encode_framed(message, version))
+    path.write_bytes(encode_batch([(0, None, value, None) for value in values]))
+    said = run("dump", option, path)
+    assert said.stdout.splitlines() == tools.run(DUMP, option, "--files", str(path)).splitlines()
+    assert "Error" not in said.stdout
+
+
+def make_plausible(message: object) -> None:
+    """Give a record of __remote_log_metadata the states and offsets that Java's classes take."""
+    for name, value in (("remote_log_segment_state", 1), ("remote_partition_delete_state", 2), ("start_offset", 5)):
+        if hasattr(message, name):
+            setattr(message, name, value)
+    if hasattr(message, "end_offset"):
+        message.end_offset = 70
+        if not message.segment_leader_epochs:
+            message.segment_leader_epochs = [SegmentLeaderEpochEntry(leader_epoch=3, offset=5)]
 
 
 def test_dump_of_a_killed_brokers_files_is_the_same(killed: Path, tools: SharedTools):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkaraw.broker.faults import Fault, Faults, Held
     from kafkaraw.broker.foreground import run_broker
     from kafkaraw.broker.server import BrokerNode
+    from kafkaraw.broker.system import real_export
 
 __all__ = [
     "BrokerConfig",
@@ -30,6 +31,7 @@ __all__ = [
     "Faults",
     "Held",
     "Surroundings",
+    "real_export",
     "run_broker",
 ]
 
@@ -43,6 +45,7 @@ _MODULES = {
     "Faults": "faults",
     "Held": "faults",
     "Surroundings": "cluster",
+    "real_export": "system",
     "run_broker": "foreground",
 }
 

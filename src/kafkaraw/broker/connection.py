@@ -24,6 +24,7 @@ from kafkaraw.broker.handlers.registration import handler_of, registration_of, s
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
 from kafkaraw.broker.quotas.throttled_responses import Served, throttled
 from kafkaraw.broker.quotas.throttling import Client
+from kafkaraw.broker.read_only import is_refused, refused
 from kafkaraw.broker.replies import CloseConnection, Deferred, Failed, NoReply
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.broker.security.principals import PrincipalMapping
@@ -393,6 +394,9 @@ class BrokerConnection:
         if self._state.throttling.active:
             client = Client(self._principal, header.client_id)
             served = Served(header, client, request, size_bytes, began=asyncio.get_running_loop().time())
+        if self._state.config.read_only and is_refused(api):
+            self._give(link, header, refused(api, header.api_version, request), served)
+            return
         if self._faults is None or not self._faults.are_set:
             self._give(link, header, handler(self._state, context, request), served)
             return

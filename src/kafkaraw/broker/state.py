@@ -22,6 +22,7 @@ from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits
+from kafkaraw.broker.kafka_metadata import take_over
 from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.directories import (
@@ -48,6 +49,7 @@ from kafkaraw.broker.topics.topic_files import TOPICS_FILE
 from kafkaraw.broker.transactions.node import TRANSACTION_TOPIC, TransactionNode
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
+from kafkaraw.core.log.metadata_log import METADATA_FOLDER
 from kafkaraw.core.log.names import PARTITION_METADATA_FILE, FolderState, parse_file, parse_folder
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
@@ -156,6 +158,8 @@ class BrokerState:
         """
         cluster_id = self.directories.open(self.node_id, None if self._is_alone else self.catalog.cluster_id)
         if self._is_alone:
+            storages = [directory.storage for directory in self.directories.online]
+            take_over(storages, self.controller.storage, self.node_id, read_only=self.config.read_only)
             self.controller.open(cluster_id)
         self.reconfigure()
         for directory in self.directories.online:
@@ -238,6 +242,8 @@ class BrokerState:
         removed = 0
         for folder in directory.storage.folders():
             yield None
+            if folder == METADATA_FOLDER:
+                continue
             parsed = parse_folder(folder)
             if parsed is None or parsed.state is FolderState.STRAY:
                 continue
@@ -292,6 +298,8 @@ class BrokerState:
 
     def start(self) -> None:
         """Start the work on the logs that goes by schedule, and go on with moves to other directories."""
+        if self.config.read_only:
+            return
         self.logs.start()
         for directory in self.directories.online:
             for key, folder in future_folders(directory).items():

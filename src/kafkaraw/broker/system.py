@@ -26,6 +26,8 @@ from kafkaraw.net.listener import HeldPort
 if TYPE_CHECKING:
     from secrets import SystemRandom
 
+    from kafkaraw.broker.kafka_export import Exported
+
 
 def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
     """A broker on this machine's TCP, its clock, and the directories of `log.dirs` (or memory, without any).
@@ -36,7 +38,9 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
     return BrokerNode(
         config,
         network=AsyncioNetwork(),
-        storage=_opened(config.logs.directories, config.node_id) if config.logs.directories else _in_memory(),
+        storage=_opened(config.logs.directories, config.node_id, read_only=config.read_only)
+        if config.logs.directories
+        else _in_memory(),
         clock=SystemClock(),
         rng=_system_random(),
         faults=faults,
@@ -75,26 +79,52 @@ def real_cluster(
     return Cluster(node_ids, config_of, around, faults=faults, max_versions=max_versions)
 
 
+def real_export(directory: str | os.PathLike[str]) -> Exported:
+    """Hand the data directory of a stopped broker over to Apache Kafka; see `kafka_export`.
+
+    Raises:
+        ConfigError: the directory cannot be exported, or a broker uses it.
+        OSError: a file cannot be read or written.
+    """
+    from kafkaraw.broker.kafka_export import export  # only for that command
+    from kafkaraw.broker.log.file_storage import FileStorage
+
+    if not os.path.exists(os.path.join(directory, META_PROPERTIES_FILE)):
+        raise ConfigError(f"{directory} has no {META_PROPERTIES_FILE}: give the data directory of a kafkaraw broker")
+    storage = FileStorage(directory)
+    try:
+        return export(storage, SystemClock().time_ms(), _system_random())
+    finally:
+        storage.close()
+
+
 def _in_memory(descriptors: Descriptors | None = None) -> tuple[LogDirectory, ...]:
     return (LogDirectory(IN_MEMORY, MemoryStorage(descriptors), delays_deletion=False),)
 
 
-def _opened(paths: Sequence[str], node_id: int) -> tuple[LogDirectory, ...]:
+def _opened(paths: Sequence[str], node_id: int, *, read_only: bool = False) -> tuple[LogDirectory, ...]:
     """Open the directories of a node, after a look at all of them.
 
     Raises:
         ConfigError: one cannot be used.
     """
     from kafkaraw.broker.log.file_storage import FileStorage  # only for brokers that keep their topics on disk
+    from kafkaraw.broker.log.read_only_storage import ReadOnlyStorage
 
     places = [os.path.abspath(path) for path in paths]
     doubled = [path for path in places if places.count(path) > 1]
     if doubled:
         raise ConfigError(f"log.dirs: {doubled[0]} is listed twice; each directory can be listed once")
-    check_directories([_listing(path) for path in places], node_id)
+    found = check_directories([_listing(path) for path in places], node_id)
+    if read_only and None in found:
+        raise ConfigError(
+            f"read.only: {places[found.index(None)]} has no {META_PROPERTIES_FILE}, so it is no data directory to serve"
+        )
     opened: list[LogDirectory] = []
     try:
-        opened.extend(LogDirectory(path, FileStorage(path), partial(_volume, path)) for path in places)
+        for path in places:
+            storage = ReadOnlyStorage(path) if read_only else FileStorage(path)
+            opened.append(LogDirectory(path, storage, partial(_volume, path)))
     except ConfigError:
         for directory in opened:
             directory.storage.close()

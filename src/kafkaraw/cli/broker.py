@@ -33,6 +33,11 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     "memory, and lost at the end.",
 )
 @click.option(
+    "--read-only",
+    is_flag=True,
+    help="Serve --data-dir without changing a byte of it; every change is refused. For copies and backups.",
+)
+@click.option(
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -57,6 +62,7 @@ def broker(  # noqa: PLR0913  # one for each option
     host: str | None,
     port: int | None,
     data_dirs: tuple[str, ...],
+    read_only: bool,
     config_file: Path | None,
     properties: tuple[str, ...],
     users: tuple[str, ...],
@@ -79,6 +85,12 @@ def broker(  # noqa: PLR0913  # one for each option
 
     given = {} if config_file is None else parse_java_properties(config_file.read_text(encoding="utf-8"))
     given.update(parse_properties(properties))
+    if read_only:
+        if not data_dirs:
+            raise click.UsageError("--read-only serves a directory: name it with --data-dir")
+        if nodes not in (None, 1) or node_ids is not None:
+            raise click.UsageError("--read-only serves the directory of one node: leave out --nodes and --node-ids")
+        given["read.only"] = "true"
     if port_step is not None:
         if ports is not None:
             raise click.UsageError("--ports and --port-step exclude each other: --ports names the port of each node")

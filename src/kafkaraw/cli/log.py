@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -15,8 +15,9 @@ from kafkaraw.errors import KafkaError
 
 if TYPE_CHECKING:
     from kafkaraw.logs.directory import PartitionSummary
-    from kafkaraw.logs.verify import Finding, Report
+    from kafkaraw.logs.verify import Finding
 
+T = TypeVar("T")
 MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024
 PARALLEL_BYTES_MIN: Final = 1 << 30
 """From this size on, two processes take less time than one: starting one costs what reading 500 MB does."""
@@ -43,6 +44,15 @@ def log() -> None:
 @click.option(
     "--share-group-state-decoder", "decoder", flag_value="share-group-state-decoder", help="Decode __share_group_state."
 )
+@click.option(
+    "--cluster-metadata-decoder", "decoder", flag_value="cluster-metadata-decoder", help="Decode __cluster_metadata."
+)
+@click.option(
+    "--remote-log-metadata-decoder",
+    "decoder",
+    flag_value="remote-log-metadata-decoder",
+    help="Decode __remote_log_metadata.",
+)
 @click.option("--skip-record-metadata", is_flag=True, help="Print of a record nothing but its key and value.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes as a broker does when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their logs, and print no entry.")
@@ -55,6 +65,7 @@ def log() -> None:
     help="Size of the largest batch, for indexes.",
 )
 @click.option("--max-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES", help="Read no more of each log file.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes that read; one per core if not given.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
 @click.pass_context
 def dump(  # noqa: PLR0913 - the options of kafka-dump-log
@@ -68,6 +79,7 @@ def dump(  # noqa: PLR0913 - the options of kafka-dump-log
     verify_index_only: bool,
     max_message_size: int,
     max_bytes: int | None,
+    jobs: int | None,
     output: str,
 ) -> None:
     """Print log files, indexes and producer snapshots.
@@ -79,40 +91,27 @@ def dump(  # noqa: PLR0913 - the options of kafka-dump-log
     Differences between an index and its log go to the standard error, as with kafka-dump-log. Exits with 1 if a file
     cannot be read to its end.
     """
-    from kafkaraw.logs.decoders import DecoderName, decoder_named
-    from kafkaraw.logs.dump import NO_LIMIT, DumpOptions, JsonRenderer, Mismatches, TextRenderer
-    from kafkaraw.logs.dump import dump as dump_file
+    from kafkaraw.logs.decoders import DecoderName
+    from kafkaraw.logs.dump import NO_LIMIT, DumpOptions
+    from kafkaraw.logs.dump_files import DumpSettings, dump_files, size_of_file
 
-    name = DecoderName(decoder) if decoder else DecoderName.TEXT
     shows_content = print_data_log or decoder is not None
     options = DumpOptions(
         deep=deep_iteration or shows_content,
-        decoder=decoder_named(name) if shows_content else None,
         skip_record_metadata=skip_record_metadata,
         index_sanity_check=index_sanity_check,
         verify_index_only=verify_index_only,
         max_message_size=max_message_size,
         max_bytes=NO_LIMIT if max_bytes is None else max_bytes,
     )
-    renderer = (JsonRenderer if output == "json" else TextRenderer)(skip_record_metadata=skip_record_metadata)
-    mismatches = Mismatches()
-    stream = sys.stdout.buffer
-    try:
-        for file in files:
-            dump_file(file, options, renderer, mismatches, lambda text: stream.write(text.encode()), _complain)
-    except (KafkaError, OSError) as error:
-        stream.flush()
-        _complain(f"Error: {_words_of(error)}")
+    name = DecoderName(decoder) if decoder else DecoderName.TEXT
+    settings = DumpSettings(options, name if shows_content else None, as_json=output == "json")
+    jobs = min(jobs or _cores(), len(files))
+    with _progress(sum(map(size_of_file, files)), hidden=sys.stdout.isatty()) as advance:
+        error = dump_files(files, settings, sys.stdout.buffer, jobs, _complain, advance)
+    if error:
+        _complain(f"Error: {error}")
         ctx.exit(1)
-    stream.flush()
-    for line in mismatches.lines():
-        _complain(line)
-
-
-def _words_of(error: KafkaError | OSError) -> str:
-    if isinstance(error, OSError) and not isinstance(error, KafkaError):
-        return f"{error.filename}: {error.strerror}; give a file that exists and that you may read"
-    return str(error)
 
 
 def _complain(line: str) -> None:
@@ -216,12 +215,12 @@ def verify(ctx: click.Context, directory: Path, jobs: int | None, output: str) -
     Exits with 1 if something is damaged.
     """
     from kafkaraw.logs.directory import partition_folders
-    from kafkaraw.logs.verify import examine_root
+    from kafkaraw.logs.verify import examine_root, report
     from kafkaraw.records import TopicPartition
 
     with _errors_of_files():
         folders = partition_folders(directory)
-        reports = _reports([path for _, path in folders], jobs)
+        reports = _read_all(report, [path for _, path in folders], jobs)
         ends = {
             TopicPartition(folder.topic, folder.partition): reports[path].end_offset
             for folder, path in folders
@@ -252,18 +251,17 @@ def _print_findings(findings: list[Finding], output: str) -> None:
         click.echo(render(shown | {"repair": finding.repair, "loses": finding.loss, "isDamage": finding.is_damage}))
 
 
-def _reports(paths: list[Path], jobs: int | None) -> dict[Path, Report]:
-    """Verify partitions, in several processes if there is much to read; show the progress on a terminal."""
+def _read_all(read: Callable[[Path], T], paths: list[Path], jobs: int | None) -> dict[Path, T]:
+    """Read partitions, in several processes if there is much to read; show the progress on a terminal."""
     from kafkaraw.logs.directory import size_of
-    from kafkaraw.logs.verify import report
 
     sizes = {path: size_of(path) for path in paths}
     jobs = min(jobs or _cores(), len(paths))
     with _progress(sum(sizes.values())) as advance:
-        found = {}
+        found: dict[Path, T] = {}
         if jobs < 2 or sum(sizes.values()) < PARALLEL_BYTES_MIN:
             for path in paths:
-                found[path] = report(path)
+                found[path] = read(path)
                 advance(sizes[path])
             return found
         import multiprocessing
@@ -271,7 +269,7 @@ def _reports(paths: list[Path], jobs: int | None) -> dict[Path, Report]:
 
         with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
             largest_first = sorted(paths, key=lambda path: -sizes[path])
-            waiting = {pool.submit(report, path): path for path in largest_first}
+            waiting = {pool.submit(read, path): path for path in largest_first}
             for done in as_completed(waiting):
                 found[waiting[done]] = done.result()
                 advance(sizes[waiting[done]])
@@ -283,9 +281,9 @@ def _cores() -> int:
 
 
 @contextlib.contextmanager
-def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on the standard error if that is a terminal."""
-    if not sys.stderr.isatty():
+def _progress(total_bytes: int, *, hidden: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on the standard error if that is a terminal, and the bar is not hidden."""
+    if hidden or not sys.stderr.isatty():
         yield lambda size: None
         return
     from rich.console import Console
@@ -300,8 +298,9 @@ def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
 @log.command()
 @click.argument("directory", metavar="DIR", type=_DIRECTORY)
 @click.option("--yes", is_flag=True, help="Make the changes. Without it, they are only shown.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes that read; one per core if not given.")
 @click.pass_context
-def repair(ctx: click.Context, directory: Path, yes: bool) -> None:
+def repair(ctx: click.Context, directory: Path, yes: bool, jobs: int | None) -> None:
     """Repair what `kafkaraw log verify` finds, as Kafka recovers its logs.
 
     DIR is one of the log.dirs of a broker that is stopped. A log is truncated at its first invalid batch, and the
@@ -312,17 +311,18 @@ def repair(ctx: click.Context, directory: Path, yes: bool) -> None:
     Exits with 1 if something remains to be repaired.
     """
     from kafkaraw.logs.directory import locked, partition_folders
-    from kafkaraw.logs.repair import apply, plan, plan_root
-    from kafkaraw.logs.verify import Repair, examine, examine_root
+    from kafkaraw.logs.repair import apply, plan_root, planned
+    from kafkaraw.logs.verify import Repair, examine_root
     from kafkaraw.records import TopicPartition
 
     with _errors_of_files():
         folders = partition_folders(directory)
         with locked(directory, creates=yes):
             changes, findings, ends = [], [], {}
+            plans = _read_all(planned, [path for _, path in folders], jobs)
             for folder, path in folders:
-                found = examine(path)
-                changes += plan(found)
+                found = plans[path]
+                changes += found.changes
                 findings += found.findings
                 if not folder.state:
                     ends[TopicPartition(folder.topic, folder.partition)] = found.end_offset
@@ -342,6 +342,29 @@ def repair(ctx: click.Context, directory: Path, yes: bool) -> None:
         ctx.exit(1)
 
 
+@log.command("export-kafka")
+@click.argument("directory", metavar="DIR", type=_DIRECTORY)
+def export_kafka(directory: Path) -> None:
+    """Write the metadata of a data directory for Apache Kafka, which then starts on it.
+
+    DIR is the --data-dir of a kafkaraw broker of one node that is stopped. Topics with their ids, settings, SCRAM
+    credentials, quotas, ACLs and the next producer id become records in bootstrap.checkpoint. The logs stay as they
+    are. A metadata log that Kafka wrote earlier is renamed, so that Kafka starts a new one.
+
+    The output is what Kafka's server.properties must have.
+    """
+    from kafkaraw.broker import real_export
+
+    with _errors_of_files():
+        done = real_export(directory)
+    _complain(f"exported {done.topics} topics of cluster {done.cluster_id}")
+    if done.set_aside:
+        _complain(f"renamed __cluster_metadata-0 to {done.set_aside}; remove it when Kafka has started")
+    click.echo(f"node.id={done.node_id}")
+    click.echo("process.roles=broker,controller")
+    click.echo(f"log.dirs={directory.absolute()}")
+
+
 @contextlib.contextmanager
 def _errors_of_files() -> Iterator[None]:
     """Show an error of the operating system as one line."""
@@ -350,4 +373,6 @@ def _errors_of_files() -> Iterator[None]:
     except OSError as error:
         if isinstance(error, KafkaError):
             raise
-        raise click.ClickException(_words_of(error)) from error
+        from kafkaraw.logs.dump_files import words_of
+
+        raise click.ClickException(words_of(error)) from error

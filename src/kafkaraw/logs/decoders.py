@@ -12,9 +12,11 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from kafkaraw.core.log.framed_records import decode_framed, metadata_classes, remote_log_classes
 from kafkaraw.errors import KafkaError, ProtocolError
 from kafkaraw.light_classes import NamedTuple
-from kafkaraw.logs.kafka_json import base64_text, render, to_json
+from kafkaraw.logs.kafka_json import base64_text, render, render_floats, to_json
+from kafkaraw.logs.remote_log_text import remote_log_text
 from kafkaraw.protocol import decode_message
 from kafkaraw.protocol.declare import FieldSpec, header_of
 from kafkaraw.records import Record
@@ -22,6 +24,7 @@ from kafkaraw.records import Record
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _TOMBSTONE: Final = "<DELETE>"
 
 
@@ -32,6 +35,8 @@ class DecoderName(StrEnum):
     OFFSETS = "offsets-decoder"
     TRANSACTIONS = "transaction-log-decoder"
     SHARE_STATE = "share-group-state-decoder"
+    METADATA = "cluster-metadata-decoder"
+    REMOTE_LOG = "remote-log-metadata-decoder"
 
 
 class Decoded(NamedTuple):
@@ -54,12 +59,16 @@ def decoder_named(name: DecoderName) -> Decoder:
     """Return the decoder of a name."""
     if name is DecoderName.TEXT:
         return as_text
+    if name is DecoderName.METADATA:
+        return _metadata_record
+    if name is DecoderName.REMOTE_LOG:
+        return _remote_log_record
     topic = _TOPICS[name]
     return lambda record: _coordinator_record(record, topic)
 
 
 def as_text(record: Record) -> Decoded:
-    """Return key and value as text; `dump.TextRenderer` does the same without a call for each record."""
+    """Return key and value as text; `records.render_records` does the same for a whole batch."""
     key, value = record.key, record.value
     return Decoded(None if key is None else java_text(key), None if value is None else java_text(value))
 
@@ -108,6 +117,24 @@ def _coordinator_record(record: Record, topic: str) -> Decoded:
     is_consumer_group = getattr(value, "protocol_type", None) == "consumer"
     data = to_json(value, version, _group_bytes if is_consumer_group else None)
     return Decoded(shown, render({"version": str(version), "data": data}))
+
+
+def _metadata_record(record: Record) -> Decoded:
+    try:
+        message, version = decode_framed(record.value or b"", metadata_classes())
+    except KafkaError as error:
+        return Decoded(None, f"Error at {record.offset}, skipping. {error}")
+    name = type(message).__name__.removesuffix("Record")
+    kind = f"{_WORD_START.sub('_', name).upper()}_RECORD"
+    return Decoded(None, render_floats({"type": kind, "version": version, "data": to_json(message, version)}))
+
+
+def _remote_log_record(record: Record) -> Decoded:
+    try:
+        message, _ = decode_framed(record.value or b"", remote_log_classes())
+        return Decoded(None, remote_log_text(message))
+    except KafkaError as error:
+        return Decoded(None, f"Error at offset {record.offset}, skipping. {error}")
 
 
 @cache

@@ -14,7 +14,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -37,13 +36,14 @@ from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.logs.decoders import Decoder, as_text, control_text, java_text
 from kafkaraw.logs.kafka_json import base64_text, render
-from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Columns, Record, codec_by_id
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Columns, Record, codec_by_id, render_records
 from kafkaraw.records.header import CONTROL_BIT, MAGIC, TIMELESS_BIT, TIMESTAMP_TYPE_BIT
 
 NO_LIMIT: Final = 2**31 - 1
 MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024
 _SEQUENCES: Final = 1 << 31
-_CHUNK_LINES: Final = 2000
+_CHUNK_SIZE: Final = 1 << 20
+"""Characters that are written together."""
 _TIME_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _BOOLEANS: Final = ("false", "true")
 
@@ -89,6 +89,14 @@ class Mismatches:
     not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     gaps: dict[str, dict[int, int]] = field(default_factory=dict)
 
+    def add(self, other: Mismatches) -> None:
+        """Take over what was found in another file."""
+        self.index |= other.index
+        self.timestamps |= other.timestamps
+        self.unordered |= other.unordered
+        self.not_found |= other.not_found
+        self.gaps |= other.gaps
+
     def lines(self) -> Iterator[str]:
         """Yield what Kafka writes to the standard error."""
         for file, index in self.index.items():
@@ -124,8 +132,11 @@ class Renderer(Protocol):
     def batch(self, position: int, header: BatchHeader, valid: bool) -> str:
         """A batch."""
 
-    def records(self, header: BatchHeader, records: Iterable[Record], decoder: Decoder | None) -> Iterator[str]:
-        """The records of a batch; `decoder` decodes their content, None shows no content."""
+    def records(self, header: BatchHeader, wire: memoryview, decoder: Decoder | None) -> Iterator[str]:
+        """The records of a wire batch; `decoder` decodes their content, None shows no content.
+
+        A line may be several, with line feeds between them.
+        """
 
     def trailing(self, count: int, name: str) -> str:
         """Bytes behind the last whole batch."""
@@ -149,6 +160,16 @@ class Renderer(Protocol):
 def last_sequence_of(header: BatchHeader) -> int:
     """Return the sequence of the last record of a batch; -1 if it has none."""
     return -1 if header.base_sequence == -1 else (header.base_sequence + header.last_offset_delta) % _SEQUENCES
+
+
+def records_of(header: BatchHeader, wire: memoryview) -> Iterable[Record]:
+    """Return the records of a wire batch, those of control batches included."""
+    return Batch("", 0, [(_plain(header), wire)], start_offset=0, check_crcs=False)
+
+
+def _plain(header: BatchHeader) -> BatchHeader:
+    """Return the header as readers need it: they skip control batches, and know an attribute of this package's own."""
+    return header._replace(attributes=header.attributes & ~(CONTROL_BIT | TIMELESS_BIT))
 
 
 def _sequence_of(header: BatchHeader, record: Record) -> int:
@@ -229,14 +250,21 @@ class TextRenderer:
             f"compresscodec: {codec_by_id(attributes & 7).name} crc: {crc} isvalid: {_BOOLEANS[valid]}"
         )
 
-    def records(self, header: BatchHeader, records: Iterable[Record], decoder: Decoder | None) -> Iterator[str]:
+    def records(self, header: BatchHeader, wire: memoryview, decoder: Decoder | None) -> Iterator[str]:
         """See `Renderer`."""
+        if header.is_control or decoder not in (None, as_text):
+            yield from self._decoded(header, wire, decoder)
+            return
+        text = None if decoder is None else java_text
+        yield render_records(wire, _plain(header), time_type_of(header), text, skip_metadata=self._skip)
+
+    def _decoded(self, header: BatchHeader, wire: memoryview, decoder: Decoder | None) -> Iterator[str]:
         time_type, first_sequence = time_type_of(header), header.base_sequence - header.base_offset
         has_sequence, is_control, skip = header.base_sequence >= 0, header.is_control, self._skip
-        decoder, is_text = None if is_control else decoder, decoder is as_text
+        decoder = None if is_control else decoder
         space = "| " if skip else " "
         line = ""
-        for record in records:
+        for record in records_of(header, wire):
             if not skip:
                 offset, key, value, headers = record.offset, record.key, record.value, record.headers
                 line = (
@@ -250,12 +278,7 @@ class TextRenderer:
             if decoder is None:
                 yield line
                 continue
-            if is_text:
-                key, value = record.key, record.value
-                shown_key = None if key is None else java_text(key)
-                shown_value = None if value is None else java_text(value)
-            else:
-                shown_key, shown_value = decoder(record)
+            shown_key, shown_value = decoder(record)
             if shown_key is None:
                 yield line if shown_value is None else f"{line}{space}payload: {shown_value}"
             elif shown_value is None:
@@ -358,9 +381,9 @@ class JsonRenderer:
         }
         return render(found)
 
-    def records(self, header: BatchHeader, records: Iterable[Record], decoder: Decoder | None) -> Iterator[str]:
+    def records(self, header: BatchHeader, wire: memoryview, decoder: Decoder | None) -> Iterator[str]:
         """See `Renderer`."""
-        for record in records:
+        for record in records_of(header, wire):
             found: dict[str, object] = {"type": "record", "offset": record.offset}
             if not self._skip:
                 found |= {
@@ -461,6 +484,7 @@ def dump(
     mismatches: Mismatches,
     write: Callable[[str], object],
     complain: Callable[[str], object],
+    advance: Callable[[int], object] | None = None,
 ) -> None:
     """Write what a file holds.
 
@@ -471,6 +495,7 @@ def dump(
         mismatches: gets what does not fit.
         write: takes text that consists of whole lines.
         complain: takes a line for the standard error.
+        advance: takes the number of bytes of the file that were read since the last call.
 
     Raises:
         UsageError: the name has no suffix, or a name of digits was expected.
@@ -482,11 +507,19 @@ def dump(
     walk = _Walk(Path(path), path, options, renderer, mismatches)
     source = iter(walk.lines(complain))
     lines: list[str] = []
+    reached = 0
     try:
         while True:
-            lines.extend(islice(source, _CHUNK_LINES))  # keeps the lines before an error
-            if not lines:
-                return
+            if advance is not None:
+                advance(walk.position - reached)
+                reached = walk.position
+            size = 0
+            while size < _CHUNK_SIZE:  # an error keeps the lines before it
+                line = next(source, None)
+                if line is None:
+                    return
+                lines.append(line)
+                size += len(line)
             write("\n".join((*lines, "")))
             lines.clear()
     finally:
@@ -506,6 +539,7 @@ class _Walk:
         self._options = options
         self._renderer = renderer
         self._mismatches = mismatches
+        self.position = 0
 
     def lines(self, complain: Callable[[str], object]) -> Iterable[str]:
         yield self._renderer.file(self._shown)
@@ -554,30 +588,28 @@ class _Walk:
             valid_bytes, last_offset = 0, -1
             for at, header in iter_batches(data, self._shown, end=options.max_bytes):
                 yield render_batch(at, header, is_valid(data, at, header))
-                valid_bytes = at + header.size
+                valid_bytes = self.position = at + header.size
                 if options.deep:
-                    records = self._records(data, at, header)
+                    self._check_readable(at, header)
+                    if not header.records_count:
+                        continue
+                    wire = data[at : at + header.size]
                     if header.records_count != header.last_offset_delta + 1:
-                        records = list(records)
-                        last_offset = self._note_gaps((record.offset for record in records), last_offset)
+                        offsets = [record.offset for record in records_of(header, wire)]
+                        last_offset = self._note_gaps(offsets, last_offset)
                     else:  # its records leave no gap
                         self._note_gaps((header.base_offset,), last_offset)
                         last_offset = header.last_offset
-                    yield from self._renderer.records(header, records, options.decoder)
+                    yield from self._renderer.records(header, wire, options.decoder)
             if valid_bytes < len(data) and options.max_bytes == NO_LIMIT:
                 yield self._renderer.trailing(len(data) - valid_bytes, self._path.name)
 
-    def _records(self, data: memoryview, at: int, header: BatchHeader) -> Iterable[Record]:
+    def _check_readable(self, at: int, header: BatchHeader) -> None:
         if header.magic != MAGIC:
             raise UsageError(
                 f"{self._shown}: byte {at}: records are not read from messages of magic {header.magic}; "
                 "dump the file without records"
             )
-        if not header.records_count:
-            return ()
-        # Readers skip control batches, and take our own bit for batches without timestamps.
-        plain = header._replace(attributes=header.attributes & ~(CONTROL_BIT | TIMELESS_BIT))
-        return Batch("", 0, [(plain, data[at : at + header.size])], start_offset=0, check_crcs=False)
 
     def _note_gaps(self, offsets: Iterable[int], last_offset: int) -> int:
         for offset in offsets:
@@ -682,7 +714,8 @@ class _Walk:
         if header.magic != MAGIC or header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME:
             return header.max_timestamp if header.records_count else -1
         if header.is_control:
-            return max((record.timestamp_ms for record in self._records(log, at, header)), default=-1)
+            wire = log[at : at + header.size]
+            return max((record.timestamp_ms for record in records_of(header, wire)), default=-1)
         columns = Columns(frozenset({"timestamp"}), header.records_count)
         batch = Batch("", 0, [(header, log[at : at + header.size])], start_offset=0, check_crcs=False)
         batch.fill(columns)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final
 
 from kafkaraw.protocol.declare import ArrayOf, FieldSpec, Kind, StructOf, spec_of
@@ -17,6 +19,9 @@ from kafkaraw.protocol.types import BYTES, UUID
 Json = Any
 """A value that `json.dumps` takes."""
 
+_PLAIN_MIN: Final = 1e-3
+_PLAIN_END: Final = 1e7
+"""Java writes numbers outside of these limits with an exponent."""
 _CONTROL: Final = re.compile(r"\\u00[01][0-9a-f]")
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -27,6 +32,30 @@ def render(value: Json) -> str:
     if "\\u00" in text:
         text = _CONTROL.sub(lambda found: "\\u" + found[0][2:].upper(), text)
     return text
+
+
+def render_floats(value: Json) -> str:
+    """Return the text of a JSON value that may have floats: those have the form of Java's `Double.toString`."""
+    if isinstance(value, dict):
+        members = ",".join(f"{render(name)}:{render_floats(member)}" for name, member in value.items())
+        return f"{{{members}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(render_floats, value))}]"
+    return java_double(value) if isinstance(value, float) else render(value)
+
+
+def java_double(value: float) -> str:
+    """Return what Java's `Double.toString` returns since JDK 19; JSON has quotes around numbers that are not finite."""
+    if not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else f'"{"-" if value < 0 else ""}Infinity"'
+    size = abs(value)
+    if size == 0 or _PLAIN_MIN <= size < _PLAIN_END:
+        text = format(Decimal(repr(value)), "f")
+        return text if "." in text else f"{text}.0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
 
 
 def to_json(message: object, version: int, bytes_json: Callable[[FieldSpec, bytes], Json] | None = None) -> Json:

@@ -20,7 +20,7 @@ from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile, S
 from kafkaraw.core.log.offset_checkpoint import write_offsets
 from kafkaraw.core.log.recovery import Segment
 from kafkaraw.light_classes import dataclass
-from kafkaraw.logs.verify import Examined, Finding, Repair
+from kafkaraw.logs.verify import Examined, Finding, Repair, examine
 from kafkaraw.records import TopicPartition
 
 
@@ -51,6 +51,31 @@ class Change:
         if self.truncated_to is not None:
             return f"truncate {self.path} to {self.truncated_to} bytes"
         return f"write {self.path} ({len(self.content or b'')} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What `repair` does with a partition; it goes from process to process.
+
+    Attributes:
+        findings: what is wrong.
+        changes: the changes that repair it.
+        end_offset: the log end offset before the first damage.
+    """
+
+    findings: list[Finding]
+    changes: list[Change]
+    end_offset: int
+
+
+def planned(path: Path) -> Planned:
+    """Read a partition's folder, and return what repairs it.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = examine(path)
+    return Planned(found.findings, plan(found), found.end_offset)
 
 
 def plan(found: Examined) -> list[Change]:

@@ -53,6 +53,7 @@ from kafkaraw.records.record import (
 )
 
 if TYPE_CHECKING:
+    from kafkaraw.records._fallback.dumping import render_records
     from kafkaraw.records._fallback.rows import Rows
     from kafkaraw.records._sending import SendFastPath, Ticket
     from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, TimestampUnit
@@ -146,6 +147,7 @@ __all__ = [
     "parse_header",
     "partition_for_key",
     "patch_header",
+    "render_records",
     "split_batch",
     "stamp_create_time",
     "unpack_header",
@@ -171,6 +173,7 @@ _HOMES: Final = {
     ),
     "promise": ("BatchPromise", "PromiseState", "Waiter"),
     "rows": ("UNSOUND", "BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
+    "_dumping" if IMPLEMENTATION == "native" else "_fallback.dumping": ("render_records",),
     "_rows" if IMPLEMENTATION == "native" else "_fallback.rows": ("Rows",),
     "sealed": ("SealedBatch",),
     "splitting": ("split_batch",),

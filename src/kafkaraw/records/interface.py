@@ -199,6 +199,31 @@ class FillBatches(Protocol):
         """
 
 
+class RenderRecords(Protocol):
+    """Writes the records of one wire batch as the text of kafka-dump-log."""
+
+    def __call__(
+        self,
+        batch: memoryview,
+        batch_header: BatchHeader,
+        time_type: str,
+        text: Callable[[bytes], str] | None,
+        *,
+        skip_metadata: bool = False,
+        size_max_bytes: int = ...,
+    ) -> str:
+        """Return a line for each record, joined by line feeds.
+
+        Args:
+            batch: a wire batch; control batches are read as others.
+            batch_header: its parsed header.
+            time_type: Kafka's name for the origin of the timestamps.
+            text: decodes keys and values that are not ASCII; None shows no keys and values.
+            skip_metadata: show nothing but keys and values.
+            size_max_bytes: limit on the decompressed size of the batch.
+        """
+
+
 class Fill(Protocol):
     """Appends the records of one wire batch to columns."""
 

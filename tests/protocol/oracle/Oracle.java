@@ -27,7 +27,8 @@ public final class Oracle {
     private static final String[] PLACES = {
         "org.apache.kafka.common.message.%sData", "org.apache.kafka.common.message.%s",
         "org.apache.kafka.coordinator.group.generated.%s", "org.apache.kafka.coordinator.transaction.generated.%s",
-        "org.apache.kafka.coordinator.share.generated.%s",
+        "org.apache.kafka.coordinator.share.generated.%s", "org.apache.kafka.common.metadata.%s",
+        "org.apache.kafka.server.log.remote.metadata.storage.generated.%s",
     };
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map<String, Class<?>> CLASSES = new HashMap<>();

@@ -21,7 +21,14 @@ HERE = Path(__file__).parent
 # The last release that spoke the versions which KIP-896 removed.
 OLD_VERSION = "3.9.2"
 NEW, OLD = "4.3.1", OLD_VERSION
-SCHEMA_JARS = ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator", "kafka-share-coordinator")
+SCHEMA_JARS = (
+    "kafka-clients",
+    "kafka-group-coordinator",
+    "kafka-transaction-coordinator",
+    "kafka-share-coordinator",
+    "kafka-metadata",
+    "kafka-storage",
+)
 
 
 def why_no_oracle() -> str | None:
@@ -65,7 +72,7 @@ def schemas(release: str) -> dict[str, dict[str, Any]]:
     for jar in jars:
         with zipfile.ZipFile(jar) as archive:
             for member in archive.namelist():
-                if re.fullmatch(r"common/message/\w+\.json", member):
+                if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", member):
                     schema = json.loads(_without_comments(archive.read(member).decode()))
                     found[schema["name"]] = schema
     return found

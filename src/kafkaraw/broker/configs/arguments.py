@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.listeners import PORT_MAX, Endpoint
 from kafkaraw.broker.settings import Value
+from kafkaraw.core.log.metadata_files import read_meta_properties
+from kafkaraw.core.log.names import META_PROPERTIES_FILE
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import replace
 
@@ -35,6 +38,8 @@ def broker_config(
 ) -> BrokerConfig:
     """Properties together with what has an argument of its own.
 
+    Without `node.id`, the node has the id in the data directory's `meta.properties`, such as one that Kafka wrote.
+
     Raises:
         ConfigError: a property is unknown or wrong, or contradicts an argument.
     """
@@ -57,7 +62,22 @@ def broker_config(
         )
     elif host is not None or port is not None:
         raise ConfigError("listeners: give either the property or host and port, not both")
+    if "node.id" not in given and "broker.id" not in given:
+        stored = _stored_node_id(str(given.get("log.dirs") or given.get("log.dir") or ""))
+        if stored is not None:
+            given["node.id"] = stored
     return BrokerConfig.parse(given, users)
+
+
+def _stored_node_id(log_dirs: str) -> int | None:
+    """Return the id of the node that a data directory belongs to; None if it is new or damaged, or there is none."""
+    if not log_dirs:
+        return None
+    try:
+        text = (Path(log_dirs.split(",")[0]) / META_PROPERTIES_FILE).read_text(encoding="utf-8")
+        return read_meta_properties(text).node_id
+    except (OSError, ValueError):
+        return None  # opening the directory reports it
 
 
 def data_directories(given: DataDirs) -> tuple[str, ...]:

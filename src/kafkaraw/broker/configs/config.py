@@ -99,6 +99,8 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("validate", "needed",
                 "needed: read records if settings require it; full: always; not a property of Kafka, for tests",
                 choices=("needed", FULL)),
+        Setting("read.only", False,
+                "serve the directory without changing it, and refuse every change; not a property of Kafka"),
         Setting("quota.window.num", 11, "samples that client quotas are computed from", low=1, high=INT_MAX),
         Setting("quota.window.size.seconds", 1, "duration of each sample, in seconds", low=1, high=INT_MAX // 1000),
         Setting("controller.quota.window.num", 11,
@@ -137,6 +139,7 @@ class BrokerConfig:
         mutation_windows: the same for changes of topics.
         topic_defaults: what a topic without settings of its own gets, by topic setting.
         validates_all_records: judge every record of every batch, not only where settings depend on them.
+        read_only: nothing on the disk is changed, and requests that change something are refused.
         properties: those that were given, as text.
     """
 
@@ -174,6 +177,7 @@ class BrokerConfig:
     transaction_partition_verification_enable: bool
     transaction_version: int
     validates_all_records: bool
+    read_only: bool
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
     access: AccessSettings | None
@@ -195,6 +199,9 @@ class BrokerConfig:
         given = _known(properties or {})
         values = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
         values.update({name: value for name, value in given.items() if name in BROKER_SETTINGS})
+        logs = parse_logs(values)
+        if flag(values, "read.only") and not logs.directories:
+            raise ConfigError("read.only: name the data directory to serve (--data-dir, or the property log.dirs)")
         for name in ("listeners", "advertised.listeners"):
             values[name] = without_controllers(text(values, name), str((properties or {}).get(CONTROLLERS, "")))
         listeners = parse_endpoints("listeners", text(values, "listeners"), protocols(values))
@@ -204,10 +211,10 @@ class BrokerConfig:
             rack=text(values, "broker.rack") or None,
             listeners=listeners,
             advertised_listeners=advertised,
-            logs=parse_logs(values),
+            logs=logs,
             num_partitions=number(values, "num.partitions"),
             default_replication_factor=number(values, "default.replication.factor"),
-            auto_create_topics_enable=flag(values, "auto.create.topics.enable"),
+            auto_create_topics_enable=flag(values, "auto.create.topics.enable") and not flag(values, "read.only"),
             delete_topic_enable=flag(values, "delete.topic.enable"),
             unstable_api_versions_enable=flag(values, "unstable.api.versions.enable"),
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
@@ -234,6 +241,7 @@ class BrokerConfig:
             transaction_partition_verification_enable=flag(values, "transaction.partition.verification.enable"),
             transaction_version=number(values, "transaction.version"),
             validates_all_records=text(values, "validate") == FULL,
+            read_only=flag(values, "read.only"),
             topic_defaults=check_times(_topic_defaults(given)),
             security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),

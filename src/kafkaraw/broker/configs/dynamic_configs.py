@@ -16,11 +16,12 @@ from kafkaraw.protocol.config_codes import ConfigResourceType
 CONFIGS_FILE: Final = "kafkaraw-configs.json"
 CONFIGS_VERSION: Final = 1
 ALL_BROKERS: Final = ""
-_KEPT: Final = {
+KEPT: Final = {
     ConfigResourceType.BROKER: "brokers",
     ConfigResourceType.GROUP: "groups",
     ConfigResourceType.CLIENT_METRICS: "client_metrics",
 }
+"""The owners whose settings are here, with their name in `CONFIGS_FILE`."""
 
 Configs = Mapping[str, str]
 
@@ -34,7 +35,7 @@ class DynamicConfigs:
 
     def __init__(self, save: Callable[[str], None]) -> None:
         self._save = save
-        self._values: dict[ConfigResourceType, dict[str, Configs]] = {kind: {} for kind in _KEPT}
+        self._values: dict[ConfigResourceType, dict[str, Configs]] = {kind: {} for kind in KEPT}
 
     def of(self, kind: ConfigResourceType, name: str) -> Configs:
         """What is set for a broker (by its id as text, `ALL_BROKERS` for all), a group or a subscription."""
@@ -54,7 +55,7 @@ class DynamicConfigs:
         changed[kind].pop(name, None)
         if configs:
             changed[kind][name] = dict(configs)
-        self._save(_text(changed))
+        self._save(configs_text(changed))
         self._values = changed
 
     def load(self, text: str) -> None:
@@ -69,7 +70,7 @@ class DynamicConfigs:
                 raise ConfigError(f"{CONFIGS_FILE}: version {content['version']} is not known, only {CONFIGS_VERSION}")
             self._values = {
                 kind: {str(name): {str(key): str(value) for key, value in configs.items()} for name, configs in rows}
-                for kind, rows in ((kind, content[key].items()) for kind, key in _KEPT.items())
+                for kind, rows in ((kind, content[key].items()) for kind, key in KEPT.items())
             }
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, ConfigError):
@@ -77,6 +78,7 @@ class DynamicConfigs:
             raise ConfigError(f"{CONFIGS_FILE} in the data directory is damaged: {error}") from error
 
 
-def _text(values: Mapping[ConfigResourceType, Mapping[str, Configs]]) -> str:
-    rows = {key: values[kind] for kind, key in _KEPT.items()}
+def configs_text(values: Mapping[ConfigResourceType, Mapping[str, Configs]]) -> str:
+    """Return what `DynamicConfigs.load` reads, for settings by the type and name of their owner."""
+    rows = {key: values.get(kind, {}) for kind, key in KEPT.items()}
     return json.dumps({"version": CONFIGS_VERSION, **rows}, indent=1) + "\n"

@@ -158,7 +158,8 @@ class FileStorage:
         except OSError as error:
             raise ConfigError(f"log.dirs: {self.path} cannot be used as a data directory: {error.strerror}") from error
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # other brokers of this package, in any process
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Apache Kafka, whose lock is of this kind
         except OSError as error:
             os.close(self._lock)
             raise ConfigError(f"log.dirs: {self.path} is in use by another broker; stop it first") from error

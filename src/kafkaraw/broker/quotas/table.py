@@ -95,6 +95,11 @@ class QuotaTable:
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._save = save
 
+    @property
+    def stored(self) -> Mapping[Entity, Mapping[str, float]]:
+        """All quotas, by entity and key."""
+        return self._quotas
+
     def __bool__(self) -> bool:
         return bool(self._quotas)
 
@@ -136,7 +141,7 @@ class QuotaTable:
 
     def _replace(self, quotas: dict[Entity, dict[str, float]]) -> bool:
         try:
-            self._save(_to_text(quotas))
+            self._save(quotas_text(quotas))
         except OSError:
             return False
         self._quotas = quotas
@@ -317,6 +322,7 @@ def entity_text(entity: Entity) -> str:
     return f"ClientQuotaEntity(entries={{{parts}}})"
 
 
-def _to_text(quotas: Mapping[Entity, Mapping[str, float]]) -> str:
+def quotas_text(quotas: Mapping[Entity, Mapping[str, float]]) -> str:
+    """Return what `QuotaTable.load` reads."""
     rows = [{"entity": dict(entity), "quotas": dict(values)} for entity, values in quotas.items()]
     return json.dumps({"version": FORMAT_VERSION, "entities": rows}, indent=1) + "\n"

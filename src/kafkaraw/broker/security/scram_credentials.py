@@ -137,7 +137,7 @@ class ScramCredentials:
             if made is None:
                 stored.pop(key, None)
         try:
-            self._save(_to_text(stored))
+            self._save(credentials_text(stored))
         except OSError:
             return False
         self._stored = stored
@@ -156,6 +156,11 @@ class ScramCredentials:
         """Iterations by mechanism and user."""
         stored = {key: credential.iterations for key, credential in self._stored.items()}
         return {**dict.fromkeys(self._passwords, ITERATIONS_MIN), **stored}
+
+    @property
+    def stored(self) -> Mapping[tuple[str, str], ScramCredential]:
+        """The credentials that clients have set, by mechanism and user."""
+        return self._stored
 
     def load(self, text: str) -> None:
         """Take in what `save` was given earlier.
@@ -223,7 +228,8 @@ def _describe(user: str, times: int, known: Mapping[tuple[str, str], int]) -> De
     return Description(user, ErrorCode.NONE, None, found)
 
 
-def _to_text(credentials: Mapping[tuple[str, str], ScramCredential]) -> str:
+def credentials_text(credentials: Mapping[tuple[str, str], ScramCredential]) -> str:
+    """Return what `ScramCredentials.load` reads, for credentials by mechanism and user."""
     rows = [
         {
             "user": user,

@@ -163,7 +163,7 @@ class TransactionNode:
 
     def _watch_time(self) -> None:
         """Check for transaction timeouts and expired ids at intervals, while there are any transactional ids."""
-        if self._timer is None:
+        if self._timer is None and not self._config.read_only:
             interval_s = self._config.transaction_abort_interval_ms / 1000
             self._timer = asyncio.get_running_loop().call_later(interval_s, self._look)
 

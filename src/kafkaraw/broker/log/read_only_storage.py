@@ -1,0 +1,217 @@
+"""A storage that shows a directory and changes nothing in it: what a broker writes stays in memory (copy on write).
+
+So a broker starts on a copy of a data directory as on any other, with the recovery of its logs, and the copy keeps
+every byte. The directory must not change meanwhile: its names are read once. Start at `ReadOnlyStorage`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
+from kafkaraw.core.log.names import LOCK_FILE
+from kafkaraw.errors import ConfigError
+
+_MAPPED_BYTES_MIN: Final = 256 * 1024
+"""Smaller files are read: a process may map a limited number of files."""
+
+
+class CopyOnWriteFile:
+    """A file of the directory, with what was written to it since.
+
+    Args:
+        path: the file in the directory; None for a new file.
+        size_bytes: its size there.
+    """
+
+    def __init__(self, path: Path | None, size_bytes: int) -> None:
+        self._path = path
+        self._kept_bytes = size_bytes
+        self._content: memoryview | None = None
+        self._written = bytearray()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the file."""
+        return self._kept_bytes + len(self._written)
+
+    def append(self, data: Buffer) -> None:
+        """Add `data` at the end, in memory."""
+        self._written += data
+
+    def read(self, position: int, size: int) -> memoryview:
+        """The bytes from `position` on: `size` of them, or as many as there are."""
+        end = min(position + size, self.size_bytes)
+        if end <= self._kept_bytes:
+            return self.content(position, size)
+        kept = bytes(self._kept()[position : self._kept_bytes])
+        start = max(position - self._kept_bytes, 0)
+        return memoryview(kept + bytes(self._written[start : end - self._kept_bytes]))
+
+    def content(self, position: int, size: int) -> memoryview:
+        """The bytes from `position` on, up to those that were written since."""
+        if position >= self._kept_bytes:
+            start = position - self._kept_bytes
+            return memoryview(bytes(self._written[start : start + size]))
+        return self._kept()[position : min(position + size, self._kept_bytes)]
+
+    def _kept(self) -> memoryview:
+        """Return the content of the file in the directory."""
+        if self._content is None:
+            if self._path is None or not self._kept_bytes:
+                self._content = memoryview(b"")
+            elif self._kept_bytes < _MAPPED_BYTES_MIN:
+                self._content = memoryview(self._path.read_bytes())
+            else:
+                with open(self._path, "rb") as file:
+                    self._content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return self._content
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write `data` over the bytes from `position` on; what was there before is copied to memory."""
+        if position < self._kept_bytes:
+            self._written = bytearray(self._kept()[position : self._kept_bytes]) + self._written
+            self._kept_bytes = position
+        start = position - self._kept_bytes
+        self._written.extend(bytes(max(start - len(self._written), 0)))
+        self._written[start : start + len(data)] = data
+
+    def allocate(self, size: int) -> None:
+        """Memory needs no reservation."""
+
+    def truncate(self, size: int) -> None:
+        """Hide everything from byte `size` on."""
+        del self._written[max(size - self._kept_bytes, 0) :]
+        self._kept_bytes = min(self._kept_bytes, size)
+
+    def sync(self) -> None:
+        """Nothing is to survive."""
+
+    def close(self) -> None:
+        """The storage keeps what was written."""
+
+
+class ReadOnlyStorage:
+    """A directory of partition folders, with the changes of a broker in memory.
+
+    Args:
+        path: the directory.
+
+    Raises:
+        ConfigError: there is no such directory, or a broker that may change it uses it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = -1
+        try:
+            entries = list(os.scandir(self.path))
+            self._lock_shared()
+            self._folders: dict[str, dict[str, CopyOnWriteFile]] = {ROOT: _files_of(self.path)}
+            self._folders |= {entry.name: _files_of(Path(entry.path)) for entry in entries if entry.is_dir()}
+        except OSError as error:
+            self.close()
+            raise ConfigError(f"log.dirs: {error.filename or self.path} cannot be read: {error.strerror}") from error
+
+    def _lock_shared(self) -> None:
+        """Take the lock of the directory, if it has the file, together with other readers only."""
+        try:
+            self._lock = os.open(self.path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # against this package's brokers
+            fcntl.lockf(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # against Kafka's
+        except OSError as error:
+            self.close()
+            raise ConfigError(
+                f"log.dirs: {self.path} is in use by a broker, which changes it: stop it, or copy the directory"
+            ) from error
+
+    def folders(self) -> list[str]:
+        """Names of all folders, sorted."""
+        return sorted(name for name in self._folders if name != ROOT)
+
+    def make_folder(self, folder: str) -> None:
+        """Create a folder; one that exists is left alone."""
+        self._folders.setdefault(folder, {})
+
+    def rename_folder(self, folder: str, new_name: str) -> None:
+        """Rename a folder with all that is in it."""
+        if folder not in self._folders:
+            raise _not_found(folder)
+        self._folders[new_name] = self._folders.pop(folder)
+
+    def remove_folder(self, folder: str) -> None:
+        """Hide a folder with all that is in it; one that does not exist is no error."""
+        self._folders.pop(folder, None)
+
+    def files(self, folder: str) -> list[str]:
+        """Names of the files in a folder, sorted."""
+        return sorted(self._folders[folder])
+
+    def open_file(self, folder: str, name: str) -> LogFile:
+        """Open a log file; it is created in memory when absent."""
+        return self._folders[folder].setdefault(name, CopyOnWriteFile(None, 0))
+
+    def file_size(self, folder: str, name: str) -> int | None:
+        """The size of a file in bytes; None when there is none."""
+        file = self._folders.get(folder, {}).get(name)
+        return None if file is None else file.size_bytes
+
+    def rename_file(self, folder: str, name: str, new_name: str) -> None:
+        """Rename a file; a file that has the new name is replaced."""
+        files = self._folders.get(folder, {})
+        if name not in files:
+            raise _not_found(f"{folder}/{name}")
+        files[new_name] = files.pop(name)
+
+    def remove_file(self, folder: str, name: str) -> None:
+        """Hide a file; one that does not exist is no error."""
+        self._folders.get(folder, {}).pop(name, None)
+
+    def sync_folder(self, folder: str) -> None:
+        """Nothing is to survive."""
+
+    def read_bytes(self, folder: str, name: str) -> bytes | None:
+        """The whole of a small file; None when there is none."""
+        file = self._folders.get(folder, {}).get(name)
+        return None if file is None else bytes(file.read(0, file.size_bytes))
+
+    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
+        """Replace a small file, in memory."""
+        file = CopyOnWriteFile(None, 0)
+        file.append(data)
+        self._folders[folder][name] = file
+
+    def read_text(self, folder: str, name: str) -> str | None:
+        """The whole of a small text file; None when there is none."""
+        data = self.read_bytes(folder, name)
+        return None if data is None else data.decode()
+
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
+        """Replace a small text file, in memory."""
+        self.write_bytes(folder, name, text.encode(), durable=durable, private=private)
+
+    def close(self) -> None:
+        """Release the lock of the directory."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _files_of(folder: Path) -> dict[str, CopyOnWriteFile]:
+    return {
+        entry.name: CopyOnWriteFile(Path(entry.path), entry.stat().st_size)
+        for entry in os.scandir(folder)
+        if entry.is_file()
+    }
+
+
+def _not_found(name: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
