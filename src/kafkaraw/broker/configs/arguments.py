@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.listeners import PORT_MAX, Endpoint
 from kafkaraw.broker.settings import Value
-from kafkaraw.core.log.metadata_files import read_meta_properties
 from kafkaraw.core.log.names import META_PROPERTIES_FILE
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import replace
@@ -73,9 +71,11 @@ def _stored_node_id(log_dirs: str) -> int | None:
     """Return the id of the node that a data directory belongs to; None if it is new or damaged, or there is none."""
     if not log_dirs:
         return None
+    from kafkaraw.core.log.metadata_files import read_meta_properties  # a broker in memory has no such file
+
     try:
-        text = (Path(log_dirs.split(",")[0]) / META_PROPERTIES_FILE).read_text(encoding="utf-8")
-        return read_meta_properties(text).node_id
+        with open(os.path.join(log_dirs.split(",")[0], META_PROPERTIES_FILE), encoding="utf-8") as file:
+            return read_meta_properties(file.read()).node_id
     except (OSError, ValueError):
         return None  # opening the directory reports it
 

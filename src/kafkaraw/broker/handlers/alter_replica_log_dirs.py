@@ -25,6 +25,7 @@ from kafkaraw.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from kafkaraw.protocol.printable import printable
 from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -55,7 +56,7 @@ def handle(
             _move(state, key, path)
         except ApiError as error:
             codes[key] = error.code
-            _logger.warning("%s is not moved to %s: %s", folder_name(key), path, error.message)
+            _logger.warning("%r is not moved to %r: %s", folder_name(key), path, printable(error.message))
     return _response(codes)
 
 
