@@ -91,9 +91,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Do nothing: there are no I/O events."""
 
 
-def _is_schedule(handle: Any) -> bool:
+def _is_schedule(handle: asyncio.TimerHandle) -> bool:
     """Return whether a timer belongs to an object whose `is_schedule` is true: work that goes on for ever."""
-    callback = handle._callback  # noqa: SLF001 # asyncio has no other way to tell timers apart
+    # asyncio has no other way to tell timers apart.
+    callback: Any = handle._callback  # type: ignore[attr-defined]  # noqa: SLF001
     return getattr(getattr(callback, "__self__", None), "is_schedule", False) is True
 
 
