@@ -60,8 +60,14 @@ class SharedTools:
             jvm.wait()
         jvm.stdout.close()
 
-    def run(self, main_class: str, *arguments: str, given: str = "") -> str:
+    def run(self, main_class: str, *arguments: str, given: str = "", complaints: list[str] | None = None) -> str:
         """Run a tool that reads `given`, and return what it printed.
+
+        Args:
+            main_class: the tool.
+            arguments: its arguments.
+            given: what it reads.
+            complaints: gets the lines that it prints to its standard error.
 
         Raises:
             AssertionError: it failed.
@@ -76,6 +82,8 @@ class SharedTools:
         status, printed, complained = answer.rstrip("\n").split("\t")
         text = bytes.fromhex(printed).decode()
         assert status == "0", text + bytes.fromhex(complained).decode()
+        if complaints is not None:
+            complaints += bytes.fromhex(complained).decode().splitlines()
         return text
 
     def _answer(self, line: str) -> str:

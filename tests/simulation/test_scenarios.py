@@ -66,8 +66,6 @@ EVENTS = {
     with_failing_disk: (
         "crash in append",
         "crash in sync",
-        "crash in open_file",
-        "crash in write_bytes",
         "crash in a recovery",
         "a log directory failed",
         "recovered a partition",

@@ -13,8 +13,8 @@ AT_REST = {
     "waited_ms": 500,
     "jitter_ms": 0,
     "relative_offset": 2**31 - 1,
-    "offset_entries": 11,
-    "time_entries": 6,
+    "offset_index_bytes": 11 * 8,
+    "time_index_bytes": 6 * 12,
 }
 
 
@@ -25,8 +25,8 @@ AT_REST = {
         {"waited_ms": 501},
         {"jitter_ms": 1},
         {"relative_offset": 2**31},
-        {"offset_entries": 12},  # of 8 bytes each
-        {"time_entries": 7},  # of 12 bytes each; the eighth is for the end of the segment
+        {"offset_index_bytes": 12 * 8},
+        {"time_index_bytes": 7 * 12},  # the eighth entry is for the end of the segment
     ],
     ids=str,
 )

@@ -23,6 +23,7 @@ SEEDS = 100
 SHOWS_AT = {
     "auto_commit_includes_unprocessed_records": 3,
     "broker_accepts_batches_of_older_epochs": 4,
+    "broker_goes_on_after_a_failed_sync": 4,
     "cancelled_flush_consumes_failures": 6,
     "client_accepts_stale_metadata": 2,
     "consumer_close_ignores_its_timeout_in_the_last_commit": 3,
@@ -50,6 +51,8 @@ SHOWS_AT = {
     "producer_records_a_failure_after_its_callbacks": 2,
     "producer_resends_maybe_written_batches_as_new_requests": 5,
     "producer_reverses_the_batches_of_a_split": 11,
+    "recovery_does_not_verify_checksums": 1,
+    "recovery_keeps_old_index_files": 1,
 }
 """Seeds that find a bug which the first seeds do not find; `make test` tries them first, to save time.
 
@@ -117,8 +120,12 @@ PLANTS = {
         _disk(disks.broker_does_not_sync_files, *_LOSS),
         _disk(disks.broker_does_not_sync_folders, *_LOSS),
         _disk(disks.broker_goes_on_after_a_failed_sync, *_LOSS),
-        _disk(disks.recovery_does_not_verify_checksums, Invariant.TORN_BATCH, Invariant.DAMAGED_LOG),
-        _disk(disks.recovery_keeps_a_damaged_epoch_checkpoint, Invariant.DAMAGED_LOG),
+        Plant(
+            disks.recovery_does_not_verify_checksums,
+            scenarios.with_failing_disks,
+            frozenset({Invariant.TORN_BATCH, Invariant.DAMAGED_LOG}),
+        ),
+        Plant(disks.recovery_keeps_old_index_files, scenarios.with_failing_disks, frozenset({Invariant.DAMAGED_LOG})),
         _one(clients_and_brokers.broker_acknowledges_without_appending, *_LOSS),
         _one(clients_and_brokers.broker_does_not_detect_duplicates, Invariant.DUPLICATE),
         _one(clients_and_brokers.broker_forgets_one_of_five_batches, Invariant.DUPLICATE),

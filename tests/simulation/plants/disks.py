@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
-from kafkaraw.broker.log.partition_log import PartitionLog
+from kafkaraw.broker.log.log_loader import LogLoader
 from kafkaraw.core.log import batches, recovery
 from kafkaraw.testing.simulated_disk import SimulatedDisk, SimulatedFile
 
@@ -39,5 +39,5 @@ def recovery_does_not_verify_checksums(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recovery, "problem_of", without_checksum)
 
 
-def recovery_keeps_a_damaged_epoch_checkpoint(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(PartitionLog, "_rewrite_epochs", lambda self: None)
+def recovery_keeps_old_index_files(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(LogLoader, "_remove_indexes", lambda self, base: None)

@@ -22,7 +22,7 @@ from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
 from kafkaraw.core.log.names import FileKind, OffsetFile, Stage, offset_of
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
-from kafkaraw.core.log.rolling import SegmentSettings, jitter_ms, should_roll
+from kafkaraw.core.log.rolling import SegmentSettings, jitter_ms
 from kafkaraw.core.log.segment_indexes import aborted_between
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import dataclass
@@ -232,16 +232,7 @@ class PartitionLog:
             OSError: the storage is full or broken; the log is as it was.
         """
         active, settings = self._segments[-1], self.settings
-        if active.size_bytes and should_roll(
-            settings,
-            size_bytes=active.size_bytes,
-            batch_bytes=header.size,
-            waited_ms=active.waited_ms(header.max_timestamp, self._clock),
-            jitter_ms=active.jitter_ms,
-            relative_offset=header.last_offset - active.base_offset,
-            offset_entries=len(active.offset_index),
-            time_entries=len(active.time_index),
-        ):
+        if active.size_bytes and active.should_roll(header, settings, self._clock):
             active = self._roll()
         if header.partition_leader_epoch > self.epochs.latest or self._epochs_file_is_stale:
             self.begin_epoch(header.partition_leader_epoch, header.base_offset)

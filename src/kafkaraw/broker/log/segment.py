@@ -30,6 +30,7 @@ from kafkaraw.core.log.indexes import (
 )
 from kafkaraw.core.log.names import FileKind, OffsetFile, Stage
 from kafkaraw.core.log.recovery import Segment as RecoveredSegment
+from kafkaraw.core.log.rolling import SegmentSettings, should_roll
 from kafkaraw.core.log.segment_indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple, dataclass
@@ -410,10 +411,21 @@ class Segment:
                 return TimeIndex(self.base_offset, data).last.timestamp_ms
         return self.time_index.last.timestamp_ms
 
-    def waited_ms(self, timestamp_ms: int, clock: Clock) -> int:
-        """Return the age of the segment when a batch with this timestamp comes, for `rolling.should_roll`."""
-        first = self.first_timestamp_ms
-        return timestamp_ms - first if first >= 0 else clock.time_ms() - self.created_ms
+    def should_roll(self, header: BatchHeader, settings: SegmentSettings, clock: Clock) -> bool:
+        """Return whether a batch goes into a new segment; see `rolling.should_roll`."""
+        first = self._first_timestamp_ms
+        if first is None:
+            first = self.first_timestamp_ms
+        return should_roll(
+            settings,
+            self.size_bytes,
+            header.batch_length + LENGTH_PREFIX_SIZE,
+            header.max_timestamp - first if first >= 0 else clock.time_ms() - self.created_ms,
+            self.jitter_ms,
+            header.base_offset + header.last_offset_delta - self.base_offset,
+            len(self.offset_index.data),
+            len(self.time_index.data),
+        )
 
     @property
     def first_timestamp_ms(self) -> int:

@@ -38,14 +38,13 @@ class SegmentSettings:
 
 def should_roll(
     settings: SegmentSettings,
-    *,
     size_bytes: int,
     batch_bytes: int,
     waited_ms: int,
     jitter_ms: int,
     relative_offset: int,
-    offset_entries: int,
-    time_entries: int,
+    offset_index_bytes: int,
+    time_index_bytes: int,
 ) -> bool:
     """Return whether a batch goes into a new segment rather than into the active one, which is not empty.
 
@@ -57,15 +56,15 @@ def should_roll(
             batch, or the time since its creation if its first batch has no timestamp.
         jitter_ms: of the active segment; see `jitter_ms`.
         relative_offset: last offset of the batch minus the base offset of the segment.
-        offset_entries: number of entries in its offset index.
-        time_entries: number of entries in its time index.
+        offset_index_bytes: size of its offset index.
+        time_index_bytes: size of its time index.
     """
     return (
         size_bytes + batch_bytes > settings.segment_bytes
         or waited_ms > settings.segment_ms - jitter_ms
         or relative_offset > RELATIVE_OFFSET_MAX
-        or offset_entries >= settings.segment_index_bytes // OFFSET_ENTRY_SIZE
-        or time_entries >= settings.segment_index_bytes // TIME_ENTRY_SIZE - 1  # one is left for the end of the segment
+        or offset_index_bytes + OFFSET_ENTRY_SIZE > settings.segment_index_bytes
+        or time_index_bytes + 2 * TIME_ENTRY_SIZE > settings.segment_index_bytes  # one is left for the segment's end
     )
 
 

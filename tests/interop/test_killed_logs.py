@@ -1,0 +1,172 @@
+"""A broker process that is killed (`kill -9`) under load, again and again: its log is whole after each restart.
+
+After each kill, a copy of the directory is opened by another broker of ours, as the next start of the killed one opens
+the original; then `kafkaraw log verify` and Apache Kafka's dump tool read every file of the copy. In the end, all
+acknowledged records are there, in order, and none twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.cli import main
+from kafkaraw.errors import TransactionAbortableError
+from kafkaraw.records import Ticket
+from tests.interop.apache_kafka import free_ports
+from tests.interop.java_tools import shared_tools
+
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
+PARTITIONS = 3
+PATIENCE_S = 60.0
+CODECS = ("none", "lz4", "zstd")
+SEGMENTS = {"internal.segment.bytes": "20000", "segment.index.bytes": "400", "index.interval.bytes": "500"}
+
+
+class Load:
+    """Producers that write until they are stopped, whether the broker is there or not.
+
+    Args:
+        servers: address of the broker, which stays the same.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._over = threading.Event()
+        self.sent: dict[tuple[str, int], list[tuple[bytes, Ticket]]] = defaultdict(list)
+        self.committed: list[bytes] = []
+        self.undecided: set[bytes] = set()
+        self._threads = [threading.Thread(target=self._write, args=(codec,)) for codec in CODECS]
+        self._threads.append(threading.Thread(target=self._transact))
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait until every record has its result."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "a producer hangs"
+
+    def _write(self, codec: str) -> None:
+        rng = random.Random(codec)
+        settings = {"linger_ms": 1, "batch_size": 2_000, "retry_backoff_ms": 20}
+        with Producer(bootstrap_servers=self._servers, compression_type=codec, **settings) as producer:
+            number = 0
+            while not self._over.wait(0.01):
+                for _ in range(10):
+                    partition = number % PARTITIONS
+                    value = b"%06d " % number + rng.randbytes(rng.randrange(200))
+                    self.sent[codec, partition].append((value, producer.send(codec, value, partition=partition)))
+                    number += 1
+            producer.flush(PATIENCE_S)
+
+    def _transact(self) -> None:
+        settings = {"transactional_id": "t", "linger_ms": 1, "retry_backoff_ms": 20}
+        with Producer(bootstrap_servers=self._servers, **settings) as producer:
+            producer.init_transactions(PATIENCE_S)
+            number = 0
+            while not self._over.wait(0.01):
+                values = [b"%06d-%d" % (number, each) for each in range(5)]
+                number += 1
+                producer.begin_transaction()
+                for value in values:
+                    producer.send("transactions", value, partition=0)
+                try:
+                    if number % 4:
+                        self.undecided.update(values)
+                        producer.commit_transaction(PATIENCE_S)
+                        self.committed += values
+                        continue
+                except TransactionAbortableError:
+                    pass
+                producer.abort_transaction(PATIENCE_S)
+                self.undecided.difference_update(values)
+
+
+def read(servers: str, topic: str, partition: int) -> list[bytes | None]:
+    """Return the committed records of a partition."""
+    tp = TopicPartition(topic, partition)
+    settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    with Consumer(bootstrap_servers=servers, **settings) as consumer:
+        end = consumer.end_offsets([tp])[tp]
+        consumer.assign([tp])
+        values: list[bytes | None] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while consumer.position(tp) < end:
+            assert time.monotonic() < deadline, f"{len(values)} records of {tp}"
+            for batch in consumer.poll(timeout=0.5).values():
+                values += batch.values()
+    return values
+
+
+def check_directory(directory: Path) -> None:
+    """Check every file of a directory whose broker has stopped, as we and as Apache Kafka do."""
+    verified = CliRunner().invoke(main, ["log", "verify", str(directory)])
+    assert verified.exit_code == 0, verified.output
+    files = [str(file) for file in sorted(directory.glob("*-*/*")) if file.suffix in (".log", ".snapshot", ".txnindex")]
+    indexes = [str(file) for file in sorted(directory.glob("*-*/*.*index")) if file.suffix in (".index", ".timeindex")]
+    tools = shared_tools()
+    tools.run(DUMP, "--deep-iteration", "--files", ",".join(files))
+    if indexes:
+        said = tools.run(DUMP, "--index-sanity-check", "--files", ",".join(indexes))
+        assert "passed sanity check" in said
+
+
+def check_copy(directory: Path, scratch: Path) -> None:
+    """Open a copy of a killed broker's directory, close it, and check it."""
+    copy = scratch / "copy"
+    shutil.copytree(directory, copy)
+    with EmbeddedBroker(data_dir=copy):
+        pass
+    check_directory(copy)
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.soak)])
+def test_a_broker_that_is_killed_under_load_has_all_acknowledged_records_once(kills: int, tmp_path: Path):
+    rng, (port,) = random.Random(kills), free_ports(1)
+    directory = tmp_path / "data"
+
+    def start() -> EmbeddedBroker:
+        return EmbeddedBroker(port, directory, process=True).start()
+
+    broker = start()
+    servers = broker.bootstrap_servers
+    try:
+        with Admin(bootstrap_servers=servers) as admin:
+            topics = [NewTopic(codec, PARTITIONS, configs=SEGMENTS) for codec in CODECS]
+            admin.create_topics([*topics, NewTopic("transactions", 1, configs=SEGMENTS)])
+        load = Load(servers)
+        try:
+            for _ in range(kills):
+                time.sleep(rng.uniform(0.2, 1.0))  # the load goes on meanwhile
+                os.kill(broker.process_id, signal.SIGKILL)
+                broker.kill()  # collect the process
+                check_copy(directory, tmp_path)
+                broker = start()
+        finally:
+            load.stop()
+        for (topic, partition), sent in load.sent.items():
+            stored = read(servers, topic, partition)
+            assert len(stored) == len(set(stored)), f"duplicates in {topic}-{partition}"
+            acknowledged = [value for value, ticket in sent if ticket.exception() is None]
+            assert [value for value in stored if value in set(acknowledged)] == acknowledged
+            assert acknowledged, "nothing was written: nothing was tested"
+        stored = read(servers, "transactions", 0)
+        assert len(stored) == len(set(stored))
+        assert set(load.committed) <= set(stored) <= load.undecided | set(load.committed)
+    finally:
+        broker.stop()
+    check_directory(directory)
