@@ -53,6 +53,7 @@ class Side:
 
     def close(self) -> None:
         self.admin.close()
+        self._client.close()
 
     def create(self, topic: str, **configs: str) -> None:
         given = {name.replace("_", "."): value for name, value in configs.items()}

@@ -42,6 +42,28 @@ def test_a_deadlock_is_an_error_that_names_the_tasks() -> None:
         run_virtual(main, 1)
 
 
+def test_a_schedule_that_goes_on_for_ever_does_not_hide_a_deadlock() -> None:
+    async def main(simulation: Simulation) -> None:
+        asyncio.current_task().set_name("the one that waits")
+
+        class Schedule:
+            is_schedule = True
+            runs = 0
+
+            def run(self) -> None:
+                self.runs += 1
+                simulation.loop.call_later(1, self.run)
+
+        schedule = Schedule()
+        schedule.run()
+        await asyncio.sleep(5.5)
+        assert schedule.runs == 6
+        await simulation.loop.create_future()
+
+    with pytest.raises(SimulationStalledError, match="the one that waits"):
+        run_virtual(main, 1)
+
+
 def test_threads_are_refused() -> None:
     async def main(simulation: Simulation) -> list[str]:
         refusals: list[str] = []

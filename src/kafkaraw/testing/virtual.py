@@ -26,7 +26,7 @@ _CANCELLED_AT_MOST: Final = 20
 
 
 class SimulationStalledError(AssertionError):
-    """Every task waits and no timer is set: without virtual time the program would wait without end."""
+    """Every task waits, and no timer is set but schedules: without virtual time the program would wait without end."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -47,10 +47,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def advance(self, seconds: float | None) -> None:
         """Advance the time; the loop itself calls this when it is idle."""
-        if seconds is None:
+        if seconds is None or self._is_left_with_schedules():
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
-            raise SimulationStalledError(f"at {self._now_s:.3f} s every task waits, and no timer is set: {waiting}")
+            raise SimulationStalledError(
+                f"at {self._now_s:.3f} s every task waits, and no timer is set but schedules: {waiting}"
+            )
         self._now_s += seconds
+
+    def _is_left_with_schedules(self) -> bool:
+        """Return whether all timers are schedules, such as that of retention: they wake no task that waits."""
+        return _is_schedule(self._scheduled[0]) and all(
+            handle.cancelled() or _is_schedule(handle) for handle in self._scheduled
+        )
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a future, and remember it for `left_over`."""
@@ -81,6 +89,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: list[object]) -> None:
         """Do nothing: there are no I/O events."""
+
+
+def _is_schedule(handle: asyncio.TimerHandle) -> bool:
+    """Return whether a timer belongs to an object whose `is_schedule` is true: work that goes on for ever."""
+    # asyncio has no other way to tell timers apart.
+    callback: Any = handle._callback  # type: ignore[attr-defined]  # noqa: SLF001
+    return getattr(getattr(callback, "__self__", None), "is_schedule", False) is True
 
 
 class _Jump:

@@ -119,6 +119,9 @@ class LogManager:
         replicas: returns the open replicas of the broker.
     """
 
+    is_schedule: Final = True
+    """Its timers go on for ever: a simulation in which no other timer is left has stalled (`kafkaraw.testing`)."""
+
     def __init__(
         self,
         directories: LogDirectories,
