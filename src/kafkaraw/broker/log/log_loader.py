@@ -169,11 +169,6 @@ class LogLoader:
             segments.append(segment)
             missing = [kind for kind in _INDEXES[:2] if OffsetFile(base, kind).name not in self._names]
             if missing and segment.size_bytes:
-                if self._stopped.was_clean or base < self._stopped.recovery_point:
-                    _logger.error(
-                        "%s: could not find the %s file of log file %s, rebuilding index files",
-                        self._folder, missing[0], segment.name,
-                    )  # fmt: skip
                 damaged.add(base)
                 continue
             try:
@@ -181,6 +176,14 @@ class LogLoader:
             except DamagedFileError as error:
                 _logger.warning("Found a corrupted index file, rebuilding index files: %s", error)
                 damaged.add(base)
+        for segment in segments:
+            # Those of a segment that was not complete at the recovery point were in memory when the broker stopped.
+            is_complete = segment is not segments[-1] and segment.next_offset <= self._stopped.recovery_point
+            if segment.base_offset in damaged and (self._stopped.was_clean or is_complete):
+                _logger.error(
+                    "%s: the index files of log file %s are missing or damaged, rebuilding them",
+                    self._folder, segment.name,
+                )  # fmt: skip
         return damaged
 
     def _recover(self, damaged: set[int]) -> Steps[None]:
