@@ -18,6 +18,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._reader",
     "kafkaraw.records._filling",
     "kafkaraw.records._rows",
+    "kafkaraw.records._compaction",
 )
 
 

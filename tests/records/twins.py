@@ -23,6 +23,7 @@ NAMES = {
     "_reader": ("Record", "read_batches", "read_records", "read_values"),
     "_filling": ("fill", "fill_batches"),
     "_rows": ("Rows",),
+    "_compaction": ("OffsetMap",),
 }
 PLAIN_NAMES = {
     "_fallback.builder": ("BatchBuilder", "as_bytes", "encode_headers"),
@@ -30,6 +31,7 @@ PLAIN_NAMES = {
     "_fallback.ticket": ("Outcome", "Ticket"),
     "_fallback.reader": ("read_batches", "read_records", "read_values", "fill", "fill_batches"),
     "_fallback.rows": ("Rows",),
+    "_fallback.compaction": ("OffsetMap",),
     "record": ("Record",),
 }
 IMPLEMENTATIONS = (
