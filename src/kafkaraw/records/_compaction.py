@@ -295,13 +295,13 @@ class OffsetMap:
         entry.high = key.high
         entry.next_offset = cython.cast(cython.ulonglong, offset) + 1
         self.keys_count += 1
-        if self._used_slots < self.slots and self.keys_count * 4 > self._used_slots * 3:
+        if self._used_slots < self.slots and self.keys_count * 6 > self._used_slots * 5:
             self._grow()
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _grow(self) -> cython.void:
-        """Use twice the slots, and move each key to its new one.
+        """Use half as many slots more, and move each key to its new one.
 
         A key that is moved takes the next slot whose entry has been moved not yet, and that entry is moved next. So a
         slot becomes empty only where no key that has been moved was looked for.
@@ -311,7 +311,7 @@ class OffsetMap:
         for slot in range(old_slots):
             if self._entries[slot].next_offset:
                 self._entries[slot].next_offset |= _UNMOVED
-        self._used_slots = min(2 * old_slots, self.slots)
+        self._used_slots = min(old_slots + old_slots // 2, self.slots)
         for slot in range(old_slots):
             if self._entries[slot].next_offset & _UNMOVED:
                 self._move(slot)
