@@ -161,6 +161,13 @@ def number(values: Mapping[str, Value], name: str) -> int:
     return value
 
 
+def real(values: Mapping[str, Value], name: str) -> float:
+    """A parsed setting that is a number with a fraction."""
+    value = values[name]
+    assert isinstance(value, float), name
+    return value
+
+
 def text(values: Mapping[str, Value], name: str) -> str:
     """A parsed setting that is text."""
     value = values[name]

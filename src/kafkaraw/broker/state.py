@@ -7,7 +7,7 @@ producer ids). Storage, clock and randomness are passed in.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -21,6 +21,7 @@ from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
+from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.old_releases import Offer
@@ -44,9 +45,12 @@ from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
+from kafkaraw.core.log.metadata_files import NO_BROKER_EPOCH, write_clean_shutdown
+from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, parse_file
 from kafkaraw.core.log.offset_checkpoint import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
+    RECOVERY_POINTS_FILE,
     read_offsets,
     write_offsets,
 )
@@ -124,6 +128,8 @@ class BrokerState:
         self._closed = False
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._was_clean = False
 
     @property
     def catalog(self) -> Catalog:
@@ -153,12 +159,16 @@ class BrokerState:
         self.reconfigure()
         self._high_watermarks = self._read_offsets(HIGH_WATERMARKS_FILE)
         self._log_starts = self._read_offsets(LOG_STARTS_FILE)
+        self._recovery_points = self._read_offsets(RECOVERY_POINTS_FILE)
+        self._was_clean = self._take_clean_shutdown_marker()
         for topic in self.catalog.topics():
             yield from self._opening_replicas(topic)
         for topic in self.catalog.topics():  # those that other nodes have changed meanwhile
             run_to_end(self._opening_replicas(topic))
         for key in [key for key in self._partitions if self.catalog.state_of(key) is None]:
             self._drop(key)
+        self._recovery_points.clear()
+        self._was_clean = False
         self._log_starts.clear()  # what a topic left behind is nothing to one that is made later under its name
         self.controller.join(self)
 
@@ -217,13 +227,9 @@ class BrokerState:
         """Return whether a file of a partition's folder has no records."""
         if name.removesuffix(".tmp") in (PARTITION_FILE, EPOCHS_FILE):
             return True
-        if not is_segment(name):
+        if parse_file(name) is None:
             return False
-        file = self._storage.open_file(folder, name)
-        try:
-            return not file.size_bytes
-        finally:
-            file.close()
+        return not is_segment(name) or not self._storage.file_size(folder, name)
 
     def _is_stray(self, folder: str, topic: Topic | None) -> bool:
         text = self._storage.read_text(folder, PARTITION_FILE)
@@ -240,13 +246,13 @@ class BrokerState:
                 continue
             partition = self._partitions.get(key)
             if partition is None:
-                partition = self._partitions[key] = self._open_replica(key, topic, config)
+                partition = self._partitions[key] = yield from self._opening_replica(key, topic, config)
                 self.controller.replication.add(partition)
             if partition.state != state:
                 self.lead_or_follow(key, state)
             yield None
 
-    def _open_replica(self, key: TopicPartition, topic: Topic, config: TopicConfig) -> Partition:
+    def _opening_replica(self, key: TopicPartition, topic: Topic, config: TopicConfig) -> Steps[Partition]:
         """Open a replica, made when it is not there.
 
         Raises:
@@ -266,7 +272,8 @@ class BrokerState:
         )
         partition.on_start_moved = self._write_log_starts
         try:
-            partition.open(self._high_watermarks.get(key, 0), self._log_starts.get(key, 0))
+            stopped = StoppedAs(self._was_clean, self._recovery_points.get(key, 0), self._log_starts.get(key, 0))
+            yield from partition.opening(self._high_watermarks.get(key, 0), stopped)
         except OSError:
             partition.log.close()
             raise
@@ -286,7 +293,7 @@ class BrokerState:
             if self.node_id in state.replicas:
                 key = TopicPartition(topic.name, index)
                 staged.replicas[key] = None
-                partition = staged.replicas[key] = self._open_replica(key, topic, config)
+                partition = staged.replicas[key] = run_to_end(self._opening_replica(key, topic, config))
                 self.controller.replication.add(partition)
                 partition.lead_or_follow(state)
                 yield None
@@ -351,13 +358,27 @@ class BrokerState:
 
     def reconfigure(self) -> None:
         """Apply changed settings of brokers or topics."""
-        cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
-        own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
-        self.config = self._started_with.reconfigured({**cluster, **own})
+        self.config = self.config_with()
         for topic in self.catalog.topics():
             config = TopicConfig.of(topic.configs, self.config.topic_defaults)
             for partition in self.partitions_of(topic):
                 partition.reconfigure(config, self.config.producer_id_expiration_ms)
+
+    def config_with(self, changed: Mapping[str, str] | None = None, *, one_broker: bool = True) -> BrokerConfig:
+        """Return the configuration that the dynamic configurations of this broker result in.
+
+        Args:
+            changed: the dynamic configurations to try instead of those that are set.
+            one_broker: `changed` is for this broker; otherwise it is for all brokers.
+
+        Raises:
+            ConfigError: two values contradict each other.
+        """
+        cluster = self.dynamic_configs.of(ConfigResourceType.BROKER, ALL_BROKERS)
+        own = self.dynamic_configs.of(ConfigResourceType.BROKER, str(self.node_id))
+        if changed is not None:
+            cluster, own = (cluster, changed) if one_broker else (changed, own)
+        return self._started_with.reconfigured({**cluster, **own})
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
         """This node's replica of a partition, whether it leads or not; see also `handlers.leadership`."""
@@ -449,12 +470,7 @@ class BrokerState:
         self.auto_creation.close()
         self.transactions.close()
         self.groups.close()
-        if sync and self._partitions:
-            self._write_high_watermarks()
-        for partition in self._partitions.values():
-            self.controller.replication.remove(partition)
-            partition.close(sync=sync)
-        self._partitions.clear()
+        self._close_partitions(sync=sync)
         for staged in self._staged.values():
             for made in staged.replicas.values():
                 if made is not None:
@@ -462,6 +478,32 @@ class BrokerState:
                     made.close(sync=False)
         self._staged.clear()
         self._storage.close()
+
+    def _close_partitions(self, *, sync: bool) -> None:
+        """Close the replicas; after a clean shutdown, the next start opens their logs without recovery."""
+        if sync and self._partitions:
+            self._write_high_watermarks()
+        is_clean = sync
+        for key, partition in self._partitions.items():
+            self.controller.replication.remove(partition)
+            try:
+                partition.close(sync=sync)
+            except OSError as error:
+                is_clean = False
+                _logger.error("%s cannot be closed cleanly: %s", folder_name(key), error)
+        if is_clean:
+            points = {key: partition.log.recovery_point for key, partition in self._partitions.items()}
+            self._storage.write_text(ROOT, RECOVERY_POINTS_FILE, write_offsets(points))
+            self._storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, write_clean_shutdown(NO_BROKER_EPOCH))
+        self._partitions.clear()
+
+    def _take_clean_shutdown_marker(self) -> bool:
+        """Return whether the broker that wrote the logs was shut down cleanly, and remove its marker."""
+        if self._storage.file_size(ROOT, CLEAN_SHUTDOWN_FILE) is None:
+            return False
+        self._storage.remove_file(ROOT, CLEAN_SHUTDOWN_FILE)
+        self._storage.sync_folder(ROOT)
+        return True
 
     def _read_offsets(self, file: str) -> dict[TopicPartition, int]:
         """Read a checkpoint. A corrupt one is ignored: leaders send high watermarks, segments have offsets."""

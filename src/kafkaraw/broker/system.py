@@ -28,7 +28,8 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
     Raises:
         ConfigError: the directory cannot be used.
     """
-    storage: LogStorage = MemoryStorage() if config.log_dir is None else _files(config.log_dir)
+    directories = config.logs.directories
+    storage: LogStorage = _files(directories[0]) if directories else MemoryStorage()
     return BrokerNode(
         config,
         network=AsyncioNetwork(),

@@ -24,6 +24,7 @@ from kafkaraw.core.log.indexes import (
     used_size,
 )
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE, LeaderEpochs
+from kafkaraw.core.log.loading import finish_renames
 from kafkaraw.core.log.metadata_files import read_clean_shutdown, read_meta_properties, read_partition_metadata
 from kafkaraw.core.log.names import (
     BOOTSTRAP_FILE,
@@ -33,7 +34,6 @@ from kafkaraw.core.log.names import (
     PARTITION_METADATA_FILE,
     FileKind,
     OffsetFile,
-    Stage,
     parse_metadata_snapshot,
 )
 from kafkaraw.core.log.offset_checkpoint import CHECKPOINT_FILES, CLEANER_FILE, read_offsets
@@ -130,7 +130,8 @@ def examine(path: Path) -> Examined:
     Raises:
         OSError: a file cannot be read.
     """
-    found = Examined(path, *_finished_renames(path))
+    renames = finish_renames(offset_files(path), lambda file: _next_offset(path / file.name, file.offset))
+    found = Examined(path, renames.names, renames.removed)
     for name in found.leftovers:
         _find(found, name, -1, "a file that the broker no longer uses", Repair.REMOVE, is_damage=False)
     for name, source in found.names.items():
@@ -190,33 +191,6 @@ def _find(
 ) -> None:
     file = str(found.path / name)
     found.findings.append(Finding(file, position, problem, repair, NOTHING, is_damage, base_offset))
-
-
-def _finished_renames(path: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the live files as they are once a broker has finished its renames, and what it removes.
-
-    As LogLoader does: `.deleted` and `.cleaned` files are removed, and so are `.swap` files at or above the lowest
-    `.cleaned` one. The other `.swap` files replace the segments whose offsets they cover.
-    """
-    files = offset_files(path)
-    cleaned = [file.offset for file in files if file.stage is Stage.CLEANED]
-    swaps = [file for file in files if file.stage is Stage.SWAP]
-    valid = [file for file in swaps if not cleaned or file.offset < min(cleaned)]
-    removed = [file.name for file in files if file.stage in (Stage.CLEANED, Stage.DELETED)]
-    removed += [file.name for file in swaps if file not in valid]
-    start, end = 2**63 - 1, -1
-    for swap in valid:
-        if swap.kind is FileKind.LOG:
-            start = min(start, swap.offset)
-            end = max(end, _next_offset(path / swap.name, swap.offset))
-    names = {}
-    for file in files:
-        if file.stage is Stage.LIVE and start <= file.offset < end:
-            removed.append(file.name)
-        elif file.stage is Stage.LIVE:
-            names[file.name] = file.name
-    names |= {file._replace(stage=Stage.LIVE).name: file.name for file in valid}
-    return names, removed
 
 
 def _next_offset(log: Path, base_offset: int) -> int:

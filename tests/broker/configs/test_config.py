@@ -22,7 +22,8 @@ def test_without_properties_everything_is_as_in_kafka_but_on_this_machine_only()
     assert config.auto_create_topics_enable
     assert config.num_partitions == 1
     assert config.socket_request_max_bytes == 104_857_600
-    assert config.log_dir is None
+    assert config.logs.directories == ()
+    assert (config.logs.retention_check_interval_ms, config.logs.initial_delay_ms) == (300_000, 30_000)
     assert config.topic_defaults["segment.bytes"] == 1_073_741_824
 
 
@@ -118,9 +119,9 @@ def test_a_group_needs_an_assignor_and_each_counts_once():
 
 def test_a_kafka_property_without_meaning_here_is_accepted_with_one_warning(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING, "kafkaraw.broker"):
-        BrokerConfig.parse({"num.network.threads": 3, "log.retention.hours": 24, "process.roles": "broker,controller"})
+        BrokerConfig.parse({"num.network.threads": 3, "num.io.threads": 24, "process.roles": "broker,controller"})
     assert len(caplog.records) == 1
-    assert "log.retention.hours, num.network.threads, process.roles" in caplog.text
+    assert "num.io.threads, num.network.threads, process.roles" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["principal.builder.class", "ssl.engine.factory.class", "sasl.login.class"])
@@ -171,7 +172,41 @@ def test_a_topic_setting_is_checked_by_name_and_value():
 
 
 def test_settings_without_effect_yet_are_named():
-    assert not_acted_on({"retention.ms": "1", "max.message.bytes": "1000"}) == ["retention.ms"]
+    own = {"local.retention.ms": "1", "max.message.bytes": "1000", "retention.ms": "1"}
+    assert not_acted_on(own) == ["local.retention.ms"]
+
+
+def test_settings_of_the_log_reach_the_topic():
+    config = BrokerConfig.parse({"log.retention.minutes": 2, "log.retention.bytes": 77, "log.roll.hours": 3})
+    effective = TopicConfig.of({"flush.ms": "50", "segment.jitter.ms": "99999999999"}, config.topic_defaults)
+    assert (effective.retention_ms, effective.retention_bytes) == (120_000, 77)
+    assert (effective.flush_ms, effective.segment_ms) == (50, 3 * 3_600_000)
+    assert effective.segment_jitter_ms == effective.segment_ms, "LogConfig.randomSegmentJitter"
+    assert effective.file_delete_delay_ms == 60_000
+
+
+def test_a_topic_without_flush_ms_follows_the_flush_scheduler():
+    assert BrokerConfig.parse({"log.flush.scheduler.interval.ms": 900}).topic_defaults["flush.ms"] == 900
+    given = {"log.flush.scheduler.interval.ms": 900, "log.flush.interval.ms": 30}
+    assert BrokerConfig.parse(given).topic_defaults["flush.ms"] == 30
+
+
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_a_retention_time_of_zero_is_refused_at_the_start(name: str):
+    with pytest.raises(ConfigError, match=r"log\.retention\.ms must be unlimited \(-1\) or, equal or greater than 1"):
+        BrokerConfig.parse({name: 0})
+
+
+def test_a_negative_retention_time_in_hours_is_for_ever():
+    assert BrokerConfig.parse({"log.retention.hours": -1}).topic_defaults["retention.ms"] == -1
+    assert BrokerConfig.parse({"log.retention.minutes": -5}).topic_defaults["retention.ms"] == -1
+
+
+def test_the_cleaner_needs_a_megabyte_per_thread():
+    given = {"log.cleaner.dedupe.buffer.size": 2_097_152, "log.cleaner.threads": 2}
+    with pytest.raises(ConfigError, match="at least 1MiB per cleaner thread"):
+        BrokerConfig.parse(given)
+    assert not BrokerConfig.parse({**given, "log.cleaner.enable": False}).logs.cleaner.is_enabled
 
 
 def test_every_default_of_a_topic_passes_its_own_check():
@@ -242,9 +277,29 @@ def test_an_advertised_listener_that_does_not_exist_is_refused():
         BrokerConfig.parse({"advertised.listeners": "OUT://a:1", "listener.security.protocol.map": "OUT:PLAINTEXT"})
 
 
-def test_data_is_kept_in_one_directory():
-    with pytest.raises(ConfigError, match="one directory"):
-        BrokerConfig.parse({"log.dirs": "/a,/b"})
+def test_data_directories_are_a_list():
+    assert BrokerConfig.parse({"log.dirs": "/a, /b"}).logs.directories == ("/a", "/b")
+    assert BrokerConfig.parse({"log.dir": "/a"}).logs.directories == ("/a",)
+    with pytest.raises(ConfigError, match=r"log\.dirs: /a is listed twice"):
+        BrokerConfig.parse({"log.dirs": "/a,/b,/a"})
+
+
+def test_cordoned_directories_are_some_of_the_data_directories():
+    given = {"log.dirs": "/a,/b"}
+    assert BrokerConfig.parse({**given, "cordoned.log.dirs": "/b"}).logs.cordoned == {"/b"}
+    assert BrokerConfig.parse({**given, "cordoned.log.dirs": "*"}).logs.cordoned == {"/a", "/b"}
+    with pytest.raises(ConfigError, match=r"must be present in log\.dirs: /c is not"):
+        BrokerConfig.parse({**given, "cordoned.log.dirs": "/c"})
+
+
+def test_the_cleaner_and_cordoned_directories_change_while_the_broker_runs():
+    config = BrokerConfig.parse({"log.dirs": "/a,/b"})
+    changed = config.reconfigured({"log.cleaner.backoff.ms": "7", "cordoned.log.dirs": "/a", "log.retention.ms": "5"})
+    assert (changed.logs.cleaner.backoff_ms, changed.logs.cordoned) == (7, {"/a"})
+    assert changed.topic_defaults["retention.ms"] == 5
+    assert config.reconfigured({}) == config
+    with pytest.raises(ConfigError, match=r"cordoned\.log\.dirs"):
+        config.reconfigured({"cordoned.log.dirs": "/c"})
 
 
 def test_names_that_ordinary_server_properties_have_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture):

@@ -59,7 +59,7 @@ def test_a_topics_setting_takes_effect_and_is_kept_over_a_restart():
     assert alter(state, TOPIC, "t", ("max.message.bytes", SET, "100"), ("segment.bytes", SET, "2097152")) == (0, None)
     partition = state.partition(TopicPartition("t", 0))
     assert partition is not None
-    assert (partition.config.max_message_bytes, partition.log.segment_bytes) == (100, 2097152)
+    assert (partition.config.max_message_bytes, partition.log.settings.segment_bytes) == (100, 2097152)
     state.close()
     again = make_state(storage)
     assert entry(again, TOPIC, "t", "max.message.bytes").value == "100"

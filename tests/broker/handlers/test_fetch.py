@@ -16,6 +16,7 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -270,7 +271,7 @@ def test_the_end_of_a_segment_does_not_hold_a_fetch_back():
     state = make_state()
     create(state, "t")
     partition = state.partition(TopicPartition("t", 0))
-    partition.log.segment_bytes = SIZE
+    partition.log.settings = SegmentSettings(segment_bytes=SIZE)
     append(state, 0, 3)
     assert counts(ask(state, fetch(state, 0, max_wait_ms=500, min_bytes=3 * SIZE))) == [1]
 

@@ -74,6 +74,18 @@ class FaultyStorage:
         self.attempt("rename_folder")
         self._inner.rename_folder(folder, new_name)
 
+    def rename_file(self, folder: str, name: str, new_name: str) -> None:
+        self.attempt("rename_file")
+        self._inner.rename_file(folder, name, new_name)
+
+    def sync_folder(self, folder: str) -> None:
+        self.attempt("sync_folder")
+        self._inner.sync_folder(folder)
+
+    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
+        self.attempt("write_bytes")
+        self._inner.write_bytes(folder, name, data, durable=durable, private=private)
+
     def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
         self.attempt("write_text")
         self._inner.write_text(folder, name, text, durable=durable, private=private)
@@ -95,6 +107,14 @@ class _FaultyFile:
     def append(self, data: Buffer) -> None:
         self._attempt("append")
         self._inner.append(data)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._attempt("write_at")
+        self._inner.write_at(position, data)
+
+    def allocate(self, size: int) -> None:
+        self._attempt("allocate")
+        self._inner.allocate(size)
 
     def truncate(self, size: int) -> None:
         self._attempt("truncate")

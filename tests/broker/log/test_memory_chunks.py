@@ -28,12 +28,12 @@ def test_chunks_grow_with_their_file_and_hold_what_they_must():
 def test_the_memory_of_a_file_that_is_gone_serves_the_next_one():
     storage = MemoryStorage()
     storage.open_file(ROOT, "a.log").append(LARGE)
-    (chunk,) = storage._logs[ROOT]["a.log"]._chunks
+    (chunk,) = storage._folders[ROOT]["a.log"]._chunks
     memory = chunk.owner
     del chunk
     storage.remove_file(ROOT, "a.log")
     storage.open_file(ROOT, "b.log").append(LARGE)
-    assert storage._logs[ROOT]["b.log"]._chunks[0].owner is memory
+    assert storage._folders[ROOT]["b.log"]._chunks[0].owner is memory
 
 
 def test_a_view_of_a_file_that_is_gone_keeps_what_it_shows():

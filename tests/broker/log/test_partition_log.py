@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaraw.broker.log.file_storage import FileStorage
+from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset, is_segment
 from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.records import Batch, encode_batch, iter_headers, parse_header, patch_header
 from tests.broker.log.faulty_storage import FaultyStorage
-from tests.broker.support import NOW_MS, content_bytes
+from tests.broker.support import NOW_MS, FixedClock, content_bytes
 from tests.broker.support import batch as encoded
 from tests.records.test_legacy import vector
 
@@ -28,8 +30,12 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path):
     made.close()
 
 
+def new_log(storage: LogStorage, segment_bytes: int = 1 << 30) -> PartitionLog:
+    return PartitionLog(storage, "t-0", FixedClock(), SegmentSettings(segment_bytes=segment_bytes))
+
+
 def open_log(storage: LogStorage, segment_bytes: int = 1 << 30) -> PartitionLog:
-    log = PartitionLog(storage, "t-0", segment_bytes=segment_bytes)
+    log = new_log(storage, segment_bytes)
     log.open()
     return log
 
@@ -39,6 +45,11 @@ def append(log: PartitionLog, *values: bytes, timestamp_ms: int = NOW_MS) -> byt
     patch_header(made, base_offset=log.log_end_offset, partition_leader_epoch=0)
     log.append(memoryview(made), parse_header(made))
     return bytes(made)
+
+
+def segment_offsets(storage: LogStorage) -> list[int]:
+    """The offsets in the names of the log files."""
+    return [int(name[:20]) for name in storage.files("t-0") if is_segment(name)]
 
 
 def everything(log: PartitionLog) -> bytes:
@@ -91,7 +102,7 @@ def test_a_segment_that_would_grow_too_large_is_followed_by_another(storage: Log
     log = open_log(storage, segment_bytes=300)
     written = [append(log, bytes([at]) * 80) for at in range(7)]
     assert log.segments_count == 4
-    assert storage.files("t-0") == [f"{offset:020d}.log" for offset in (0, 2, 4, 6)]
+    assert segment_offsets(storage) == [0, 2, 4, 6]
     assert everything(log) == b"".join(written)
     assert log.bytes_between(0, log.log_end_offset) == log.size_bytes == sum(map(len, written))
     assert log.bytes_between(3, log.log_end_offset) == sum(map(len, written[3:]))
@@ -109,13 +120,12 @@ def test_a_batch_larger_than_a_segment_gets_one_of_its_own(storage: LogStorage):
 def test_a_log_opened_again_goes_on_where_it_ended(storage: LogStorage):
     log = open_log(storage, segment_bytes=300)
     written = [append(log, bytes([at]) * 80) for at in range(7)]
-    log.sync()
+    log.flush()
     log.close()
     again = open_log(storage, segment_bytes=300)
-    seen: list[int] = []
-    third = PartitionLog(storage, "t-0", segment_bytes=300)
-    third.open(lambda header: seen.append(header.base_offset))
-    assert seen == list(range(7))
+    third = new_log(storage, 300)
+    third.open()
+    assert [header.base_offset for header, _ in third.headers(0)] == list(range(7))
     assert (again.log_end_offset, again.segments_count) == (7, 4)
     written.append(append(again, b"more"))
     assert everything(again) == b"".join(written)
@@ -140,7 +150,7 @@ def test_a_log_torn_at_any_byte_keeps_every_whole_batch_before_it(caplog: pytest
         assert bytes(torn.open_file("t-0", SEGMENT).read(0, len(data))) == data[:kept]
         append(reopened, b"new")
         assert reopened.log_end_offset == [0, 2, 3, 4][ends.index(kept)] + 1
-    assert "cut" in caplog.text
+    assert "truncated to offset 3, 63 bytes lost" in caplog.text
 
 
 @settings(max_examples=60)
@@ -180,7 +190,7 @@ def test_a_gap_between_segments_removes_what_follows_it(caplog: pytest.LogCaptur
     again = open_log(storage, segment_bytes=200)
     assert everything(again) == b"".join(written[:2])
     assert again.log_end_offset == 2
-    assert storage.files("t-0") == [f"{offset:020d}.log" for offset in (0, 1, 2)]
+    assert segment_offsets(storage) == [0, 1, 2]
     assert "removed" in caplog.text
 
 
@@ -188,9 +198,9 @@ def test_unsynced_batches_are_lost_with_the_machine_and_synced_ones_are_not():
     storage = MemoryStorage()
     log = open_log(storage)
     kept = append(log, b"synced")
-    log.sync()
+    log.flush()
     append(log, b"unsynced")
-    assert log.unsynced_records == 1
+    assert (log.unflushed_messages, log.recovery_point) == (1, 1)
     storage.lose_unsynced()
     assert everything(open_log(storage)) == kept
 
@@ -235,7 +245,7 @@ def test_an_empty_log_has_no_timestamps(storage: LogStorage):
 def log_with_segments(storage: MemoryStorage, timestamps: list[int], *, per_segment: int = 3) -> PartitionLog:
     """A log of batches with one record each, so many to a segment."""
     size = len(encoded(b"x"))
-    log = PartitionLog(storage, "t-0", segment_bytes=per_segment * size)
+    log = new_log(storage, per_segment * size)
     log.open()
     for offset, timestamp_ms in enumerate(timestamps):
         made = encoded(b"x", timestamp_ms=timestamp_ms, base_offset=offset)
@@ -243,24 +253,29 @@ def log_with_segments(storage: MemoryStorage, timestamps: list[int], *, per_segm
     return log
 
 
-def test_segments_that_lie_before_the_new_start_are_removed():
+def test_a_moved_start_leaves_segments_to_retention():
     storage = MemoryStorage()
     log = log_with_segments(storage, list(range(10)))
     assert log.move_start(7)
     assert (log.log_start_offset, log.log_end_offset, log.starts_within_a_segment) == (7, 10, True)
-    assert [name for name in storage.files("t-0") if is_segment(name)] == [f"{base:020d}.log" for base in (6, 9)]
+    assert segment_offsets(storage) == [0, 3, 6, 9]
     assert not log.move_start(3)
-    assert log.move_start(9) and not log.starts_within_a_segment
+    deleted = log.delete_oldest_segments(2)
+    assert (log.log_start_offset, log.starts_within_a_segment) == (7, True)
+    log.delete_oldest_segments(1)
+    assert (log.log_start_offset, log.starts_within_a_segment) == (9, False)
+    assert segment_offsets(storage) == [9]
+    assert f"{3:020d}.log.deleted" in deleted and f"{3:020d}.snapshot.deleted" in deleted
 
 
 def test_a_start_that_was_written_down_counts_when_the_log_is_opened():
     storage = MemoryStorage()
     log_with_segments(storage, list(range(10))).close()
-    log = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
-    log.open(log_start_offset=4)
+    log = new_log(storage, 1 << 20)
+    log.open(StoppedAs(log_start_offset=4))
     assert (log.log_start_offset, log.log_end_offset) == (4, 10)
-    lost = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
-    lost.open(log_start_offset=50)
+    lost = new_log(storage, 1 << 20)
+    lost.open(StoppedAs(log_start_offset=50))
     assert (lost.log_start_offset, lost.log_end_offset) == (50, 50)
 
 
@@ -278,7 +293,7 @@ def test_deleted_records_are_not_found_by_time():
 
 def test_a_batch_that_lies_on_both_sides_of_the_start_is_looked_into():
     storage = MemoryStorage()
-    log = PartitionLog(storage, "t-0", segment_bytes=1 << 20)
+    log = new_log(storage, 1 << 20)
     log.open()
     records = [(timestamp_ms, None, b"x", []) for timestamp_ms in (900, 100, 200)]
     made = encode_batch(records)
@@ -307,7 +322,7 @@ def test_messages_of_old_formats_are_kept_and_served_as_they_are(kind: str, code
     log = open_log(storage)
     assert (log.log_start_offset, log.log_end_offset) == (1000, 1029)
     assert content_bytes(log.read(1000, 1 << 20, at_least_one=True)) == data
-    assert [header.magic for header in log.headers()] == [int(kind[5])] * (1 if codec != "none" else 24)
+    assert [header.magic for header, _ in log.headers(1000)] == [int(kind[5])] * (1 if codec != "none" else 24)
     append(log, b"of today")
     log.close()
     again = open_log(storage)
@@ -345,7 +360,7 @@ def everything_stored(log: PartitionLog) -> bytes:
 
 def test_a_truncation_that_fails_half_way_forgets_the_epochs_of_what_is_gone():
     storage = FaultyStorage(MemoryStorage())
-    log = PartitionLog(storage, "t-0", segment_bytes=1)
+    log = new_log(storage, 1)
     log.open()
     for offset, epoch in ((0, 1), (1, 2)):
         made = bytearray(encoded(b"v", base_offset=offset, partition_leader_epoch=epoch))

@@ -13,10 +13,11 @@ from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import parse_header
-from tests.broker.support import batch, content_bytes
+from tests.broker.support import FixedClock, batch, content_bytes
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -81,6 +82,90 @@ def test_a_text_is_replaced_whole(storage: LogStorage):
     storage.write_text(ROOT, "meta", "a long first version\n")
     storage.write_text(ROOT, "meta", "short\n", durable=False)
     assert storage.read_text(ROOT, "meta") == "short\n"
+
+
+def test_small_files_are_replaced_whole(storage: LogStorage):
+    storage.make_folder("t-0")
+    assert storage.read_bytes("t-0", "a.snapshot") is None
+    assert storage.file_size("t-0", "a.snapshot") is None
+    storage.write_bytes("t-0", "a.snapshot", b"a long first version")
+    storage.write_bytes("t-0", "a.snapshot", memoryview(b"\x00\xff"), durable=False, private=True)
+    assert storage.read_bytes("t-0", "a.snapshot") == b"\x00\xff"
+    assert storage.file_size("t-0", "a.snapshot") == 2
+    file = storage.open_file("t-0", "a.snapshot")
+    assert bytes(file.read(0, 10)) == b"\x00\xff"
+    file.close()
+    assert storage.files("t-0") == ["a.snapshot"]
+
+
+def test_a_renamed_file_replaces_the_one_of_that_name_and_stays_open(storage: LogStorage):
+    storage.make_folder("t-0")
+    storage.write_bytes("t-0", "a.log", b"old")
+    file = storage.open_file("t-0", "a.log.swap")
+    file.append(b"new")
+    storage.rename_file("t-0", "a.log.swap", "a.log")
+    storage.sync_folder("t-0")
+    file.close()  # a storage may close the descriptor of any file, and opens it by its name
+    file.append(b"er")
+    assert storage.read_bytes("t-0", "a.log") == b"newer"
+    assert storage.files("t-0") == ["a.log"]
+    with pytest.raises(FileNotFoundError):
+        storage.rename_file("t-0", "a.log.swap", "a.log")
+    file.close()
+
+
+def test_an_open_file_follows_its_folder_and_its_name(storage: LogStorage):
+    storage.make_folder("t-0")
+    file = storage.open_file("t-0", "a.log")
+    storage.rename_folder("t-0", "t-0.x-delete")
+    storage.rename_file("t-0.x-delete", "a.log", "a.log.deleted")
+    storage.make_folder("t-0")
+    other = storage.open_file("t-0", "a.log")
+    other.append(b"other")
+    file.append(b"renamed")
+    assert storage.read_bytes("t-0", "a.log") == b"other"
+    assert storage.read_bytes("t-0.x-delete", "a.log.deleted") == b"renamed"
+    file.close()
+    other.close()
+
+
+def test_bytes_in_the_middle_are_overwritten_and_the_file_grows_at_its_end(storage: LogStorage):
+    file = storage.open_file(ROOT, "a.log")
+    file.append(b"0123456789")
+    file.write_at(2, b"ab")
+    assert bytes(file.read(0, 100)) == b"01ab456789"
+    file.write_at(8, b"cdef")
+    assert file.size_bytes == 12
+    file.write_at(14, b"!")
+    file.append(b"?")
+    assert bytes(file.read(0, 100)) == b"01ab4567cdef\0\0!?"
+    file.close()
+
+
+def test_an_allocated_file_is_appended_to_where_it_ended_and_cut_to_its_size(storage: LogStorage):
+    file = storage.open_file(ROOT, "a.log")
+    file.append(b"abc")
+    file.allocate(100)
+    file.allocate(50)
+    assert file.size_bytes == 3
+    file.append(b"def")
+    assert bytes(file.read(0, 100)) == b"abcdef"
+    file.truncate(6)
+    assert storage.file_size(ROOT, "a.log") == 6
+    file.append(b"g")
+    assert storage.read_bytes(ROOT, "a.log") == b"abcdefg"
+    file.close()
+
+
+def test_an_allocated_file_has_its_full_size_on_disk(tmp_path: Path):
+    storage = FileStorage(tmp_path)
+    file = storage.open_file(ROOT, "a.log")
+    file.allocate(100)
+    file.append(b"abc")
+    file.close()
+    assert storage.read_bytes(ROOT, "a.log") == b"abc" + bytes(97)
+    assert storage.open_file(ROOT, "a.log").size_bytes == 100
+    storage.close()
 
 
 def test_memory_never_splits_an_append_and_reads_across_chunks():
@@ -156,11 +241,11 @@ def test_what_a_failed_write_left_is_gone_before_the_next_segment_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     storage = FileStorage(tmp_path)
-    log = PartitionLog(storage, "t-0", segment_bytes=200)
+    log = PartitionLog(storage, "t-0", FixedClock(), SegmentSettings(segment_bytes=200))
     log.open()
     first = bytearray(batch(b"a" * 50))
     log.append(memoryview(first), parse_header(first))
-    log.sync()
+    log.flush()
     real_pwrite = os.pwrite
     written = []
 
@@ -183,7 +268,7 @@ def test_what_a_failed_write_left_is_gone_before_the_next_segment_begins(
     log.append(memoryview(rolled), parse_header(rolled))
     assert log.segments_count == 2
     log.close()
-    reopened = PartitionLog(storage, "t-0", segment_bytes=200)
+    reopened = PartitionLog(storage, "t-0", FixedClock(), SegmentSettings(segment_bytes=200))
     reopened.open()
     assert reopened.log_end_offset == 2, "the second segment is not taken for what follows damage"
     reopened.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.broker.partitions.open_transactions import AbortedTransaction, OpenTransactions
+from kafkaraw.broker.partitions.open_transactions import OpenTransactions
+from kafkaraw.core.log.indexes import AbortedTransaction
+from kafkaraw.core.log.segment_indexes import aborted_between
 from kafkaraw.records import BatchHeader, ControlType, encode_batch, encode_control_batch, parse_header
 
 
@@ -14,6 +16,7 @@ class Log:
 
     def __init__(self) -> None:
         self.transactions = OpenTransactions()
+        self.aborted: list[AbortedTransaction] = []
         self.end = 0
 
     def data(self, producer_id: int, count: int = 1, *, transactional: bool = True) -> int:
@@ -34,7 +37,9 @@ class Log:
         return self._note(parse_header(batch), kind)
 
     def _note(self, header: BatchHeader, kind: ControlType | None) -> int:
-        self.transactions.note(header, kind)
+        aborted = self.transactions.note(header, kind)
+        if aborted is not None:
+            self.aborted.append(aborted)
         self.end = header.last_offset + 1
         return header.base_offset
 
@@ -68,18 +73,17 @@ def test_aborted_transactions_are_given_for_the_range_that_is_read() -> None:
     log.data(3)
     log.marker(3, ControlType.ABORT)
     first, third = AbortedTransaction(1, 0, 4, 2), AbortedTransaction(3, 6, 7, 8)
-    assert log.transactions.aborted_between(0, log.end) == [first, third]
-    assert log.transactions.aborted_between(4, log.end) == [first, third]
-    assert log.transactions.aborted_between(5, log.end) == [third]
-    assert log.transactions.aborted_between(0, 6) == [first]
-    log.transactions.forget_before(5)
-    assert log.transactions.aborted_between(0, log.end) == [third]
+    assert aborted_between(log.aborted, 0, log.end) == ([first, third], True)
+    assert aborted_between(log.aborted, 4, log.end) == ([first, third], True)
+    assert aborted_between(log.aborted, 5, log.end) == ([third], True)
+    assert aborted_between(log.aborted, 0, 6) == ([first], True)
+    assert aborted_between(log.aborted, 0, log.end + 1) == ([first, third], False)
 
 
 def test_a_marker_without_a_transaction_changes_nothing() -> None:
     log = Log()
     log.marker(1, ControlType.ABORT)
-    assert log.transactions.aborted_between(0, log.end) == []
+    assert log.aborted == []
     assert log.transactions.last_stable_offset(log.end) == log.end
 
 
@@ -104,7 +108,7 @@ def test_a_range_is_given_every_aborted_transaction_that_has_records_in_it(
             if what == "abort":
                 aborted.update(offsets)
     end = min(start + length, log.end)
-    given_ranges = log.transactions.aborted_between(start, end)
+    given_ranges = aborted_between(log.aborted, start, end).transactions
     for offset in aborted:
         if start <= offset < end:
             assert any(each.first_offset <= offset <= each.last_offset for each in given_ranges)

@@ -267,7 +267,8 @@ def partition_whose_first_batches_are_deleted(storage: MemoryStorage) -> Partiti
         append(partition, produced(sequence, b"v" * 40, b"w"))
     append(partition, batch(b"x" * 80))
     partition.delete_records(12)
-    assert partition.log.segments_count == 1
+    partition.delete_oldest_segments(partition.log.segments_count - 1)
+    assert (partition.log.segments_count, partition.log.log_start_offset) == (1, 12)
     return partition
 
 
@@ -287,26 +288,29 @@ def test_five_batches_are_known_again_while_the_broker_runs_whatever_was_deleted
     assert refused(partition, produced(0, b"v" * 40, b"w")) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_one_file_is_kept_of_what_was_written_down():
+def test_every_segment_but_the_first_has_the_snapshot_of_its_roll():
     storage = MemoryStorage()
     partition = partition_whose_first_batches_are_deleted(storage)
-    assert snapshots(storage) == [f"{13:020d}.snapshot"]
+    assert snapshots(storage) == [12]
     for sequence in (12, 14):
         append(partition, produced(sequence, b"v" * 40, b"w"))
-    partition.delete_records(15)
-    assert snapshots(storage) == [f"{17:020d}.snapshot"]
+    assert snapshots(storage) == [12, 13, 15]
+    partition.delete_oldest_segments(1)
+    assert snapshots(storage) == [13, 15]
+    partition.close(sync=True)
+    assert snapshots(storage) == [13, 15, 17]
 
 
-def snapshots(storage: MemoryStorage) -> list[str]:
-    return [name for name in storage.files("t-0") if name.endswith(".snapshot")]
+def snapshots(storage: MemoryStorage) -> list[int]:
+    return [int(name[:20]) for name in storage.files("t-0") if name.endswith(".snapshot")]
 
 
 def test_a_damaged_file_costs_what_it_knew_and_no_more(caplog: pytest.LogCaptureFixture):
     storage = MemoryStorage()
     partition_whose_first_batches_are_deleted(storage).close(sync=True)
-    (name,) = snapshots(storage)
-    file = storage.open_file("t-0", name)
-    file.truncate(file.size_bytes - 1)
+    for offset in snapshots(storage):
+        file = storage.open_file("t-0", f"{offset:020d}.snapshot")
+        file.truncate(file.size_bytes - 1)
     again = make_partition(storage)
     assert "is damaged and ignored" in caplog.text
     assert snapshots(storage) == []
@@ -320,8 +324,8 @@ def test_what_was_written_down_of_batches_that_were_cut_off_is_not_believed():
     log.truncate(0)
     again = make_partition(storage)
     assert again.log.log_end_offset == 12
-    assert len(again.producers) == 0
-    assert snapshots(storage) == []
+    assert snapshots(storage) == [12]
+    assert append(again, produced(10, b"v" * 40, b"w")) == (10, NOW_MS)
 
 
 def test_records_outside_the_transaction_of_their_producer_are_refused():
@@ -370,9 +374,9 @@ def test_flush_messages_syncs_after_so_many_records():
     storage = MemoryStorage()
     partition = make_partition(storage, flush_messages="2")
     append(partition, batch(b"a"))
-    assert partition.log.unsynced_records == 1
+    assert partition.log.unflushed_messages == 1
     append(partition, batch(b"b"))
-    assert partition.log.unsynced_records == 0
+    assert (partition.log.unflushed_messages, partition.log.recovery_point) == (0, 2)
     storage.lose_unsynced()
     assert make_partition(storage).high_watermark == 2
 

@@ -20,6 +20,7 @@ from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition, encode_batch, iter_headers
 from tests.broker.log.faulty_storage import FaultyStorage
@@ -42,7 +43,7 @@ def open_partition(storage: LogStorage) -> Partition:
         Controller(BrokerConfig.parse(), MemoryStorage(), random.Random(1)),
         producer_expiration_ms=86_400_000,
     )
-    made.log.segment_bytes = SEGMENT_BYTES
+    made.log.settings = SegmentSettings(segment_bytes=SEGMENT_BYTES)
     made.open()
     return made
 
@@ -172,7 +173,7 @@ def test_a_torn_write_that_cannot_be_cut_off_is_cut_off_before_the_next(
 ):
     storage = FileStorage(tmp_path / "data")
     partition = open_partition(storage)
-    partition.log.segment_bytes = 1 << 20
+    partition.log.settings = SegmentSettings()
     lead(partition, 0)
     append_sent(partition, sent(0))
     real_write, real_truncate = os.pwrite, os.ftruncate

@@ -63,7 +63,7 @@ def broker_returns_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
 
 
 def broker_loses_unsynced_bytes_that_it_acknowledged(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(PartitionLog, "sync", lambda self: None)
+    monkeypatch.setattr(PartitionLog, "flush", lambda self, offset=None: None)
 
 
 def broker_responds_twice(monkeypatch: pytest.MonkeyPatch):

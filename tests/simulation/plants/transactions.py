@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from kafkaraw.broker.groups.offsets import GroupOffsets
+from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.partitions.open_transactions import OpenTransactions
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.broker.transactions.coordinator import Outcome, TransactionCoordinator
@@ -100,8 +101,8 @@ def partition_ignores_the_last_stable_offset(monkeypatch: pytest.MonkeyPatch):
 
 
 def partition_omits_an_aborted_transaction(monkeypatch: pytest.MonkeyPatch):
-    find = OpenTransactions.aborted_between
-    monkeypatch.setattr(OpenTransactions, "aborted_between", lambda self, *between: find(self, *between)[1:])
+    find = PartitionLog.aborted_transactions
+    monkeypatch.setattr(PartitionLog, "aborted_transactions", lambda self, *read: find(self, *read)[1:])
 
 
 def group_commits_offsets_of_aborted_transactions(monkeypatch: pytest.MonkeyPatch):

@@ -14,6 +14,7 @@ from typing import Final
 from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_access
 from kafkaraw.broker.configs.group_settings import GROUP_SETTINGS, GroupSettings, parse_groups
 from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
+from kafkaraw.broker.configs.log_settings import LOG_SETTINGS, LogSettings, check_times, parse_logs
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.connection_limits import LIMIT_SETTINGS, ConnectionLimits, parse_limits
 from kafkaraw.broker.listeners import (
@@ -39,7 +40,7 @@ from kafkaraw.light_classes import dataclass, field, replace
 _logger = logging.getLogger("kafkaraw.broker")
 
 HOUR_MS: Final = 3_600_000
-UNSET: Final = -1
+FOR_EVER: Final = -1
 FULL: Final = "full"
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CONTROLLERS: Final = "controller.listener.names"
@@ -53,7 +54,6 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
                 "addresses to listen on: NAME://host:port; port 0 is any free one"),
         Setting("advertised.listeners", "", "addresses for clients; empty: those of listeners"),
         Setting("listener.security.protocol.map", _PROTOCOL_MAP, "the protocol of each listener name"),
-        Setting("log.dirs", "", "the data directory; none keeps everything in memory"),
         Setting("num.partitions", 1, "partitions of a topic that is created without a number", low=1, high=INT_MAX),
         Setting("default.replication.factor", 1,
                 "replicas of a topic that is created without a number", low=1, high=32767),
@@ -99,16 +99,13 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("validate", "needed",
                 "needed: read records if settings require it; full: always; not a property of Kafka, for tests",
                 choices=("needed", FULL)),
-        Setting("log.roll.hours", 168, "log.roll.ms in hours", low=1, high=INT_MAX, acted_on=False),
-        Setting("log.roll.jitter.hours", 0, "log.roll.jitter.ms in hours", low=0, high=INT_MAX, acted_on=False),
-        Setting("log.retention.hours", 168, "log.retention.ms in hours", high=INT_MAX, acted_on=False),
-        Setting("log.retention.minutes", UNSET, "log.retention.ms in minutes", high=INT_MAX, acted_on=False),
         Setting("quota.window.num", 11, "samples that client quotas are computed from", low=1, high=INT_MAX),
         Setting("quota.window.size.seconds", 1, "duration of each sample, in seconds", low=1, high=INT_MAX // 1000),
         Setting("controller.quota.window.num", 11,
                 "samples that the quota of topic changes is computed from", low=1, high=INT_MAX),
         Setting("controller.quota.window.size.seconds", 1,
                 "duration of each sample, in seconds", low=1, high=INT_MAX // 1000),
+        *LOG_SETTINGS,
         *LIMIT_SETTINGS,
         *GROUP_SETTINGS,
         *SECURITY_SETTINGS,
@@ -122,6 +119,7 @@ _COARSER: Final = {
     "retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
     "segment.ms": (("log.roll.hours", HOUR_MS),),
     "segment.jitter.ms": (("log.roll.jitter.hours", HOUR_MS),),
+    "flush.ms": (("log.flush.scheduler.interval.ms", 1),),
 }
 
 
@@ -130,7 +128,7 @@ class BrokerConfig:
     """The broker's properties, checked. Attributes are Kafka's names in snake_case.
 
     Attributes:
-        log_dir: the data directory; None keeps everything in memory.
+        logs: the data directories, and the schedules of retention, syncs, checkpoints and the cleaner.
         groups: what the coordinators of groups follow.
         connection_limits: how many connections it takes, and how long a login may take.
         security: TLS and logins of the listeners.
@@ -146,7 +144,7 @@ class BrokerConfig:
     rack: str | None
     listeners: tuple[Endpoint, ...]
     advertised_listeners: tuple[Endpoint, ...]
-    log_dir: str | None
+    logs: LogSettings
     num_partitions: int
     default_replication_factor: int
     auto_create_topics_enable: bool
@@ -197,9 +195,6 @@ class BrokerConfig:
         given = _known(properties or {})
         values = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
         values.update({name: value for name, value in given.items() if name in BROKER_SETTINGS})
-        log_dirs = text(values, "log.dirs")
-        if "," in log_dirs:
-            raise ConfigError(f"log.dirs: this broker keeps its data in one directory, got {log_dirs!r}")
         for name in ("listeners", "advertised.listeners"):
             values[name] = without_controllers(text(values, name), str((properties or {}).get(CONTROLLERS, "")))
         listeners = parse_endpoints("listeners", text(values, "listeners"), protocols(values))
@@ -209,7 +204,7 @@ class BrokerConfig:
             rack=text(values, "broker.rack") or None,
             listeners=listeners,
             advertised_listeners=advertised,
-            log_dir=log_dirs or None,
+            logs=parse_logs(values),
             num_partitions=number(values, "num.partitions"),
             default_replication_factor=number(values, "default.replication.factor"),
             auto_create_topics_enable=flag(values, "auto.create.topics.enable"),
@@ -239,7 +234,7 @@ class BrokerConfig:
             transaction_partition_verification_enable=flag(values, "transaction.partition.verification.enable"),
             transaction_version=number(values, "transaction.version"),
             validates_all_records=text(values, "validate") == FULL,
-            topic_defaults=_topic_defaults(given),
+            topic_defaults=check_times(_topic_defaults(given)),
             security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
             access=parse_access(values),
             properties=given,
@@ -249,7 +244,10 @@ class BrokerConfig:
         """This configuration, with those values of a running broker that take effect without a restart.
 
         Args:
-            changes: by Kafka's names, checked; what is not acted on is passed over.
+            changes: by Kafka's names, each value checked by itself; what is not acted on is passed over.
+
+        Raises:
+            ConfigError: two values contradict each other.
         """
         known = {name: BROKER_SETTINGS.get(name) or _topic_setting(name) for name in changes}
         parsed = {name: setting.parse(changes[name], name=name) for name, setting in known.items() if setting}
@@ -261,8 +259,11 @@ class BrokerConfig:
         }
         values.update({name: value for name, value in parsed.items() if name in values and isinstance(value, int)})
         total, per_address = values["max.connections"], values["max.connections.per.ip"]
+        of_logs = {setting.name: setting.default for setting in LOG_SETTINGS}
+        of_logs.update({name: value for name, value in {**self.properties, **parsed}.items() if name in of_logs})
         return replace(
             self,
+            logs=parse_logs(of_logs),
             connection_limits=replace(limits, total=total, per_address=per_address),
             producer_id_expiration_ms=values["producer.id.expiration.ms"],
             topic_defaults=_topic_defaults({**self.properties, **parsed}),
@@ -339,8 +340,8 @@ def _topic_defaults(given: Mapping[str, Value]) -> dict[str, Value]:
         defaults[name] = setting.default
         for coarser, factor in _COARSER.get(name, ()):
             value = given.get(coarser)
-            if isinstance(value, int) and value != UNSET:
-                defaults[name] = min(value * factor, LONG_MAX)
+            if isinstance(value, int):
+                defaults[name] = max(FOR_EVER, min(value * factor, LONG_MAX))
                 break
         broker_name = BROKER_PROPERTY.get(name, "")
         if broker_name in given:

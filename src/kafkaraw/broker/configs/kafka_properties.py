@@ -50,7 +50,7 @@ controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
 controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
 controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
 controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-controller.socket.timeout.ms cordoned.log.dirs
+controller.socket.timeout.ms
 create.topic.policy.class.name delete.records.purgatory.purge.interval.requests early.start.listeners
 fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
 group.consumer.regex.refresh.interval.ms
@@ -73,11 +73,9 @@ group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms gro
 group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.imbalance.check.interval.seconds log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
-log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-log.cleaner.threads log.dir.failure.timeout.ms log.flush.offset.checkpoint.interval.ms
-log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
-log.retention.check.interval.ms max.connection.creation.rate
+leader.imbalance.check.interval.seconds
+log.dir.failure.timeout.ms
+max.connection.creation.rate
 max.request.partition.size.limit
 metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
@@ -102,7 +100,7 @@ remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.nam
 remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
 remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
 replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms
+replica.fetch.wait.max.ms
 replica.socket.receive.buffer.bytes replica.socket.timeout.ms
 replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms server.max.startup.time.ms
 sasl.mechanism.inter.broker.protocol sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer

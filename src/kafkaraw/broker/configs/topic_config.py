@@ -20,9 +20,11 @@ from kafkaraw.broker.settings import (
     invalid,
     nearest,
     number,
+    real,
     split_list,
     text,
 )
+from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
 
@@ -44,20 +46,19 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("compression.type", PRODUCER, "codec of stored batches; producer: the codec of the producer",
                 choices=COMPRESSION_TYPES),
         Setting("compression.zstd.level", 3, "zstd level when the broker compresses", low=-131072, high=22),
-        Setting("delete.retention.ms", 86_400_000, "milliseconds that tombstones are kept", low=0, acted_on=False),
-        Setting("file.delete.delay.ms", 60_000,
-                "milliseconds before a deleted file is unlinked", low=0, acted_on=False),
+        Setting("delete.retention.ms", 86_400_000, "milliseconds that tombstones are kept", low=0),
+        Setting("file.delete.delay.ms", 60_000, "milliseconds before a deleted file is unlinked", low=0),
         Setting("flush.messages", LONG_MAX, "records between two syncs", low=1),
-        Setting("flush.ms", LONG_MAX, "milliseconds between two syncs", low=0, acted_on=False),
+        Setting("flush.ms", LONG_MAX, "milliseconds between two syncs", low=0),
         Setting("follower.replication.throttled.replicas", "", "replicas throttled as followers", is_list=True,
                 acted_on=False),
-        Setting("index.interval.bytes", 4096, "bytes between two index entries", low=0, high=INT_MAX, acted_on=False),
+        Setting("index.interval.bytes", 4096, "bytes between two index entries", low=0, high=INT_MAX),
         Setting("leader.replication.throttled.replicas", "", "replicas throttled as leaders", is_list=True,
                 acted_on=False),
         Setting("local.retention.bytes", -2, "bytes kept locally with tiered storage", low=-2, acted_on=False),
         Setting("local.retention.ms", -2, "time kept locally with tiered storage", low=-2, acted_on=False),
         Setting("max.compaction.lag.ms", LONG_MAX,
-                "longest time before compaction, in milliseconds", low=1, acted_on=False),
+                "longest time before compaction, in milliseconds", low=1),
         Setting("max.message.bytes", 1_048_588, "largest batch accepted, in bytes", low=0, high=INT_MAX),
         Setting("message.timestamp.after.max.ms", 3_600_000,
                 "how far a timestamp may be ahead of the broker's clock, in milliseconds", low=0),
@@ -65,21 +66,21 @@ TOPIC_SETTINGS: Final[dict[str, Setting]] = by_name(
                 "how far a timestamp may be behind the broker's clock, in milliseconds", low=0),
         Setting("message.timestamp.type", "CreateTime", "timestamp of records: set by the producer or by the broker",
                 choices=("CreateTime", LOG_APPEND_TIME)),
-        Setting("min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", low=0, high=1, acted_on=False),
-        Setting("min.compaction.lag.ms", 0, "shortest time before compaction, in milliseconds", low=0, acted_on=False),
+        Setting("min.cleanable.dirty.ratio", 0.5, "dirty share that starts compaction", low=0, high=1),
+        Setting("min.compaction.lag.ms", 0, "shortest time before compaction, in milliseconds", low=0),
         Setting("min.insync.replicas", 1, "replicas that must have a batch before it is acknowledged", low=1,
                 high=INT_MAX),
-        Setting("preallocate", False, "reserve the space of a segment at once", acted_on=False),
+        Setting("preallocate", False, "reserve the space of a segment at once"),
         Setting("remote.log.copy.disable", False, "stop copying to tiered storage", acted_on=False),
         Setting("remote.log.delete.on.disable", False, "delete tiered data when it is disabled", acted_on=False),
         Setting("remote.storage.enable", False, "tiered storage", acted_on=False),
-        Setting("retention.bytes", -1, "bytes kept per partition; -1 is all", low=-LONG_MAX, acted_on=False),
+        Setting("retention.bytes", -1, "bytes kept per partition; -1 is all", low=-LONG_MAX),
         Setting("retention.ms", 604_800_000,
-                "milliseconds that records are kept; -1 is for ever", low=-1, acted_on=False),
+                "milliseconds that records are kept; -1 is for ever", low=-1),
         Setting("segment.bytes", 1_073_741_824, "largest segment, in bytes", low=1_048_576, high=INT_MAX),
-        Setting("segment.index.bytes", 10_485_760, "largest index file, in bytes", low=4, high=INT_MAX, acted_on=False),
-        Setting("segment.jitter.ms", 0, "random part of segment.ms", low=0, acted_on=False),
-        Setting("segment.ms", 604_800_000, "milliseconds after which a segment is rolled", low=1, acted_on=False),
+        Setting("segment.index.bytes", 10_485_760, "largest index file, in bytes", low=4, high=INT_MAX),
+        Setting("segment.jitter.ms", 0, "random part of segment.ms", low=0),
+        Setting("segment.ms", 604_800_000, "milliseconds after which a segment is rolled", low=1),
         Setting("unclean.leader.election.enable", False, "let a replica that is out of sync become the leader"),
     )
 )  # fmt: skip
@@ -123,11 +124,30 @@ _REPLICAS: Final = re.compile(r"\*?|\d+:\d+(,\d+:\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The configs of one topic that apply to appending and reading: the topic's own, else the broker's."""
+    """The configs of one topic that this broker acts on: the topic's own, else the broker's.
+
+    Attributes:
+        retention_ms: how long records are kept, in milliseconds; -1 for ever.
+        retention_bytes: how many bytes of a partition are kept; negative: all.
+        segment_jitter_ms: the random part of `segment_ms`, in milliseconds.
+    """
 
     max_message_bytes: int
     segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    preallocate: bool
     flush_messages: int
+    flush_ms: int
+    retention_ms: int
+    retention_bytes: int
+    file_delete_delay_ms: int
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
     compression_type: str
     compression_level: int | None
     is_compacted: bool
@@ -137,6 +157,19 @@ class TopicConfig:
     timestamp_after_max_ms: int
     min_insync_replicas: int
     unclean_leader_election_enable: bool
+
+    @property
+    def segments(self) -> SegmentSettings:
+        """The settings that shape segments; compaction within `max.compaction.lag.ms` needs rolled ones."""
+        segment_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        return SegmentSettings(
+            segment_bytes=self.segment_bytes,
+            segment_ms=segment_ms,
+            segment_jitter_ms=self.segment_jitter_ms,
+            segment_index_bytes=self.segment_index_bytes,
+            index_interval_bytes=self.index_interval_bytes,
+            preallocate=self.preallocate,
+        )
 
     @classmethod
     def of(cls, own: Mapping[str, str], defaults: Mapping[str, Value]) -> TopicConfig:
@@ -156,7 +189,20 @@ class TopicConfig:
         return cls(
             max_message_bytes=number(values, "max.message.bytes"),
             segment_bytes=number(values, INTERNAL_SEGMENT_BYTES if INTERNAL_SEGMENT_BYTES in own else "segment.bytes"),
+            segment_ms=number(values, "segment.ms"),
+            segment_jitter_ms=min(number(values, "segment.jitter.ms"), number(values, "segment.ms")),
+            segment_index_bytes=number(values, "segment.index.bytes"),
+            index_interval_bytes=number(values, "index.interval.bytes"),
+            preallocate=flag(values, "preallocate"),
             flush_messages=number(values, "flush.messages"),
+            flush_ms=number(values, "flush.ms"),
+            retention_ms=number(values, "retention.ms"),
+            retention_bytes=number(values, "retention.bytes"),
+            file_delete_delay_ms=number(values, "file.delete.delay.ms"),
+            delete_retention_ms=number(values, "delete.retention.ms"),
+            min_compaction_lag_ms=number(values, "min.compaction.lag.ms"),
+            max_compaction_lag_ms=number(values, "max.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=real(values, "min.cleanable.dirty.ratio"),
             compression_type=codec,
             compression_level=number(values, level_name) if has_level else None,
             is_compacted=COMPACT in split_list(text(values, "cleanup.policy")),

@@ -35,6 +35,7 @@ from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.settings import to_text
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.topic_creation import check_name
+from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -281,6 +282,10 @@ def _check_broker_name(state: BrokerState, name: str) -> None:
 
 def _check_broker(state: BrokerState, name: str, configs: Configs) -> None:
     check_broker(configs, one_broker=name != ALL_BROKERS)
+    try:
+        state.config_with(configs, one_broker=name != ALL_BROKERS)
+    except ConfigError as error:
+        raise invalid(str(error)) from error
 
 
 # -- groups and client metrics

@@ -371,11 +371,12 @@ class _Fetch:
 def _aborted(partition: Partition, asked: FetchPartition, content: Content | None) -> list[AbortedTransaction]:
     """Return the aborted transactions with records in the returned batches.
 
-    The exact end of the batches is not looked up: an additional entry is harmless, because its records are not there.
+    The end of the batches is looked up in the offset index, as in Kafka: an additional entry is harmless, because its
+    records are not there.
     """
     if content is None:
         return []
-    found = partition.transactions.aborted_between(asked.fetch_offset, partition.last_stable_offset)
+    found = partition.log.aborted_transactions(asked.fetch_offset, content_size(content))
     return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
 
 

@@ -14,6 +14,7 @@ import os
 import resource
 import shutil
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from kafkaraw.broker.log.storage import Buffer, Content, LogFile
 from kafkaraw.core.log.names import LOCK_FILE
@@ -61,21 +62,45 @@ class OpenFiles:
         self._files.pop(file, None)
 
 
+class _Folder:
+    """Where a folder is; the files that are open in it share this object, so that they follow when it is renamed."""
+
+    __slots__ = ("__weakref__", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+class _Place:
+    """Where a file is; everything that has it open shares this object."""
+
+    __slots__ = ("__weakref__", "folder", "name")
+
+    def __init__(self, folder: _Folder, name: str) -> None:
+        self.folder = folder
+        self.name = name
+
+    @property
+    def path(self) -> Path:
+        """The path of today."""
+        return self.folder.path / self.name
+
+
 class DiskFile:
     """An append-only file on disk, opened when it is used and closed when many others are.
 
     Args:
-        path: where; the file is created when absent.
+        place: where; the file is created when absent.
         open_files: those of its storage.
     """
 
-    def __init__(self, path: Path, open_files: OpenFiles) -> None:
-        self._path = path
+    def __init__(self, place: _Place, open_files: OpenFiles) -> None:
+        self._place = place
         self._open_files = open_files
         self._fd = -1
         self._file: SharedFile | None = None
         self._is_torn = False  # bytes of a failed write follow the last whole one
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(place.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._size_bytes = os.fstat(descriptor).st_size
         finally:
@@ -85,7 +110,7 @@ class DiskFile:
         """The open file's descriptor; other files may be closed for it."""
         if self._fd < 0:
             self._open_files.make_room()
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            self._fd = os.open(self._place.path, os.O_RDWR | os.O_CLOEXEC)
             self._file = SharedFile.share(self._fd)
         self._open_files.used(self)
         return self._fd
@@ -99,22 +124,52 @@ class DiskFile:
         """Write all of `data` at the end, or nothing."""
         if self._is_torn:  # a shorter write would leave the rest of the failed one behind it
             self.truncate(self._size_bytes)
-        descriptor = self._descriptor()
-        view = memoryview(data)
-        written = 0
         try:
-            while written < len(view):
-                written += os.pwrite(descriptor, view[written:], self._size_bytes + written)
+            self._write(self._size_bytes, data)
         except OSError:
             self._is_torn = True
             with contextlib.suppress(OSError):
                 self.truncate(self._size_bytes)
             raise
-        self._size_bytes += written
+        self._size_bytes += len(data)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write `data` over the bytes from `position` on; the file grows if `data` reaches beyond its end."""
+        if self._is_torn:
+            self.truncate(self._size_bytes)
+        end = position + len(data)
+        try:
+            self._write(position, data)
+        except OSError:
+            self._is_torn = end > self._size_bytes
+            raise
+        self._size_bytes = max(self._size_bytes, end)
+
+    def _write(self, position: int, data: Buffer) -> None:
+        descriptor = self._descriptor()
+        view = memoryview(data)
+        written = 0
+        while written < len(view):
+            written += os.pwrite(descriptor, view[written:], position + written)
+
+    def allocate(self, size: int) -> None:
+        """Reserve space for a file of `size` bytes; it has that size on disk until `truncate` cuts it."""
+        descriptor = self._descriptor()
+        if size <= os.fstat(descriptor).st_size:
+            return
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, size)
+            else:
+                os.ftruncate(descriptor, size)
+        except OSError:
+            with contextlib.suppress(OSError):  # a part may be reserved
+                self.truncate(self._size_bytes)
+            raise
 
     def read(self, position: int, size: int) -> memoryview:
         """The bytes from `position` on: `size` of them, or as many as there are."""
-        return _read(self._descriptor(), position, size)
+        return _read(self._descriptor(), position, min(size, self._size_bytes - position))
 
     def content(self, position: int, size: int) -> Content:
         """The bytes from `position` on, as a slice that can be sent without being read.
@@ -124,7 +179,7 @@ class DiskFile:
         """
         size = min(size, self._size_bytes - position)
         if self._fd < 0 and self._open_files.is_full:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._place.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 return _read(descriptor, position, size)
             finally:
@@ -132,7 +187,7 @@ class DiskFile:
         return FileSlice(self._descriptor(), position, size)
 
     def truncate(self, size: int) -> None:
-        """Drop everything from byte `size` on."""
+        """Drop everything from byte `size` on, and space that was allocated behind it."""
         os.ftruncate(self._descriptor(), size)
         self._size_bytes = size
         self._is_torn = False
@@ -177,6 +232,8 @@ class FileStorage:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._open_files = OpenFiles(_open_files_max())
+        self._folders: WeakValueDictionary[str, _Folder] = WeakValueDictionary()
+        self._places: WeakValueDictionary[tuple[_Folder, str], _Place] = WeakValueDictionary()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -199,6 +256,10 @@ class FileStorage:
     def rename_folder(self, folder: str, new_name: str) -> None:
         """Rename a folder with all that is in it."""
         (self.path / folder).rename(self.path / new_name)
+        moved = self._folders.pop(folder, None)
+        if moved is not None:
+            moved.path = self.path / new_name
+            self._folders[new_name] = moved
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all that is in it; one that does not exist is no error."""
@@ -220,33 +281,72 @@ class FileStorage:
 
     def open_file(self, folder: str, name: str) -> LogFile:
         """Open a log file for reading and appending; it is created when absent."""
-        return DiskFile(self.path / folder / name, self._open_files)
+        return DiskFile(self._place(folder, name), self._open_files)
+
+    def _place(self, folder: str, name: str) -> _Place:
+        within = self._folders.get(folder)
+        if within is None:
+            within = self._folders[folder] = _Folder(self.path / folder)
+        place = self._places.get((within, name))
+        if place is None:
+            place = self._places[within, name] = _Place(within, name)
+        return place
+
+    def file_size(self, folder: str, name: str) -> int | None:
+        """The size of a file in bytes; None when there is none."""
+        try:
+            return (self.path / folder / name).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def rename_file(self, folder: str, name: str, new_name: str) -> None:
+        """Rename a file in one step; a file that has the new name is replaced. Open files follow their new name."""
+        within = self.path / folder
+        (within / name).replace(within / new_name)
+        known = self._folders.get(folder)
+        moved = None if known is None else self._places.pop((known, name), None)
+        if known is not None and moved is not None:
+            moved.name = new_name
+            self._places[known, new_name] = moved
 
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
         (self.path / folder / name).unlink(missing_ok=True)
 
-    def read_text(self, folder: str, name: str) -> str | None:
-        """The whole of a small text file; None when there is none."""
+    def sync_folder(self, folder: str) -> None:
+        """Make the names in a folder durable."""
+        sync_folder(self.path / folder)
+
+    def read_bytes(self, folder: str, name: str) -> bytes | None:
+        """The whole of a small file; None when there is none."""
         try:
-            return (self.path / folder / name).read_text(encoding="utf-8")
+            return (self.path / folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
-    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small text file in one step: written aside, synced, renamed."""
+    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
+        """Replace a small file in one step: written aside, synced, renamed."""
         target = self.path / folder / name
         aside = target.with_name(f"{name}.tmp")
         aside.unlink(missing_ok=True)  # one left by a crash may have other permissions
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         aside.replace(target)
         if durable:
             sync_folder(target.parent)
+
+    def read_text(self, folder: str, name: str) -> str | None:
+        """The whole of a small text file; None when there is none."""
+        data = self.read_bytes(folder, name)
+        return None if data is None else data.decode()
+
+    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
+        """Replace a small text file, as `write_bytes` does."""
+        self.write_bytes(folder, name, text.encode(), durable=durable, private=private)
 
     def close(self) -> None:
         """Release the lock of the directory."""

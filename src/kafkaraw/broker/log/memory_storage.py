@@ -75,6 +75,18 @@ class MemoryFile:
                 high = middle
         return low
 
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write `data` over the bytes from `position` on. Views handed out keep what they show: the rest is copied."""
+        old = bytes(self.read(0, self._size_bytes))
+        new = bytearray(old[:position].ljust(position, b"\0"))
+        new += data
+        new += old[len(new) :]
+        self.drop()
+        self.append(new)
+
+    def allocate(self, size: int) -> None:
+        """Memory needs no reservation."""
+
     def truncate(self, size: int) -> None:
         """Drop everything from byte `size` on. Views handed out keep what they show: none is written to again."""
         if size >= self._size_bytes:
@@ -104,63 +116,90 @@ class MemoryFile:
 
 
 class MemoryStorage:
-    """Folders of files in memory. Small text files count as synced immediately."""
+    """Folders of files in memory. Files that are written whole count as synced immediately."""
 
     def __init__(self) -> None:
         self._pool = ChunkPool()
-        self._logs: dict[str, dict[str, MemoryFile]] = {ROOT: {}}
-        self._texts: dict[str, dict[str, str]] = {ROOT: {}}
+        self._folders: dict[str, dict[str, MemoryFile]] = {ROOT: {}}
 
     def folders(self) -> list[str]:
         """Names of all folders, sorted."""
-        return sorted(name for name in self._logs if name != ROOT)
+        return sorted(name for name in self._folders if name != ROOT)
 
     def make_folder(self, folder: str) -> None:
         """Create a folder; one that exists is left alone."""
-        self._logs.setdefault(folder, {})
-        self._texts.setdefault(folder, {})
+        self._folders.setdefault(folder, {})
 
     def rename_folder(self, folder: str, new_name: str) -> None:
         """Rename a folder with all that is in it."""
-        if folder not in self._logs:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
-        self._logs[new_name] = self._logs.pop(folder)
-        self._texts[new_name] = self._texts.pop(folder)
+        if folder not in self._folders:
+            raise _not_found(folder)
+        self._folders[new_name] = self._folders.pop(folder)
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all that is in it."""
-        for file in self._logs.pop(folder, {}).values():
+        for file in self._folders.pop(folder, {}).values():
             file.drop()
-        self._texts.pop(folder, None)
 
     def files(self, folder: str) -> list[str]:
         """Names of the files in a folder, sorted."""
-        return sorted([*self._logs[folder], *self._texts[folder]])
+        return sorted(self._folders[folder])
 
     def open_file(self, folder: str, name: str) -> LogFile:
         """Open a log file; it is created when absent."""
-        return self._logs[folder].setdefault(name, MemoryFile(self._pool))
+        return self._folders[folder].setdefault(name, MemoryFile(self._pool))
+
+    def file_size(self, folder: str, name: str) -> int | None:
+        """The size of a file in bytes; None when there is none."""
+        file = self._folders[folder].get(name)
+        return None if file is None else file.size_bytes
+
+    def rename_file(self, folder: str, name: str, new_name: str) -> None:
+        """Rename a file in one step; a file that has the new name is replaced."""
+        files = self._folders[folder]
+        if name not in files:
+            raise _not_found(f"{folder}/{name}")
+        files[new_name] = files.pop(name)
 
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
-        file = self._logs[folder].pop(name, None)
+        file = self._folders[folder].pop(name, None)
         if file is not None:
             file.drop()
-        self._texts[folder].pop(name, None)
+
+    def sync_folder(self, folder: str) -> None:
+        """Names are durable at once."""
+
+    def read_bytes(self, folder: str, name: str) -> bytes | None:
+        """The whole of a small file; None when there is none."""
+        file = self._folders[folder].get(name)
+        return None if file is None else bytes(file.read(0, file.size_bytes))
+
+    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
+        """Replace a small file."""
+        file = MemoryFile(self._pool)
+        file.append(data)
+        file.sync()
+        self._folders[folder][name] = file
 
     def read_text(self, folder: str, name: str) -> str | None:
         """The whole of a small text file; None when there is none."""
-        return self._texts[folder].get(name)
+        data = self.read_bytes(folder, name)
+        return None if data is None else data.decode()
 
     def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
         """Replace a small text file."""
-        self._texts[folder][name] = text
+        self.write_bytes(folder, name, text.encode(), durable=durable, private=private)
 
     def close(self) -> None:
         """Nothing to let go of."""
 
     def lose_unsynced(self) -> None:
         """Forget every appended byte that was not synced, in all files."""
-        for files in self._logs.values():
+        for files in self._folders.values():
             for file in files.values():
                 file.lose_unsynced()
+
+
+def _not_found(name: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

@@ -48,8 +48,29 @@ class LogFile(Protocol):
         """
         ...
 
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write `data` over the bytes from `position` on; the file grows if `data` reaches beyond its end.
+
+        Between the end of the file and a later `position`, the file has zeros.
+
+        Raises:
+            OSError: the storage is full or broken; some of the bytes may have been written, the size is as it was.
+        """
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Reserve space for a file of `size` bytes, so that a disk that becomes full does not stop its appends.
+
+        `size_bytes` stays as it is, and appends go on there. On disk, the file has `size` bytes, the last of them
+        zeros, until `truncate` cuts it; a file that is opened again before that has all of them.
+
+        Raises:
+            OSError: the storage is full or broken; the file is as it was.
+        """
+        ...
+
     def truncate(self, size: int) -> None:
-        """Drop everything from byte `size` on."""
+        """Drop everything from byte `size` on, and space that was allocated behind it."""
         ...
 
     def sync(self) -> None:
@@ -96,8 +117,43 @@ class LogStorage(Protocol):
         """Open a log file for reading and appending; it is created when absent."""
         ...
 
+    def file_size(self, folder: str, name: str) -> int | None:
+        """The size of a file in bytes; None when there is none."""
+        ...
+
+    def rename_file(self, folder: str, name: str, new_name: str) -> None:
+        """Rename a file in one step; a file that has the new name is replaced, and must not be open.
+
+        A file that is open stays usable under its new name. After a crash of the machine the file has the old name or
+        the new one; `sync_folder` makes the new one durable.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        ...
+
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
+        ...
+
+    def sync_folder(self, folder: str) -> None:
+        """Make the names in a folder durable: files that were created, renamed and removed in it."""
+        ...
+
+    def read_bytes(self, folder: str, name: str) -> bytes | None:
+        """The whole of a small file; None when there is none."""
+        ...
+
+    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
+        """Replace a small file in one step: after a crash it holds the old bytes or the new ones.
+
+        Args:
+            folder: where.
+            name: of the file.
+            data: its new content.
+            durable: after the call, a crash of the machine leaves the new content.
+            private: only the broker's own user may read it.
+        """
         ...
 
     def read_text(self, folder: str, name: str) -> str | None:
@@ -105,15 +161,7 @@ class LogStorage(Protocol):
         ...
 
     def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small text file in one step: after a crash it holds the old text or the new one.
-
-        Args:
-            folder: where.
-            name: of the file.
-            text: its new content.
-            durable: after the call, a crash of the machine leaves the new text.
-            private: only the broker's own user may read it.
-        """
+        """Replace a small text file, as `write_bytes` does."""
         ...
 
     def close(self) -> None:

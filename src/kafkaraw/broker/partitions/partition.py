@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.topic_config import TopicConfig
+from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
@@ -29,8 +30,9 @@ from kafkaraw.broker.partitions.followers import (
 )
 from kafkaraw.broker.partitions.open_transactions import OpenTransactions
 from kafkaraw.broker.partitions.producers import ProducerTable
-from kafkaraw.broker.turns import Steps
+from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.broker.validation.log_validator import validated
+from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
@@ -124,10 +126,12 @@ class Partition:
         self.node_id = node_id
         self.config = config
         self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
-        self.log = PartitionLog(storage, folder_name(topic_partition), segment_bytes=config.segment_bytes)
         self.transactions = OpenTransactions()
         # Not a function that refers to this partition: such a cycle would keep it until the garbage collector runs.
         self.producers = ProducerTable(producer_expiration_ms, self.transactions.first_offset_of)
+        self.log = PartitionLog(
+            storage, folder_name(topic_partition), clock, config.segments, producers=self.producers.snapshots
+        )
         self._clock = clock
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
@@ -141,23 +145,28 @@ class Partition:
         # A dict, because it keeps the order of insertion; the order of a set would differ between runs.
         self._watchers: dict[Watcher, None] = {}
 
-    def open(self, high_watermark: int = 0, log_start_offset: int = 0) -> None:
-        """Open the log, and rebuild the producer state from it.
+    def open(self, high_watermark: int = 0, stopped: StoppedAs | None = None) -> None:
+        """Run `opening` to its end immediately."""
+        run_to_end(self.opening(high_watermark, stopped))
+
+    def opening(self, high_watermark: int = 0, stopped: StoppedAs | None = None) -> Steps[None]:
+        """Open the log, and restore the producer state.
 
         Args:
             high_watermark: the high watermark of the checkpoint.
-            log_start_offset: the log start offset of the checkpoint.
+            stopped: how the broker stopped that wrote the log; None: unclean, and nothing is known.
+
+        Raises:
+            OSError: the storage is full or broken.
         """
-        self.log.open(self._note_found, log_start_offset=log_start_offset)
-        if not self.log.size_bytes:
-            self._forget_producers()  # the log had to be restarted empty
-        self._read_snapshot()
+        yield from self.log.opening(stopped)
+        self._read_producers()
         self._high_watermark = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     def reconfigure(self, config: TopicConfig, producer_expiration_ms: int) -> None:
         """Apply changed settings; they hold for batches appended from now on."""
         self.config = config
-        self.log.segment_bytes = config.segment_bytes
+        self.log.settings = config.segments
         self.producers.expiration_ms = producer_expiration_ms
         if self.is_leader:
             self._advance()  # fewer in-sync replicas may be enough now
@@ -354,15 +363,17 @@ class Partition:
         marker = marker_of(batch) if header.is_control else None
         self.log.append(batch, header)
         try:
-            if self.log.unsynced_records >= self.config.flush_messages:
-                self.log.sync()
+            if self.log.unflushed_messages >= self.config.flush_messages:
+                self.log.flush()
         except OSError:
             # The producer gets an error for this batch. If the batch cannot be removed either, it is noted below.
             self.log.truncate_to(header.base_offset)
             raise
         finally:
             if self.log.log_end_offset >= header.next_offset:
-                self._note(header, now_ms, marker)
+                aborted = self._note(header, now_ms, marker)
+                if aborted is not None:
+                    self.log.add_aborted_transaction(aborted)
 
     def _advance(self) -> None:
         """Advance the high watermark as far as possible, and notify watchers and waiting followers."""
@@ -416,9 +427,21 @@ class Partition:
         self._wake_followers()
         return first
 
+    def delete_oldest_segments(self, count: int) -> None:
+        """Delete the oldest segments, as retention has decided; see `PartitionLog.delete_oldest_segments`.
+
+        Raises:
+            OSError: the storage is broken.
+        """
+        before = self.log.log_start_offset
+        try:
+            self.log.delete_oldest_segments(count)
+        finally:
+            if self.log.log_start_offset != before:
+                self.on_start_moved()
+                self._wake_followers()
+
     def _move_start(self, offset: int) -> None:
-        if self.log.loses_segments(offset) and len(self.producers):
-            self.log.write_snapshot(self.producers.snapshots())
         if self.log.move_start(offset):
             _logger.info("%s on node %d: starts at %d now", self.log.folder, self.node_id, offset)
             self.on_start_moved()
@@ -551,34 +574,25 @@ class Partition:
         self._high_watermark = min(self._high_watermark, self.log.log_end_offset)
 
     def _read_producers(self) -> None:
-        """Rebuild the state of producers and transactions from the log."""
-        self._forget_producers()
-        for header in self.log.headers():
-            self._note_found(header)
-        self._read_snapshot()
-
-    def _forget_producers(self) -> None:
+        """Restore the state of producers and transactions from the last snapshot and the batches behind it."""
         self.producers.clear()
         self.transactions.clear()
-
-    def _note_found(self, header: BatchHeader) -> None:
-        marker = None
-        if header.is_control:
-            marker = marker_of(memoryview(self.log.copy(header.base_offset, header.size)))
-        self._note(header, self._clock.time_ms(), marker)
-
-    def _read_snapshot(self) -> None:
-        """Restore producers whose batches are no longer in the log from the snapshot."""
         now_ms = self._clock.time_ms()
-        for snapshot in self.log.read_snapshot():
-            if self.producers.epoch_of(snapshot.producer_id) is None and snapshot.transaction_first_offset >= 0:
+        offset, snapshots = self.log.newest_snapshot()
+        for snapshot in snapshots:
+            if snapshot.transaction_first_offset >= 0:
                 self.transactions.restore(snapshot.producer_id, snapshot.transaction_first_offset)
             self.producers.restore(snapshot, now_ms)
+        if len(self.producers):
+            self.producers.recall(self.log.recent_headers(offset))
+        for header, control in self.log.headers(offset):
+            self._note(header, now_ms, None if control is None else marker_of(control))
 
-    def _note(self, header: BatchHeader, now_ms: int, marker: Marker | None) -> None:
+    def _note(self, header: BatchHeader, now_ms: int, marker: Marker | None) -> AbortedTransaction | None:
         self.producers.note(header, now_ms, coordinator_epoch=-1 if marker is None else marker.coordinator_epoch)
-        if header.is_transactional:
-            self.transactions.note(header, None if marker is None else marker.kind)
+        if not header.is_transactional:
+            return None
+        return self.transactions.note(header, None if marker is None else marker.kind)
 
     # -- start and stop ----------------------------------------------------------------------------------------------
 
@@ -621,12 +635,21 @@ class Partition:
             watcher.ended()
 
     def close(self, *, sync: bool) -> None:
-        """Close the files, with `sync` after flushing them to disk. No watcher may be waiting."""
+        """Close the files. No watcher may be waiting.
+
+        Args:
+            sync: sync everything first, so that the next broker opens the log without reading it; without it, the
+                files are as after a crash.
+
+        Raises:
+            OSError: the storage is full or broken; the files are closed, and the next broker must recover the log.
+        """
         self._watchers.clear()
         self._stop_leading()
         if sync:
-            self.log.sync()
-        self.log.close()
+            self.log.close_cleanly()
+        else:
+            self.log.close()
 
     def remove(self) -> None:
         """Close the files of a topic that is being deleted, and notify the watchers."""

@@ -1,7 +1,7 @@
 """The state of a partition's idempotent producers: the epoch and the last five batches of each.
 
 It decides whether a batch is new, a duplicate (answered with its old offset, not appended again) or out of order. At
-startup it is rebuilt from the batch headers in the log, and from a snapshot for batches that are no longer in the log.
+startup it is restored from the last snapshot, and from the headers of the batches around it and behind it.
 
 A transactional batch may be refused before it is checked, while its partition cannot be added to the transaction yet.
 Later batches in flight must not be appended instead of it: `attempted` records the lowest sequence that was refused.
@@ -12,7 +12,7 @@ ProducerStateManager, VerificationStateEntry}.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kafkaraw.broker.api_error import ApiError
@@ -220,12 +220,7 @@ class ProducerTable:
         if header.is_control:
             entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
             return
-        last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
-        entry.batches.append(
-            AppendedBatch(
-                header.base_sequence, last_sequence, header.base_offset, header.max_timestamp, header.next_offset
-            )
-        )
+        entry.batches.append(_appended(header))
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         """Return the snapshots of all producers."""
@@ -263,6 +258,23 @@ class ProducerTable:
             )
         self._entries[snapshot.producer_id] = entry
 
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Add earlier batches to the restored producers, whose snapshots have the last batch only.
+
+        Args:
+            headers: headers of the batches before the snapshot, the oldest first.
+        """
+        found: dict[int, list[AppendedBatch]] = {}
+        for header in headers:
+            entry = self._entries.get(header.producer_id)
+            if entry is not None and entry.batches and entry.epoch == header.producer_epoch and not header.is_control:
+                found.setdefault(header.producer_id, []).append(_appended(header))
+        for producer_id, batches in found.items():
+            entry = self._entries[producer_id]
+            if batches[-1].next_offset == entry.batches[-1].next_offset:
+                entry.batches.clear()
+                entry.batches.extend(batches)
+
     def clear(self) -> None:
         """Remove all producers, before the state is rebuilt from the log."""
         self._entries.clear()
@@ -280,6 +292,13 @@ class ProducerTable:
                 del self._entries[producer_id]
         for producer_id in [key for key, attempt in self._attempts.items() if attempt.tried_ms < oldest]:
             del self._attempts[producer_id]
+
+
+def _appended(header: BatchHeader) -> AppendedBatch:
+    last_sequence = add_sequence(header.base_sequence, header.last_offset_delta)
+    return AppendedBatch(
+        header.base_sequence, last_sequence, header.base_offset, header.max_timestamp, header.next_offset
+    )
 
 
 def _repeated(entry: ProducerEntry, header: BatchHeader) -> AppendedBatch | None:

@@ -1,9 +1,10 @@
 """Recovery of one segment: which batches are valid, and the index files that belong to them.
 
-`recover_segment` is what Kafka does with every segment that may have been written after the last sync: it verifies all
-batches, ends the segment before the first invalid one, and rebuilds the indexes, the producer state and the leader
-epochs. Tools compare its result with what lies on disk, or write it. It differs from Kafka in one rule: a batch whose
-base offset is not above that of its predecessor ends the segment, where Kafka empties the segment.
+`recover_segment` (in one piece) and `SegmentRecovery` (part by part) do what Kafka does with every segment that may
+have been written after the last sync: they verify all batches, end the segment before the first invalid one, and
+rebuild the indexes, the producer state and the leader epochs. The broker and the tools write the result, or compare it
+with what lies on disk. It differs from Kafka in one rule: a batch whose base offset is not above that of its
+predecessor ends the segment, where Kafka empties the segment.
 
 Source: org.apache.kafka.storage.internals.log.{LogSegment.recover, LogLoader}.
 """
@@ -64,6 +65,99 @@ class Segment:
     lost: tuple[int, int] | None = None
 
 
+class SegmentRecovery:
+    """Reads a segment as Kafka's recovery does, part by part.
+
+    Args:
+        file: name of the log file, for errors.
+        base_offset: the offset in its name.
+        size_bytes: bytes of the log file.
+        producers: the state at the start of the segment; after the last part, at the end of its valid batches.
+        epochs: gets the leader epochs of the batches that are newer than those it has.
+        index_interval_bytes: bytes of batches between two entries of an index.
+        keeps_batches: keep `positions` and `max_timestamps`, an entry per batch.
+
+    Attributes:
+        segment: what is known of the segment so far.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        base_offset: int,
+        size_bytes: int,
+        producers: ProducerState,
+        epochs: LeaderEpochs,
+        *,
+        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+        keeps_batches: bool = True,
+    ) -> None:
+        self.segment = Segment(base_offset, size_bytes, base_offset)
+        self._file = file
+        self._producers = producers
+        self._epochs = epochs
+        self._index_interval_bytes = index_interval_bytes
+        self._keeps_batches = keeps_batches
+        self._indexed_position = 0
+
+    def add(self, data: memoryview) -> int:
+        """Read the batches of the next part.
+
+        Args:
+            data: the bytes of the file from `segment.valid_bytes` on; a batch that is cut short at their end is left.
+
+        Returns:
+            the bytes of the valid batches that were read. The rest belongs to the next part, unless
+            `segment.damage` is set or the file ends with `data`.
+        """
+        segment, start = self.segment, self.segment.valid_bytes
+        try:
+            for at, header in iter_batches(data, self._file):
+                problem = problem_of(data, at, header, segment.next_offset)
+                if not problem and header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+                    base = segment.base_offset
+                    problem = f"last offset {header.last_offset} is too far above the segment's base offset {base}"
+                if problem:
+                    raise DamagedFileError(self._file, start + at, problem, REMEDY)
+                self._follow(data, at, header)
+        except CorruptBatchError as error:
+            segment.damage = DamagedFileError(self._file, segment.valid_bytes, str(error), REMEDY)
+        except DamagedFileError as error:
+            segment.damage = DamagedFileError(self._file, segment.valid_bytes, error.problem, REMEDY)
+        return segment.valid_bytes - start
+
+    def finish(self) -> Segment:
+        """Return what is known of the segment, after its last part."""
+        segment = self.segment
+        if segment.damage is None and segment.valid_bytes < segment.size_bytes:
+            problem = f"{segment.size_bytes - segment.valid_bytes} bytes are no whole batch"
+            segment.damage = DamagedFileError(self._file, segment.valid_bytes, problem, REMEDY)
+        _add_time_entry(segment)
+        return segment
+
+    def _follow(self, data: memoryview, at: int, header: BatchHeader) -> None:
+        segment, position = self.segment, self.segment.valid_bytes
+        if header.producer_id >= 0:
+            aborted = self._producers.add(header, data[at : at + header.size])
+            if aborted is not None:
+                segment.transactions.append(aborted)
+        if header.max_timestamp > segment.max_timestamp_ms:
+            segment.max_timestamp_ms, segment.max_timestamp_offset = header.max_timestamp, header.last_offset
+            if self._keeps_batches:
+                segment.max_timestamps[header.last_offset] = header.max_timestamp
+        if self._keeps_batches:
+            segment.positions[position] = header.last_offset
+        segment.batches += 1
+        segment.valid_bytes = position + header.size
+        segment.next_offset = header.next_offset
+        if position - self._indexed_position > self._index_interval_bytes:
+            segment.offset_index.append(OffsetEntry(header.last_offset, position))
+            _add_time_entry(segment)
+            self._indexed_position = position
+        if header.partition_leader_epoch > self._epochs.latest:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
 def recover_segment(
     data: memoryview,
     file: str,
@@ -73,7 +167,7 @@ def recover_segment(
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
 ) -> Segment:
-    """Read a segment as Kafka's recovery does.
+    """Read a whole segment as Kafka's recovery does; arguments as for `SegmentRecovery`.
 
     Args:
         data: the bytes of the log file.
@@ -83,46 +177,14 @@ def recover_segment(
         epochs: gets the leader epochs of the batches that are newer than those it has.
         index_interval_bytes: bytes of batches between two entries of an index.
     """
-    segment = Segment(base_offset, len(data), base_offset)
-    try:
-        for at, header in iter_batches(data, file):
-            problem = problem_of(data, at, header, segment.next_offset)
-            if not problem and header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
-                problem = f"last offset {header.last_offset} is too far above the segment's base offset {base_offset}"
-            if problem:
-                raise DamagedFileError(file, at, problem, REMEDY)
-            _follow(segment, data, at, header, producers)
-            if at - (segment.offset_index[-1].position if segment.offset_index else 0) > index_interval_bytes:
-                segment.offset_index.append(OffsetEntry(header.last_offset, at))
-                _add_time_entry(segment)
-            if header.partition_leader_epoch > epochs.latest:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
-    except CorruptBatchError as error:
-        segment.damage = DamagedFileError(file, segment.valid_bytes, str(error), REMEDY)
-    except DamagedFileError as error:
-        segment.damage = error
-    if segment.damage is None and segment.valid_bytes < len(data):
-        rest = len(data) - segment.valid_bytes
-        segment.damage = DamagedFileError(file, segment.valid_bytes, f"{rest} bytes are no whole batch", REMEDY)
-    _add_time_entry(segment)
+    recovery = SegmentRecovery(
+        file, base_offset, len(data), producers, epochs, index_interval_bytes=index_interval_bytes
+    )
+    recovery.add(data)
+    segment = recovery.finish()
     if segment.damage is not None:
         segment.lost = _offsets_behind(data, file, segment)
     return segment
-
-
-def _follow(segment: Segment, data: memoryview, at: int, header: BatchHeader, producers: ProducerState) -> None:
-    aborted = None
-    if header.producer_id >= 0:
-        aborted = producers.add(header, data[at : at + header.size])
-    if aborted is not None:
-        segment.transactions.append(aborted)
-    if header.max_timestamp > segment.max_timestamp_ms:
-        segment.max_timestamp_ms, segment.max_timestamp_offset = header.max_timestamp, header.last_offset
-        segment.max_timestamps[header.last_offset] = header.max_timestamp
-    segment.positions[at] = header.last_offset
-    segment.batches += 1
-    segment.valid_bytes = at + header.size
-    segment.next_offset = header.next_offset
 
 
 def _add_time_entry(segment: Segment) -> None:
