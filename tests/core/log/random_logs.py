@@ -38,6 +38,7 @@ from kafkaraw.records.header import LAYOUT, emptied, stamp_crc
 
 TIME_MS = 1_760_000_000_000
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
+PRODUCER_EXPIRATION_MS = 2**31 - 1
 TRANSACTIONAL = (100, 101, 102)
 IDEMPOTENT = (7, 8)
 
@@ -226,7 +227,8 @@ def clean_folder(folder: Path, settings: CleanSettings) -> Cleaned:
             aborted[base] += [] if found is None else [found]
             largest = max(largest, header.max_timestamp)
             end_offset = header.next_offset
-        segments.append(SegmentToClean(base, len(content), largest))
+        # Without timestamps, the time of the last change of the file counts, which is not that of the seed's clock.
+        segments.append(SegmentToClean(base, len(content), largest if largest >= 0 else 1 << 62))
     plan = plan_cleaning(
         segments,
         CompactionSettings(lag_min_ms=settings.lag_min_ms),
@@ -259,6 +261,7 @@ def clean_folder(folder: Path, settings: CleanSettings) -> Cleaned:
     last_records = {
         one.producer_id: LastRecord(one.last_offset if one.last_offset >= 0 else None, one.epoch)
         for one in producers.snapshots()
+        if settings.now_ms - one.timestamp_ms <= PRODUCER_EXPIRATION_MS
     }
     cleaning = CleaningRound(settings.now_ms, settings.delete_retention_ms, plan.end_offset, last_records)
     cleaner = BatchCleaner(offsets, cleaning, CleanedTransactions(), CleanerStats())

@@ -185,8 +185,8 @@ class _Run:
         if not len(piece) < size <= left:
             name = self._segment(info).name
             raise CorruptBatchError(
-                f"{self._log.folder}/{name}: byte {position}: a batch of {size} bytes, {left} are left; stop the broker, "
-                "then run `kafkaraw log repair DIR --yes`, which truncates the log here"
+                f"{self._log.folder}/{name}: byte {position}: a batch of {size} bytes, {left} are left; stop "
+                "the broker, then run `kafkaraw log repair DIR --yes`, which truncates the log here"
             )
         return size
 
@@ -223,14 +223,16 @@ class _Run:
         synced = 0
         for info in group:
             segment = self._segment(info)
-            following = [one.base_offset for one in self._infos if one.base_offset > info.base_offset][0]
+            following = next(one.base_offset for one in self._infos if one.base_offset > info.base_offset)
             aborted = self._aborted_between(info.base_offset, following)
             self._cleaner.begin_segment(aborted, segment.created_ms)
             for header, wire in self._batches(info, 0, watched):
                 kept = self._cleaner.clean(header, wire)
                 if kept is not None:
                     batch = memoryview(kept)
-                    cleaned.append(batch, header if kept is wire else parse_header(batch), self._limits.index_interval_bytes)
+                    cleaned.append(
+                        batch, header if kept is wire else parse_header(batch), self._limits.index_interval_bytes
+                    )
                 yield None
                 if cleaned.size_bytes - synced >= SYNC_BYTES:
                     cleaned.sync()

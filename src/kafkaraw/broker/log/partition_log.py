@@ -90,6 +90,7 @@ class PartitionLog:
         self._epochs_file_is_stale = False
         self._epochs_file_is_durable = True
         self._deleted: list[str] = []
+        self._truncated_to: int | None = None
         self._is_changed = False
 
     # -- opening and closing -----------------------------------------------------------------------------------------
@@ -411,6 +412,16 @@ class PartitionLog:
         for name in names:
             self._storage.remove_file(self.folder, name)
 
+    def take_truncation(self) -> int | None:
+        """Return the lowest offset to which the log was truncated since the last call, for the cleaner's checkpoint."""
+        taken, self._truncated_to = self._truncated_to, None
+        return taken
+
+    def segment_at(self, base_offset: int) -> Segment | None:
+        """Return the segment with a base offset, for the cleaner, which reads it whole; None if there is none."""
+        at = self._segment_of(base_offset)
+        return self._segments[at] if self._base_offsets[at] == base_offset else None
+
     def create_cleaned_segment(self, base_offset: int) -> Segment:
         """Return an empty segment whose files end in `.cleaned`, to be filled and given to `replace_segments`.
 
@@ -477,6 +488,7 @@ class PartitionLog:
         finally:  # a failure may come after some segments are gone
             self._segments[-1].find_end()
             self._is_changed = True
+            self._truncated_to = min(offset, self._truncated_to if self._truncated_to is not None else offset)
             self._recovery_point = min(self._recovery_point, self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             if self.epochs.cut_end(self.log_end_offset):
