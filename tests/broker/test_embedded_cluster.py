@@ -99,7 +99,7 @@ def test_a_data_directory_serves_one_cluster_at_a_time_and_only_its_own_nodes(tm
         (tmp_path / "two" / "node-1" / "meta.properties").read_text()
     )
     with (
-        pytest.raises(ConfigError, match="node 1: its data directory belongs to cluster"),
+        pytest.raises(ConfigError, match="node-1 belongs to cluster"),
         EmbeddedCluster(data_dir=tmp_path / "one"),
     ):
         pytest.fail("a foreign node was taken in")

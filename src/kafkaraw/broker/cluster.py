@@ -18,16 +18,17 @@ from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.listeners import Endpoint
+from kafkaraw.broker.log.directories import Storages
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.server import BrokerNode
+from kafkaraw.core.log.directories import CLUSTER_FILE
 from kafkaraw.errors import ConfigError, KafkaTimeoutError, UsageError
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.net import Clock, Network
 from kafkaraw.records import TopicPartition
 
-CLUSTER_FILE: Final = "kafkaraw-cluster.json"
 CLUSTER_VERSION: Final = 1
 WAIT_TIMEOUT_S: Final = 10.0
 
@@ -46,7 +47,7 @@ class Surroundings:
 
     Attributes:
         network: the network on which nodes listen.
-        storage_of: opens the storage of the node with a given id; called at each start of the node.
+        storage_of: opens the log directories of the node with a given id; called at each start of the node.
         facts: storage of the cluster metadata that all nodes share; closed with the cluster.
         clock: wall clock.
         rng: source of random ids; `random.Random` or similar.
@@ -55,7 +56,7 @@ class Surroundings:
     """
 
     network: Network
-    storage_of: Callable[[int], LogStorage]
+    storage_of: Callable[[int], Storages]
     facts: LogStorage
     clock: Clock
     rng: RandomBits

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kafkaraw.broker.configs.arguments import broker_config
+from kafkaraw.broker.configs.arguments import DataDirs, broker_config
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.server import BrokerNode
@@ -36,7 +36,7 @@ class EmbeddedBroker:
 
     Args:
         port: port to listen on; 0 (and None) selects a free port.
-        data_dir: directory in which topics are stored; None keeps them in memory.
+        data_dir: directory in which topics are stored, or several as a list; None keeps them in memory.
         process: run the broker in a child process, which ends with this process.
         properties: Kafka's broker properties, such as `{"num.partitions": 4}`.
         users: users that may authenticate: passwords by user name. Without `listeners`, the listener is SASL_PLAINTEXT.
@@ -50,7 +50,7 @@ class EmbeddedBroker:
     def __init__(
         self,
         port: int | None = None,
-        data_dir: str | os.PathLike[str] | None = None,
+        data_dir: DataDirs = None,
         *,
         process: bool = False,
         properties: Mapping[str, Value] | None = None,

@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from kafkaraw.broker.cluster import WAIT_TIMEOUT_S, Cluster
-from kafkaraw.broker.configs.arguments import chosen_node_ids, cluster_configs
+from kafkaraw.broker.configs.arguments import DataDirs, chosen_node_ids, cluster_configs, data_directories
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.settings import Value
@@ -41,7 +40,8 @@ class EmbeddedCluster:
         node_ids: ids of the nodes; None is 0, 1, 2 and so on.
         port: port of the first node; each further node has the next port. 0 (and None) selects a free port for each.
         ports: the port of each node, in the order of the ids: a list, or a range with a step.
-        data_dir: directory in which topics are stored, with a subdirectory for each node; None keeps them in memory.
+        data_dir: directory in which topics are stored, or several as a list, with a subdirectory for each node; None
+            keeps them in memory.
         properties: Kafka's broker properties, the same for all nodes.
         users: users that may authenticate: passwords by user name. Without `listeners`, listeners are SASL_PLAINTEXT.
         racks: the rack of each node, in the order of the ids; None for no racks.
@@ -59,7 +59,7 @@ class EmbeddedCluster:
         node_ids: Sequence[int] | None = None,
         port: int | None = None,
         ports: Sequence[int] | None = None,
-        data_dir: str | os.PathLike[str] | None = None,
+        data_dir: DataDirs = None,
         properties: Mapping[str, Value] | None = None,
         users: Mapping[str, str] | None = None,
         racks: Sequence[str] | None = None,
@@ -70,7 +70,7 @@ class EmbeddedCluster:
         port = port if ports is not None else port or 0
         self._config_of = cluster_configs(self._node_ids, properties, port=port, ports=ports, users=users, racks=racks)
         self._config_of(self._node_ids[0])  # an invalid property is an error here already, too
-        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._data_dirs = data_directories(data_dir)
         self._faults = Faults()
         self._max_versions = max_versions
         self._owner_process_id = os.getpid()
@@ -231,7 +231,7 @@ class EmbeddedCluster:
         """
         if self._cluster is not None:
             raise UsageError("the cluster is running already")
-        cluster = real_cluster(self._node_ids, self._config_of, self._data_dir, self._faults, self._max_versions)
+        cluster = real_cluster(self._node_ids, self._config_of, self._data_dirs, self._faults, self._max_versions)
         loop_thread = LoopThread("kafkaraw-cluster")
         try:
             loop_thread.run(cluster.start(), START_TIMEOUT_S)

@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafkaraw.broker.cluster import Cluster
-from kafkaraw.broker.configs.arguments import broker_config, chosen_node_ids, cluster_configs
+from kafkaraw.broker.configs.arguments import (
+    DataDirs,
+    broker_config,
+    chosen_node_ids,
+    cluster_configs,
+    data_directories,
+)
 from kafkaraw.broker.node_commands import NodeCommands
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
@@ -29,7 +35,7 @@ CONTROL_LINE = "control.socket="
 
 def run_broker(  # noqa: PLR0913  # one for each option of the command
     properties: Mapping[str, Value] | None = None,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: DataDirs = None,
     host: str | None = None,
     port: int | None = None,
     *,
@@ -44,7 +50,7 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
 
     Args:
         properties: Kafka's broker properties.
-        data_dir: directory in which topics are stored; None keeps them in memory.
+        data_dir: directory in which topics are stored, or several as a list; None keeps them in memory.
         host: address to listen on; None is 127.0.0.1.
         port: port to listen on, 0 for a free one; None is 9092. Each further node has the next port.
         end_with_stdin: stop also when standard input ends, as it does when the parent process dies.
@@ -66,7 +72,7 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
         return
     ids = chosen_node_ids(1 if nodes is None and node_ids is None else nodes, node_ids)
     config_of = cluster_configs(ids, properties, host=host, port=port, ports=ports, users=users)
-    cluster = real_cluster(ids, config_of, None if data_dir is None else Path(data_dir))
+    cluster = real_cluster(ids, config_of, data_directories(data_dir))
     asyncio.run(_run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin))
 
 

@@ -18,7 +18,7 @@ from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.ids import RandomBits
 from kafkaraw.broker.listeners import Endpoint
-from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.log.directories import Storages
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.broker.turns import run_async
@@ -38,7 +38,7 @@ class BrokerNode:
     Args:
         config: the broker's properties.
         network: the network on which it listens.
-        storage: storage of its logs; closed with the broker.
+        storage: its log directories, or the storage of the only one; closed with the broker.
         clock: wall clock.
         rng: source of random ids; `random.Random` or similar.
         faults: the fault plan; None for a new, empty plan.
@@ -54,7 +54,7 @@ class BrokerNode:
         config: BrokerConfig,
         *,
         network: Network,
-        storage: LogStorage,
+        storage: Storages,
         clock: Clock,
         rng: RandomBits,
         faults: Faults | None = None,
@@ -105,6 +105,7 @@ class BrokerNode:
         """
         try:
             await run_async(self.state.opening())
+            self.state.start()
             for endpoint, advertised in zip(self.config.listeners, self.config.advertised_listeners, strict=True):
                 await self._listen(endpoint, advertised)
         except BaseException:

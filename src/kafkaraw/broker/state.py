@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from kafkaraw.broker.acl.authorizer import Authorizer
 from kafkaraw.broker.acl.rules import Acl
@@ -19,42 +18,35 @@ from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
-from kafkaraw.broker.ids import RandomBits, random_uuid
+from kafkaraw.broker.ids import RandomBits
 from kafkaraw.broker.large_requests import LargeRequests
-from kafkaraw.broker.log.log_loader import StoppedAs
+from kafkaraw.broker.log.directories import (
+    LogDirectories,
+    LogDirectory,
+    Storages,
+    as_directories,
+    aside_name,
+    folder_name,
+    future_folders,
+)
+from kafkaraw.broker.log.log_manager import LogManager
 from kafkaraw.broker.log.partition_log import is_segment
-from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.broker.log.replica_moves import ReplicaMoves
+from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.old_releases import Offer
 from kafkaraw.broker.partitions.elections import PartitionState
-from kafkaraw.broker.partitions.partition import Partition, folder_name
+from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
 from kafkaraw.broker.security.sasl_authenticator import SaslServers
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
-from kafkaraw.broker.topics.topic_files import (
-    META_FILE,
-    PARTITION_FILE,
-    MetaProperties,
-    read_meta,
-    read_partition_metadata,
-    write_meta,
-    write_partition_metadata,
-)
+from kafkaraw.broker.topics.topic_files import TOPICS_FILE
 from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
-from kafkaraw.core.log.metadata_files import NO_BROKER_EPOCH, write_clean_shutdown
-from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, parse_file
-from kafkaraw.core.log.offset_checkpoint import (
-    HIGH_WATERMARKS_FILE,
-    LOG_STARTS_FILE,
-    RECOVERY_POINTS_FILE,
-    read_offsets,
-    write_offsets,
-)
-from kafkaraw.errors import ConfigError
+from kafkaraw.core.log.names import PARTITION_METADATA_FILE, FolderState, parse_file, parse_folder
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -62,10 +54,6 @@ from kafkaraw.protocol.config_codes import ConfigResourceType
 from kafkaraw.records import TopicPartition
 
 _logger = logging.getLogger("kafkaraw.broker")
-
-STRAY_SUFFIX: Final = "-stray"
-DELETE_SUFFIX: Final = "-delete"
-FOLDER_NAME_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +74,7 @@ class BrokerState:
 
     Args:
         config: the broker's properties.
-        storage: storage of the logs.
+        storage: the log directories, or the storage of the only one.
         clock: wall clock.
         rng: source of random ids.
         max_versions: support only the API versions of this Kafka release; None is the newest release.
@@ -99,7 +87,7 @@ class BrokerState:
     def __init__(
         self,
         config: BrokerConfig,
-        storage: LogStorage,
+        storage: Storages,
         clock: Clock,
         rng: RandomBits,
         *,
@@ -111,9 +99,12 @@ class BrokerState:
         self.offer = Offer(max_versions, unstable=config.unstable_api_versions_enable)
         self.clock = clock
         self.node_id = config.node_id
-        self.controller = controller or Controller(config, storage, rng)
+        directories = as_directories(storage)
+        self.controller = controller or Controller(config, _with_metadata(directories).storage, rng)
         self._is_alone = controller is None
-        self._storage = storage
+        self.directories = LogDirectories(directories, rng, lambda: self.config.logs.cordoned)
+        self.logs = LogManager(self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values())
+        self.moves = ReplicaMoves(self.directories, self.logs, rng)
         self._rng = rng
         self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
@@ -126,10 +117,7 @@ class BrokerState:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}
         self._closed = False
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._was_clean = False
+        self._is_open = False
 
     @property
     def catalog(self) -> Catalog:
@@ -152,41 +140,25 @@ class BrokerState:
             ConfigError: the storage belongs to another node or cluster, or its files are corrupt.
             OSError: the storage cannot be read or written.
         """
-        meta = self._open_meta()
+        cluster_id = self.directories.open(self.node_id, None if self._is_alone else self.catalog.cluster_id)
         if self._is_alone:
-            self.controller.open(meta.cluster_id)
-        yield from self._setting_strays_aside()
+            self.controller.open(cluster_id)
         self.reconfigure()
-        self._high_watermarks = self._read_offsets(HIGH_WATERMARKS_FILE)
-        self._log_starts = self._read_offsets(LOG_STARTS_FILE)
-        self._recovery_points = self._read_offsets(RECOVERY_POINTS_FILE)
-        self._was_clean = self._take_clean_shutdown_marker()
+        for directory in self.directories.online:
+            yield from self._setting_strays_aside(directory)
+        self.directories.find(key for topic in self.catalog.topics() for key in topic.partitions())
+        self.logs.read_checkpoints()
         for topic in self.catalog.topics():
             yield from self._opening_replicas(topic)
         for topic in self.catalog.topics():  # those that other nodes have changed meanwhile
             run_to_end(self._opening_replicas(topic))
         for key in [key for key in self._partitions if self.catalog.state_of(key) is None]:
             self._drop(key)
-        self._recovery_points.clear()
-        self._was_clean = False
-        self._log_starts.clear()  # what a topic left behind is nothing to one that is made later under its name
+        self.logs.forget_checkpoints()
+        self._is_open = True
         self.controller.join(self)
 
-    def _open_meta(self) -> MetaProperties:
-        text = self._storage.read_text(ROOT, META_FILE)
-        if text is None:
-            cluster_id = str(random_uuid(self._rng)) if self._is_alone else self.catalog.cluster_id
-            meta = MetaProperties(cluster_id, self.node_id, str(random_uuid(self._rng)))
-            self._storage.write_text(ROOT, META_FILE, write_meta(meta))
-            return meta
-        meta = read_meta(text)
-        if meta.node_id != self.node_id:
-            raise ConfigError(f"node.id: the data directory belongs to node {meta.node_id}, not {self.node_id}")
-        if not self._is_alone and meta.cluster_id != self.catalog.cluster_id:
-            raise ConfigError(f"node {self.node_id}: its data directory belongs to cluster {meta.cluster_id}")
-        return meta
-
-    def _setting_strays_aside(self) -> Steps[None]:
+    def _setting_strays_aside(self, directory: LogDirectory) -> Steps[None]:
         """Folders that no topic claims are from a creation or deletion that a crash cut short.
 
         They are removed if they hold no record, or if it is known that their topic was being deleted. Others are
@@ -199,44 +171,52 @@ class BrokerState:
             if self.node_id in state.replicas
         }
         removed = 0
-        for folder in self._storage.folders():
+        for folder in directory.storage.folders():
             yield None
-            if folder.endswith(DELETE_SUFFIX):
-                self._remove_doomed(folder)
-            elif not folder.endswith(STRAY_SUFFIX) and self._is_stray(folder, topics.get(folder)):
-                if self._holds_nothing(folder):
-                    self._remove_doomed(folder)
+            parsed = parse_folder(folder)
+            if parsed is None or parsed.state is FolderState.STRAY:
+                continue
+            live = folder_name(TopicPartition(parsed.topic, parsed.partition))
+            if parsed.state is FolderState.DELETED:
+                self._remove_doomed(directory, folder)
+            elif self._is_stray(directory, folder, topics.get(live)):
+                if parsed.state is FolderState.FUTURE or self._holds_nothing(directory, folder):
+                    self._remove_doomed(directory, folder)
                     removed += 1
                     continue
-                stray = aside_name(folder, random_uuid(self._rng), STRAY_SUFFIX)
+                stray = directory.set_aside(folder, self._rng)
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
-                self._storage.rename_folder(folder, stray)
         if removed:
             _logger.info("removed %d folders that have no records, or whose topic was being deleted", removed)
 
-    def _holds_nothing(self, folder: str) -> bool:
+    def _holds_nothing(self, directory: LogDirectory, folder: str) -> bool:
         """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""
-        text = self._storage.read_text(folder, PARTITION_FILE)
-        if text is None:
+        if directory.storage.read_text(folder, PARTITION_METADATA_FILE) is None:
             return False
-        if self.controller.is_deleting(read_partition_metadata(text)):
+        if self.controller.is_deleting(directory.topic_id_of(folder)):
             return True
-        return all(self._is_empty_file(folder, name) for name in self._storage.files(folder))
+        return all(_is_empty_file(directory, folder, name) for name in directory.storage.files(folder))
 
-    def _is_empty_file(self, folder: str, name: str) -> bool:
-        """Return whether a file of a partition's folder has no records."""
-        if name.removesuffix(".tmp") in (PARTITION_FILE, EPOCHS_FILE):
-            return True
-        if parse_file(name) is None:
-            return False
-        return not is_segment(name) or not self._storage.file_size(folder, name)
-
-    def _is_stray(self, folder: str, topic: Topic | None) -> bool:
-        text = self._storage.read_text(folder, PARTITION_FILE)
-        found = None if text is None else read_partition_metadata(text)
+    def _is_stray(self, directory: LogDirectory, folder: str, topic: Topic | None) -> bool:
+        found = directory.topic_id_of(folder)
         if topic is not None:
             return found is not None and found != topic.topic_id
-        return text is not None or any(is_segment(name) for name in self._storage.files(folder))
+        files = directory.storage.files(folder)
+        return PARTITION_METADATA_FILE in files or any(is_segment(name) for name in files)
+
+    def start(self) -> None:
+        """Start the work on the logs that goes by schedule, and go on with moves to other directories."""
+        self.logs.start()
+        for directory in self.directories.online:
+            for key, folder in future_folders(directory).items():
+                partition = self._partitions.get(key)
+                try:
+                    if partition is None or self.directories.home_of(key) is directory:
+                        self._remove_doomed(directory, folder)
+                    else:
+                        self.moves.resume(partition, directory, folder)
+                except OSError as error:
+                    _logger.error("%s cannot be moved to %s: %s", folder_name(key), directory.path, error)
 
     def _opening_replicas(self, topic: Topic) -> Steps[None]:
         """Open the replicas of a topic that are this node's; those that are open take the part that they have now."""
@@ -258,11 +238,13 @@ class BrokerState:
         Raises:
             OSError: the storage is full or broken.
         """
-        self._make_folder(folder_name(key), topic)
+        home = self.directories.place(key)
+        home.make_folder(folder_name(key), topic.topic_id, self._rng)
+        checkpoint = self.logs.checkpoint_of(key)
         partition = Partition(
             key,
             self.node_id,
-            self._storage,
+            home.storage,
             config,
             self.clock,
             self.controller,
@@ -270,10 +252,9 @@ class BrokerState:
             lag_max_ms=self.config.replica_lag_time_max_ms,
             reads_all_records=self.config.validates_all_records,
         )
-        partition.on_start_moved = self._write_log_starts
+        partition.on_start_moved = self.logs.write_log_starts
         try:
-            stopped = StoppedAs(self._was_clean, self._recovery_points.get(key, 0), self._log_starts.get(key, 0))
-            yield from partition.opening(self._high_watermarks.get(key, 0), stopped)
+            yield from partition.opening(checkpoint.high_watermark, checkpoint.stopped)
         except OSError:
             partition.log.close()
             raise
@@ -312,7 +293,7 @@ class BrokerState:
         """Remove the staged replicas of a topic and their files."""
         staged = self._staged.pop(topic.topic_id, None)
         if staged is not None:
-            yield from self.removing(topic, list(staged.replicas.items()))
+            yield from self._removing(topic, list(staged.replicas.items()), delay_ms=0)
 
     def publish(self, topic: Topic) -> None:
         """Publish the staged replicas of a topic, which is in the catalog now."""
@@ -328,17 +309,6 @@ class BrokerState:
         if topic.name in (TRANSACTION_TOPIC, OFFSETS_TOPIC):
             for key, partition in made.items():
                 self.lead_or_follow(key, partition.state)
-
-    def _make_folder(self, folder: str, topic: Topic) -> None:
-        """Have the folder of a replica; one that an earlier topic of that name has left is set aside."""
-        self._storage.make_folder(folder)
-        metadata = write_partition_metadata(topic.topic_id)
-        found = self._storage.read_text(folder, PARTITION_FILE)
-        if found is not None and read_partition_metadata(found) not in (None, topic.topic_id):
-            self._storage.rename_folder(folder, aside_name(folder, random_uuid(self._rng), STRAY_SUFFIX))
-            self._storage.make_folder(folder)
-        if found != metadata:
-            self._storage.write_text(folder, PARTITION_FILE, metadata, durable=False)
 
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
         """Make this node's replica leader or follower, as a new partition state says."""
@@ -384,6 +354,10 @@ class BrokerState:
         """This node's replica of a partition, whether it leads or not; see also `handlers.leadership`."""
         return self._partitions.get(topic_partition)
 
+    def replicas(self) -> list[Partition]:
+        """This node's replicas of all partitions."""
+        return list(self._partitions.values())
+
     def partitions_of(self, topic: Topic) -> list[Partition]:
         """This node's replicas of a topic's partitions."""
         return [self._partitions[key] for key in topic.partitions() if key in self._partitions]
@@ -417,22 +391,27 @@ class BrokerState:
         return replicas
 
     def removing(self, topic: Topic, replicas: Replicas) -> Steps[None]:
+        """Close replicas of a deleted topic, and remove their folders after file.delete.delay.ms."""
+        config = TopicConfig.of(topic.configs, self.config.topic_defaults)
+        yield from self._removing(topic, replicas, delay_ms=config.file_delete_delay_ms)
+
+    def _removing(self, topic: Topic, replicas: Replicas, *, delay_ms: int) -> Steps[None]:
         """Close replicas of a topic and remove their folders.
 
         A folder is renamed first, so that a crash leaves nothing that a new topic could take over.
         """
-        written_down = False
         for key, partition in replicas:
+            self.moves.cancel(key)
+            home = self.directories.home_of(key)
+            self.directories.forget(key)
             if partition is not None:
-                written_down = written_down or partition.log.starts_within_a_segment
                 self.controller.replication.remove(partition)
                 partition.remove()
             if self._closed:
                 return  # what is left is removed when the node starts again
-            self._remove_folder(folder_name(key), topic)
+            if home is not None:
+                self._remove_folder(home, folder_name(key), topic, delay_ms)
             yield None
-        if written_down:
-            self._write_log_starts()
 
     def _drop(self, key: TopicPartition) -> None:
         """Close the replica of a topic that was deleted while this node opened it; the next start removes its files."""
@@ -440,22 +419,22 @@ class BrokerState:
         self.controller.replication.remove(partition)
         partition.remove()
 
-    def _remove_folder(self, folder: str, topic: Topic) -> None:
+    def _remove_folder(self, directory: LogDirectory, folder: str, topic: Topic, delay_ms: int) -> None:
         """Remove a partition's folder; there is none where its creation did not come that far."""
-        doomed = aside_name(folder, topic.topic_id, DELETE_SUFFIX)
+        doomed = aside_name(folder, topic.topic_id, FolderState.DELETED)
         try:
-            self._storage.rename_folder(folder, doomed)
+            directory.storage.rename_folder(folder, doomed)
         except FileNotFoundError:
             return
         except OSError as error:
             _logger.error("%s of a deleted topic cannot be renamed: %s", folder, error)
             return
-        self._remove_doomed(doomed)
+        self.logs.remove_later(directory, delay_ms, lambda: self._remove_doomed(directory, doomed))
 
-    def _remove_doomed(self, folder: str) -> None:
+    def _remove_doomed(self, directory: LogDirectory, folder: str) -> None:
         """Remove a folder that is renamed already; one that cannot be removed now is removed at the next start."""
         try:
-            self._storage.remove_folder(folder)
+            directory.storage.remove_folder(folder)
         except OSError as error:
             _logger.warning("%s cannot be deleted before the next start: %s", folder, error)
 
@@ -477,67 +456,37 @@ class BrokerState:
                     self.controller.replication.remove(made)
                     made.close(sync=False)
         self._staged.clear()
-        self._storage.close()
+        self.directories.close()
 
     def _close_partitions(self, *, sync: bool) -> None:
         """Close the replicas; after a clean shutdown, the next start opens their logs without recovery."""
-        if sync and self._partitions:
-            self._write_high_watermarks()
-        is_clean = sync
+        self.moves.stop()
+        self.logs.stop()
+        unclean: set[LogDirectory] = set()
         for key, partition in self._partitions.items():
             self.controller.replication.remove(partition)
             try:
                 partition.close(sync=sync)
             except OSError as error:
-                is_clean = False
                 _logger.error("%s cannot be closed cleanly: %s", folder_name(key), error)
-        if is_clean:
-            points = {key: partition.log.recovery_point for key, partition in self._partitions.items()}
-            self._storage.write_text(ROOT, RECOVERY_POINTS_FILE, write_offsets(points))
-            self._storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, write_clean_shutdown(NO_BROKER_EPOCH))
+                home = self.directories.home_of(key)
+                if home is not None:
+                    unclean.add(home)
+        if sync and self._is_open:
+            self.logs.close(unclean)
         self._partitions.clear()
 
-    def _take_clean_shutdown_marker(self) -> bool:
-        """Return whether the broker that wrote the logs was shut down cleanly, and remove its marker."""
-        if self._storage.file_size(ROOT, CLEAN_SHUTDOWN_FILE) is None:
-            return False
-        self._storage.remove_file(ROOT, CLEAN_SHUTDOWN_FILE)
-        self._storage.sync_folder(ROOT)
+
+def _with_metadata(directories: Sequence[LogDirectory]) -> LogDirectory:
+    """Return the directory that has the metadata of a single node: the first one, unless another one has it already."""
+    found = (one for one in directories if one.storage.read_text(ROOT, TOPICS_FILE) is not None)
+    return next(found, directories[0])
+
+
+def _is_empty_file(directory: LogDirectory, folder: str, name: str) -> bool:
+    """Return whether a file of a partition's folder has no records."""
+    if name.removesuffix(".tmp") in (PARTITION_METADATA_FILE, EPOCHS_FILE):
         return True
-
-    def _read_offsets(self, file: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint. A corrupt one is ignored: leaders send high watermarks, segments have offsets."""
-        text = self._storage.read_text(ROOT, file)
-        try:
-            return {} if text is None else read_offsets(text)
-        except ValueError as error:
-            _logger.warning("%s is damaged and ignored: %s", file, error)
-            return {}
-
-    def _write_log_starts(self) -> None:
-        """Write the log start offsets that differ from the names of the first segments."""
-        starts = {
-            key: partition.log.log_start_offset
-            for key, partition in self._partitions.items()
-            if partition.log.starts_within_a_segment
-        }
-        try:
-            self._storage.write_text(ROOT, LOG_STARTS_FILE, write_offsets(starts))
-        except OSError as error:
-            _logger.error("%s cannot be written, so deleted records may reappear: %s", LOG_STARTS_FILE, error)
-
-    def _write_high_watermarks(self) -> None:
-        """Write the high watermarks; a single replica needs none, because its log end offset is the high watermark."""
-        replicated = {
-            key: partition.high_watermark
-            for key, partition in self._partitions.items()
-            if len(partition.state.replicas) > 1
-        }
-        if replicated:
-            self._storage.write_text(ROOT, HIGH_WATERMARKS_FILE, write_offsets(replicated))
-
-
-def aside_name(folder: str, unique: Uuid, suffix: str) -> str:
-    """Kafka's name for a partition folder that is to be removed or ignored, cut to what file systems take."""
-    ending = f".{unique.hex()}{suffix}"
-    return folder[: FOLDER_NAME_MAX - len(ending)] + ending
+    if parse_file(name) is None:
+        return False
+    return not is_segment(name) or not directory.storage.file_size(folder, name)

@@ -5,35 +5,38 @@ Other modules take them as arguments.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
+from kafkaraw.broker.log.directories import IN_MEMORY, LogDirectory, Storages, Volume
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
+from kafkaraw.core.log.directories import Listing, check_directories
+from kafkaraw.core.log.names import META_PROPERTIES_FILE
+from kafkaraw.errors import ConfigError
 from kafkaraw.net import AsyncioNetwork, SystemClock
 from kafkaraw.net.listener import HeldPort
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from secrets import SystemRandom
 
 
 def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
-    """A broker on this machine's TCP, its clock, and the directory of `log.dirs` (or memory, without one).
+    """A broker on this machine's TCP, its clock, and the directories of `log.dirs` (or memory, without any).
 
     Raises:
-        ConfigError: the directory cannot be used.
+        ConfigError: a directory cannot be used; none is changed.
     """
-    directories = config.logs.directories
-    storage: LogStorage = _files(directories[0]) if directories else MemoryStorage()
     return BrokerNode(
         config,
         network=AsyncioNetwork(),
-        storage=storage,
+        storage=_opened(config.logs.directories, config.node_id) if config.logs.directories else _in_memory(),
         clock=SystemClock(),
         rng=_system_random(),
         faults=faults,
@@ -44,26 +47,26 @@ def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: 
 def real_cluster(
     node_ids: Sequence[int],
     config_of: Callable[[int], BrokerConfig],
-    data_dir: Path | None,
+    data_dirs: Sequence[str],
     faults: Faults | None = None,
     max_versions: str | None = None,
 ) -> Cluster:
-    """Several brokers, in a directory (or in memory, without one): a folder for each node, facts at its root.
+    """Several brokers, in directories (or in memory, without any): a folder for each node, facts in the first one.
 
     Raises:
-        ConfigError: the directory cannot be used.
+        ConfigError: a directory cannot be used.
     """
-    in_memory: dict[int, MemoryStorage] = {}
+    in_memory: dict[int, Sequence[LogDirectory]] = {}
 
-    def storage_of(node_id: int) -> LogStorage:
-        if data_dir is None:
-            return in_memory.setdefault(node_id, MemoryStorage())
-        return _files(data_dir / f"node-{node_id}")
+    def storage_of(node_id: int) -> Storages:
+        if not data_dirs:
+            return in_memory.setdefault(node_id, _in_memory())
+        return _opened([os.path.join(path, f"node-{node_id}") for path in data_dirs], node_id)
 
     around = Surroundings(
         network=AsyncioNetwork(),
         storage_of=storage_of,
-        facts=MemoryStorage() if data_dir is None else _files(data_dir),
+        facts=_facts(data_dirs[0]) if data_dirs else MemoryStorage(),
         clock=SystemClock(),
         rng=_system_random(),
         hold_port=HeldPort,
@@ -71,10 +74,77 @@ def real_cluster(
     return Cluster(node_ids, config_of, around, faults=faults, max_versions=max_versions)
 
 
-def _files(directory: str | Path) -> LogStorage:
+def _in_memory() -> tuple[LogDirectory, ...]:
+    return (LogDirectory(IN_MEMORY, MemoryStorage(), delays_deletion=False),)
+
+
+def _opened(paths: Sequence[str], node_id: int) -> tuple[LogDirectory, ...]:
+    """Open the directories of a node, after a look at all of them.
+
+    Raises:
+        ConfigError: one cannot be used.
+    """
     from kafkaraw.broker.log.file_storage import FileStorage  # only for brokers that keep their topics on disk
 
-    return FileStorage(directory)
+    places = [os.path.abspath(path) for path in paths]
+    doubled = [path for path in places if places.count(path) > 1]
+    if doubled:
+        raise ConfigError(f"log.dirs: {doubled[0]} is listed twice; each directory can be listed once")
+    check_directories([_listing(path) for path in places], node_id)
+    opened: list[LogDirectory] = []
+    try:
+        opened.extend(LogDirectory(path, FileStorage(path), partial(_volume, path)) for path in places)
+    except ConfigError:
+        for directory in opened:
+            directory.storage.close()
+        raise
+    return tuple(opened)
+
+
+def _facts(path: str) -> LogStorage:
+    """Open the directory of the metadata that the nodes of a cluster share.
+
+    Raises:
+        ConfigError: it is the directory of a single broker, or cannot be used.
+    """
+    from kafkaraw.broker.log.file_storage import FileStorage  # as in `_opened`
+
+    if os.path.exists(os.path.join(path, META_PROPERTIES_FILE)):
+        raise ConfigError(
+            f"data_dir: {path} is the directory of a single broker; start it without several nodes, or choose another "
+            "directory"
+        )
+    return FileStorage(path)
+
+
+def _listing(path: str) -> Listing:
+    """Return what lies in a directory, before it is opened; a directory that does not exist yet is empty.
+
+    Raises:
+        ConfigError: it is no directory, or cannot be read.
+    """
+    meta = None
+    try:
+        with os.scandir(path) as entries:
+            found = {entry.name: entry.is_dir() for entry in entries}
+        if META_PROPERTIES_FILE in found:
+            with open(os.path.join(path, META_PROPERTIES_FILE), encoding="utf-8", errors="replace") as file:
+                meta = file.read()
+    except FileNotFoundError:
+        found = {}
+    except OSError as error:
+        raise ConfigError(f"log.dirs: {path} cannot be used as a data directory: {error.strerror}") from error
+    folders = [name for name, is_folder in found.items() if is_folder]
+    return Listing(path, folders, [name for name in found if name not in folders], meta)
+
+
+def _volume(path: str) -> Volume:
+    """Return the size of the file system of a directory, and what this process may use of it."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return Volume()
+    return Volume(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
 
 def _system_random() -> SystemRandom:

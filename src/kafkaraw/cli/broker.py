@@ -26,8 +26,11 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 for a free port.  [default: 9092]")
 @click.option(
     "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Store the logs in this folder; without it they are in memory, and lost at the end.",
+    "data_dirs",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Store the logs in this folder, or in several (repeat it, or separate them by commas); without it they are in "
+    "memory, and lost at the end.",
 )
 @click.option(
     "--config",
@@ -53,7 +56,7 @@ def broker(  # noqa: PLR0913  # one for each option
     context: click.Context,
     host: str | None,
     port: int | None,
-    data_dir: Path | None,
+    data_dirs: tuple[str, ...],
     config_file: Path | None,
     properties: tuple[str, ...],
     users: tuple[str, ...],
@@ -83,7 +86,7 @@ def broker(  # noqa: PLR0913  # one for each option
     try:
         run_broker(
             given,
-            data_dir,
+            ",".join(data_dirs) or None,
             host,
             port,
             users=parse_users(users),
@@ -93,7 +96,7 @@ def broker(  # noqa: PLR0913  # one for each option
             control_socket=control_socket,
         )
     except OSError as error:
-        raise click.ClickException(f"--data-dir {data_dir}: {error}") from error
+        raise click.ClickException(f"--data-dir {','.join(data_dirs)}: {error}") from error
 
 
 def _check_no_options(context: click.Context) -> None:

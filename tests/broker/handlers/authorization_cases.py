@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaraw.broker.handlers.authorization import DENIED_WITH
+from kafkaraw.broker.log.directories import IN_MEMORY
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.acl_codes import (
     CLUSTER_NAME,
@@ -19,6 +20,11 @@ from kafkaraw.protocol.messages.alter_client_quotas import (
     EntityData,
 )
 from kafkaraw.protocol.messages.alter_configs import AlterConfigsRequest
+from kafkaraw.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -33,6 +39,7 @@ from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkaraw.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkaraw.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkaraw.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkaraw.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from kafkaraw.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -231,6 +238,11 @@ def incremental_alter_configs(kind: int, name: str, state: BrokerState) -> Incre
 
 def describe_cluster(state: BrokerState) -> DescribeClusterRequest:
     return DescribeClusterRequest(include_cluster_authorized_operations=True)
+
+
+def alter_replica_log_dirs(state: BrokerState) -> AlterReplicaLogDirsRequest:
+    topic = AlterReplicaLogDirTopic(name="flights", partitions=[0])
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=IN_MEMORY, topics=[topic])])
 
 
 CREATION = AclCreation(
@@ -441,6 +453,10 @@ CASES: dict[str, list[Case]] = {
             [on_topic(Op.DESCRIBE)],
         )
     ],
+    "DescribeLogDirs": [
+        Case(lambda state: DescribeLogDirsRequest(topics=None), CLUSTER_DENIED, [on_cluster(Op.DESCRIBE)])
+    ],
+    "AlterReplicaLogDirs": [Case(alter_replica_log_dirs, CLUSTER_DENIED, [on_cluster(Op.ALTER)])],
     "DescribeCluster": [Case(describe_cluster, ErrorCode.NONE, [[]])],
     "DescribeConfigs": [
         Case(

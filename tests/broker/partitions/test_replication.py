@@ -158,6 +158,8 @@ def test_a_wait_for_acknowledgement_ends_when_the_topic_is_deleted():
         assert topic is not None
         state.delete_topic(topic)
         assert outcome(await waiting)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert all(folder.endswith("-delete") for storage in nodes.storages.values() for folder in storage.folders())
+        await asyncio.sleep(61)  # file.delete.delay.ms
         assert all(storage.folders() == [] for storage in nodes.storages.values())
 
     on_nodes(life)

@@ -201,7 +201,7 @@ def test_a_crash_in_the_middle_of_a_growth_leaves_the_topic_as_it_was():
 def test_a_crash_in_the_middle_of_a_deletion_leaves_no_records(caplog: pytest.LogCaptureFixture):
     async def scenario() -> None:
         storage = MemoryStorage()
-        state = make_state(storage)
+        state = make_state(storage, log_segment_delete_delay_ms=0)
         state.create_topic(plan_topic(TopicSpec("t", PARTITIONS, 1), state.catalog, state.config))
         for partition in state.partitions_of(state.catalog.topic("t")):
             append_sent(partition, memoryview(bytearray(batch(b"v"))))

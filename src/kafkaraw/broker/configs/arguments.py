@@ -18,6 +18,8 @@ from kafkaraw.light_classes import replace
 DEFAULT_PORT: Final = 9092
 LOOPBACK: Final = "127.0.0.1"
 REPLICAS_MAX: Final = 3
+DataDirs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+"""Data directories: one, several as a list or with commas between them, or None for memory."""
 NODES: Final = 3
 """Default number of nodes of a cluster."""
 
@@ -25,7 +27,7 @@ NODES: Final = 3
 def broker_config(
     properties: Mapping[str, Value] | None,
     *,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: DataDirs = None,
     host: str | None = None,
     port: int | None = None,
     default_port: int = DEFAULT_PORT,
@@ -41,13 +43,12 @@ def broker_config(
     given_port: object = port
     if given_port is not None and (not isinstance(given_port, int) or not 0 <= given_port <= PORT_MAX):
         raise ConfigError(f"port={port!r} must be a whole number from 0 to {PORT_MAX}; 0 takes a free one")
-    if data_dir is not None and not isinstance(data_dir, str | os.PathLike):
-        raise ConfigError(f"data_dir={data_dir!r} must be the path of a folder, not {type(data_dir).__name__}")
+    directories = data_directories(data_dir)
     given = dict(properties or {})
-    if data_dir is not None:
+    if directories:
         if any(name in given for name in ("log.dirs", "log.dir")):
             raise ConfigError("log.dirs: give either the property or the data directory, not both")
-        given["log.dirs"] = os.fspath(data_dir)
+        given["log.dirs"] = ",".join(directories)
     if "listeners" not in given:
         address = host or LOOPBACK
         shown = f"[{address}]" if ":" in address else address
@@ -57,6 +58,29 @@ def broker_config(
     elif host is not None or port is not None:
         raise ConfigError("listeners: give either the property or host and port, not both")
     return BrokerConfig.parse(given, users)
+
+
+def data_directories(given: DataDirs) -> tuple[str, ...]:
+    """Return the paths of data directories; none for memory.
+
+    Raises:
+        ConfigError: they are no paths, or a single path has a comma, which separates paths in log.dirs.
+    """
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        paths = tuple(path.strip() for path in given.split(","))
+    elif isinstance(given, os.PathLike):
+        paths = (os.fspath(given),)
+    else:
+        listed: object = given
+        if not isinstance(listed, Sequence) or not all(isinstance(path, str | os.PathLike) for path in listed):
+            raise ConfigError(f"data_dir={given!r} must be the path of a folder, not {type(given).__name__}")
+        paths = tuple(os.fspath(path) for path in given)
+    for path in paths:
+        if not path or "," in path:
+            raise ConfigError(f"data_dir={path!r} must be the path of a folder, without a comma: log.dirs is a list")
+    return paths
 
 
 def chosen_node_ids(nodes: int | None, node_ids: Sequence[int] | None) -> tuple[int, ...]:

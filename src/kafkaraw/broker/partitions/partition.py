@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.topic_config import TopicConfig
+from kafkaraw.broker.log.directories import folder_name
 from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import Content, LogStorage
@@ -34,6 +36,8 @@ from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.broker.validation.log_validator import validated
 from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
+from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
+from kafkaraw.core.log.retention import Retention, expired_segments
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -129,10 +133,8 @@ class Partition:
         self.transactions = OpenTransactions()
         # Not a function that refers to this partition: such a cycle would keep it until the garbage collector runs.
         self.producers = ProducerTable(producer_expiration_ms, self.transactions.first_offset_of)
-        self.log = PartitionLog(
-            storage, folder_name(topic_partition), clock, config.segments, producers=self.producers.snapshots
-        )
         self._clock = clock
+        self.log = self.new_log(storage, folder_name(topic_partition))
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
         self._lag_max_s = lag_max_ms / 1000
@@ -427,8 +429,46 @@ class Partition:
         self._wake_followers()
         return first
 
+    def delete_old_segments(self) -> int:
+        """Delete the oldest segments that the retention settings of the topic allow to delete.
+
+        Every replica does so for itself, below its own high watermark.
+
+        Returns:
+            their number.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        log, config = self.log, self.config
+        expired = expired_segments(
+            log.segments,
+            Retention(config.deletes_old, config.retention_ms, config.retention_bytes),
+            now_ms=self._clock.time_ms(),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=self._high_watermark,
+        )
+        for base_offset in expired.future:
+            _logger.warning(
+                "%s: segment %d contains future timestamp(s), making it ineligible to be deleted",
+                log.folder, base_offset,
+            )  # fmt: skip
+        if not expired.reasons:
+            return 0
+        if expired.rolls:
+            log.roll()
+        before = log.log_start_offset
+        self.delete_oldest_segments(len(expired.reasons))
+        for reason, count in Counter(expired.reasons).items():
+            shown = reason.format(
+                log_start_offset=before, size_bytes=config.retention_bytes, time_ms=config.retention_ms
+            )
+            _logger.info("%s: deleted %d segments due to %s", log.folder, count, shown)
+        return len(expired.reasons)
+
     def delete_oldest_segments(self, count: int) -> None:
-        """Delete the oldest segments, as retention has decided; see `PartitionLog.delete_oldest_segments`.
+        """Delete the oldest segments; see `PartitionLog.delete_oldest_segments`.
 
         Raises:
             OSError: the storage is broken.
@@ -634,6 +674,24 @@ class Partition:
         for watcher in list(self._watchers):
             watcher.ended()
 
+    def new_log(
+        self, storage: LogStorage, folder: str, producers: Callable[[], Iterable[ProducerSnapshot]] | None = None
+    ) -> PartitionLog:
+        """Return a log with the settings of this replica, not open yet.
+
+        Args:
+            storage: where its files are.
+            folder: its folder.
+            producers: returns the producer state at its end; None for the state of this replica.
+        """
+        return PartitionLog(
+            storage, folder, self._clock, self.config.segments, producers=producers or self.producers.snapshots
+        )
+
+    def use_log(self, log: PartitionLog) -> None:
+        """Go on with another log that has the same batches, because the replica has moved to another directory."""
+        self.log = log
+
     def close(self, *, sync: bool) -> None:
         """Close the files. No watcher may be waiting.
 
@@ -656,11 +714,6 @@ class Partition:
         self.log.close()
         self._stop_leading()
         self._tell_ended()
-
-
-def folder_name(topic_partition: TopicPartition) -> str:
-    """Return the name of a partition's folder in the data directory."""
-    return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
 def _now_s() -> float:

@@ -1,8 +1,6 @@
-"""The files that store the cluster metadata over a restart. Text in, text out.
+"""The file that stores the cluster metadata over a restart, `kafkaraw-topics.json`. Text in, text out.
 
-`meta.properties` (cluster id, node id) and `partition.metadata` (topic id) have Kafka's formats. Topics, their settings
-and their partition states, which Kafka stores in its metadata log, are in `kafkaraw-topics.json`.
-Source: org.apache.kafka.metadata.properties.MetaProperties, org.apache.kafka.storage...PartitionMetadataFile.
+It has the topics, their settings and their partition states, which Kafka stores in its metadata log.
 """
 
 from __future__ import annotations
@@ -14,63 +12,10 @@ from typing import Any, Final
 from kafkaraw.broker.partitions.elections import PartitionState, first_state
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.errors import ConfigError
-from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 
-META_FILE: Final = "meta.properties"
-PARTITION_FILE: Final = "partition.metadata"
 TOPICS_FILE: Final = "kafkaraw-topics.json"
 TOPICS_VERSION: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
-    """Whose data directory it is."""
-
-    cluster_id: str
-    node_id: int
-    directory_id: str
-
-
-def write_meta(meta: MetaProperties) -> str:
-    """The text of `meta.properties`."""
-    return f"version=1\ncluster.id={meta.cluster_id}\nnode.id={meta.node_id}\ndirectory.id={meta.directory_id}\n"
-
-
-def read_meta(text: str) -> MetaProperties:
-    """Read `meta.properties`.
-
-    Raises:
-        ConfigError: it is not one of version 1.
-    """
-    entries = dict(_pairs(text, "="))
-    try:
-        if entries["version"] != "1":
-            raise ConfigError(f"{META_FILE}: version {entries['version']} is not known, only 1 is")
-        return MetaProperties(entries["cluster.id"], int(entries["node.id"]), entries.get("directory.id", ""))
-    except (KeyError, ValueError) as error:
-        raise ConfigError(f"{META_FILE} in the data directory is damaged: {error}") from error
-
-
-def _pairs(text: str, separator: str) -> Iterable[tuple[str, str]]:
-    for line in text.splitlines():
-        name, found, value = line.partition(separator)
-        if found and not line.startswith("#"):
-            yield name.strip(), value.strip()
-
-
-def write_partition_metadata(topic_id: Uuid) -> str:
-    """The text of a `partition.metadata`."""
-    return f"version: 0\ntopic_id: {topic_id}"
-
-
-def read_partition_metadata(text: str) -> Uuid | None:
-    """The topic id in a `partition.metadata`; None when it is damaged."""
-    entries = dict(_pairs(text, ":"))
-    try:
-        return Uuid.parse(entries["topic_id"]) if entries.get("version") == "0" else None
-    except (KeyError, ValueError):
-        return None
 
 
 StoredTopic = tuple[Topic, Sequence[PartitionState]]
