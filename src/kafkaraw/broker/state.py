@@ -29,6 +29,7 @@ from kafkaraw.broker.log.directories import (
     folder_name,
     future_folders,
 )
+from kafkaraw.broker.log.log_cleaner import LogCleaner
 from kafkaraw.broker.log.log_manager import LogManager
 from kafkaraw.broker.log.partition_log import is_segment
 from kafkaraw.broker.log.replica_moves import ReplicaMoves
@@ -104,6 +105,9 @@ class BrokerState:
         self._is_alone = controller is None
         self.directories = LogDirectories(directories, rng, lambda: self.config.logs.cordoned)
         self.logs = LogManager(self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values())
+        self.cleaner = LogCleaner(
+            self.logs, self.directories, clock, lambda: self.config.logs.cleaner, lambda: self._partitions.values(), rng
+        )
         self.moves = ReplicaMoves(self.directories, self.logs, rng)
         self._rng = rng
         self.sasl_servers = SaslServers(config.security, clock, rng, self.controller.credentials)

@@ -1,8 +1,8 @@
 """One round of the cleaner in the log of a partition: reads its segments, and replaces them with cleaned ones.
 
 The decisions are those of `core.log.cleaner`; this module moves bytes. It runs in steps, between which the partition
-is read and appended to, and may be truncated or deleted: then the round ends with `LogCleaningAbortedError`, and the log
-is as it was, but for the groups that are complete. Start at `cleaning`.
+is read and appended to, and may be truncated or deleted: then the round ends with `LogCleaningAbortedError`, and the
+log is as it was, but for the groups that are complete. Start at `cleaning`.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.{doClean, cleanSegments, buildOffsetMap}.
 """

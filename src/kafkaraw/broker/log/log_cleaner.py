@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from kafkaraw.broker.configs.log_settings import CleanerSettings
-from kafkaraw.broker.configs.topic_config import TopicConfig
+from kafkaraw.broker.ids import RandomBits
 from kafkaraw.broker.log.cleaning import Limits, LogCleaningAbortedError, cleaning, segments_to_clean
 from kafkaraw.broker.log.directories import LogDirectories, LogDirectory
-from kafkaraw.broker.log.partition_log import PartitionLog
+from kafkaraw.broker.log.log_manager import LogManager, Task
+from kafkaraw.broker.log.log_manager import Replica as ManagedReplica
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.turns import Steps
 from kafkaraw.core.log.cleaner import CleanerStats, CleaningRound, LastRecord, make_offset_map
@@ -36,23 +37,8 @@ _IO_BUFFER_MIN: Final = 64 * 1024
 _logger = logging.getLogger("kafkaraw.broker")
 
 
-class Replica(Protocol):
-    """A replica on this broker, as far as the cleaner has to know it."""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Its topic and partition."""
-        ...
-
-    @property
-    def log(self) -> PartitionLog:
-        """Its log."""
-        ...
-
-    @property
-    def config(self) -> TopicConfig:
-        """The settings of its topic."""
-        ...
+class Replica(ManagedReplica, Protocol):
+    """A replica on this broker."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -77,11 +63,12 @@ class LogCleaner:
     """The cleaner of one broker.
 
     Args:
+        logs: runs it by schedule, and removes the files that it replaces.
         directories: the log directories.
         clock: wall clock.
         settings: returns the settings in effect.
         replicas: returns the open replicas of the broker.
-        new_seed: returns 16 random bytes: the seed of the hash of keys, another one for each round.
+        rng: source of the seeds of the hash of keys, another one for each round.
 
     Attributes:
         uncleanable: the partitions whose cleaning has failed, because their logs are damaged, by directory.
@@ -90,11 +77,12 @@ class LogCleaner:
 
     def __init__(
         self,
+        logs: LogManager,
         directories: LogDirectories,
         clock: Clock,
         settings: Callable[[], CleanerSettings],
         replicas: Callable[[], Iterable[Replica]],
-        new_seed: Callable[[], bytes],
+        rng: RandomBits,
     ) -> None:
         self.uncleanable: set[tuple[str, TopicPartition]] = set()
         self.rounds = 0
@@ -102,12 +90,14 @@ class LogCleaner:
         self._clock = clock
         self._settings = settings
         self._replicas = replicas
-        self._new_seed = new_seed
+        self._logs = logs
+        self._rng = rng
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._running: Steps[None] | None = None
         self._cleaned_bytes = 0
         self._began_ms = 0
         self._pause_ms = 0
+        logs.add_task(Task("kafka-log-cleaner", self.cleaning, self.interval_ms))
 
     def interval_ms(self) -> int:
         """Return the time until `cleaning` is to be called again, in milliseconds."""
@@ -200,10 +190,17 @@ class LogCleaner:
     # -- one log -----------------------------------------------------------------------------------------------------
 
     def _cleaning_one(self, chosen: _Candidate) -> Steps[None]:
-        replica, directory, plan, _ = chosen
-        log, key, settings = replica.log, replica.topic_partition, self._settings()
-        stats, began_ms = CleanerStats(), self._clock.time_ms()
-        offsets = make_offset_map(settings.dedupe_buffer_bytes, settings.load_factor, self._new_seed())
+        began_ms = self._clock.time_ms()
+        # The choice took several turns: the log may have changed, and the round begins in this one.
+        replica, directory, plan, compaction = self._candidate(chosen.replica, chosen.directory, began_ms)
+        if not plan.is_due(compaction):
+            return
+        log, key, settings, stats = replica.log, replica.topic_partition, self._settings(), CleanerStats()
+        offsets = make_offset_map(
+            settings.dedupe_buffer_bytes,
+            settings.load_factor,
+            self._rng.getrandbits(8 * SEED_BYTES).to_bytes(SEED_BYTES),
+        )
         cleaning_round = CleaningRound(
             began_ms,
             replica.config.delete_retention_ms,
@@ -233,6 +230,8 @@ class LogCleaner:
                     break
                 total = stats.indexed_bytes + stats.read_bytes + stats.written_bytes
                 self._cleaned_bytes, counted = self._cleaned_bytes + total - counted, total
+                if ends_turn:
+                    self._logs.collect_deleted_files(replica)
                 yield ends_turn
         except LogCleaningAbortedError as error:
             _logger.info("%s: cleaning was aborted: %s", log.folder, error)
@@ -240,8 +239,8 @@ class LogCleaner:
         except KafkaError as error:
             self.uncleanable.add((directory.path, key))
             _logger.warning(
-                "Unexpected exception thrown when cleaning log %s. Marking its partition (%s-%d) as uncleanable until the "
-                "broker restarts: %s",
+                "Unexpected exception thrown when cleaning log %s. Marking its partition (%s-%d) as uncleanable until "
+                "the broker restarts: %s",
                 log.folder, key.topic, key.partition, error,
             )  # fmt: skip
             return
