@@ -660,7 +660,7 @@ def _first_in_batch(data: memoryview, timestamp_ms: int, start_offset: int) -> T
     """The first record of a batch, from an offset on, with that timestamp or a later one."""
     data = modern(data)
     header = parse_header(data)
-    if header.max_timestamp < timestamp_ms:
+    if header.max_timestamp < timestamp_ms or not header.records_count:  # compaction leaves empty batches
         return None
     if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME or header.is_control:
         return TimestampAndOffset(header.max_timestamp, max(header.base_offset, start_offset))
