@@ -33,6 +33,7 @@ class Environment:
         calm: there are no faults but slow connections and moved leaders, so no transaction may fail.
         session_ms: session timeout of group members; None if there is no group.
         slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
+        compacts: the cleaner runs several times a second.
     """
 
     nodes: int
@@ -55,6 +56,7 @@ class Environment:
     calm: bool = False
     session_ms: int | None = None
     slow_coordinators: bool = False
+    compacts: bool = False
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -71,6 +73,9 @@ class Environment:
             "connections.max.idle.ms": self.broker_idle_ms,
             "replica.lag.time.max.ms": self.lag_max_ms,
         }
+        if self.compacts:
+            found["log.initial.task.delay.ms"] = 50
+            found["log.cleaner.backoff.ms"] = 100
         if self.transaction_version is not None:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3
@@ -152,6 +157,11 @@ def several_brokers(rng: random.Random, *, unclean: bool = False) -> Environment
         isr_min=1 if unclean else rng.choice([1, 2, 2]),
         unclean=unclean,
     )
+
+
+def for_compaction(rng: random.Random) -> Environment:
+    """A cluster, or one broker, whose cleaner runs all the time."""
+    return replace(several_brokers(rng) if rng.random() < 0.7 else one_broker(rng), compacts=True)
 
 
 def for_senders(rng: random.Random) -> Environment:

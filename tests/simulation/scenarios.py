@@ -26,6 +26,7 @@ from tests.simulation.clients import (
     send_all,
     use_recreated_topic,
 )
+from tests.simulation.compaction import CompactionScenario
 from tests.simulation.faults import REPEAT_DELAY_MAX_S, inject_faults, slow_down_coordinators
 from tests.simulation.groups import GroupScenario
 from tests.simulation.recorders import on_group_recreated
@@ -86,6 +87,25 @@ async def with_unclean_elections(simulation: Simulation) -> ScenarioResult:
     """The same with unclean leader elections, and more faults at a time."""
     world = World(simulation, environment.several_brokers(simulation.rng, unclean=True))
     return await _run_in_cluster(world, inject_faults(world, "more trouble"))
+
+
+async def with_compacted_topic(simulation: Simulation) -> ScenarioResult:
+    """Producers that write values and tombstones of a few keys to a compacted topic, and readers that start over."""
+    world = World(simulation, environment.for_compaction(simulation.rng))
+    await world.brokers.start()
+    scenario = CompactionScenario(world)
+    helpers = [inject_faults(world), inject_faults(world, "trouble beside it")]
+    with world.brokers.stale_metadata.in_effect() if world.environment.nodes > 1 else nullcontext():
+        async with asyncio.timeout(SCENARIO_S):
+            await scenario.create_topic()
+            tasks = [asyncio.create_task(helper) for helper in helpers]
+            await scenario.run()
+            world.over = True
+            await asyncio.gather(*tasks)
+            await scenario.end()
+            await read_everything(world)
+        result = await _audit(world)
+    return replace(result, violations=result.violations + scenario.violations())
 
 
 async def with_many_senders(simulation: Simulation) -> ScenarioResult:

@@ -11,6 +11,7 @@ from tests.simulation.read_methods import READ_METHODS
 from tests.simulation.scenarios import (
     ScenarioResult,
     run_scenario,
+    with_compacted_topic,
     with_failure_reports,
     with_graceful_group,
     with_graceful_seeking_group,
@@ -144,6 +145,11 @@ def test_read_committed_consumers_see_all_or_nothing_of_a_transaction(seed: int)
 @every_seed("pipelined transactions", normal=8, soak=1_000)
 def test_a_transaction_succeeds_that_begins_while_the_previous_one_ends(seed: int):
     check(with_pipelined_transactions, seed)
+
+
+@every_seed("compacted topic", normal=8, soak=1_000)
+def test_compaction_keeps_the_last_value_of_each_key(seed: int):
+    assert check(with_compacted_topic, seed).covered["gaps"], "nothing was compacted: nothing was tested"
 
 
 @every_seed("short closes", normal=6)
