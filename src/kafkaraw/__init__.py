@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import GroupListing as GroupListing
     from kafkaraw.client.admin import GroupState as GroupState
     from kafkaraw.client.admin import GroupType as GroupType
+    from kafkaraw.client.admin import LogDirDescription as LogDirDescription
     from kafkaraw.client.admin import MemberDescription as MemberDescription
     from kafkaraw.client.admin import NewPartitions as NewPartitions
     from kafkaraw.client.admin import NewTopic as NewTopic
     from kafkaraw.client.admin import QuotaEntity as QuotaEntity
     from kafkaraw.client.admin import QuotaName as QuotaName
+    from kafkaraw.client.admin import ReplicaInfo as ReplicaInfo
     from kafkaraw.client.admin import ResourcePattern as ResourcePattern
     from kafkaraw.client.admin import ScramPassword as ScramPassword
     from kafkaraw.client.admin import ScramRemoval as ScramRemoval
     from kafkaraw.client.admin import TopicCreated as TopicCreated
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
+    from kafkaraw.client.admin import TopicPartitionReplica as TopicPartitionReplica
     from kafkaraw.client.blocking.admin import Admin as Admin
     from kafkaraw.client.blocking.consumer import Consumer as Consumer
     from kafkaraw.client.blocking.producer import Producer as Producer
@@ -117,6 +120,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "kafkaraw.client.admin": (
+        "ReplicaInfo",
         "ResourcePattern",
         "AclBindingFilter",
         "AclBinding",
@@ -130,6 +134,7 @@ _HOMES = {
         "GroupListing",
         "GroupState",
         "GroupType",
+        "LogDirDescription",
         "MemberDescription",
         "NewPartitions",
         "NewTopic",
@@ -140,6 +145,7 @@ _HOMES = {
         "TopicCreated",
         "TopicDescription",
         "TopicListing",
+        "TopicPartitionReplica",
     ),
     "kafkaraw.client.sending.arrow_rows": (
         "ArrowTicket",

@@ -31,6 +31,7 @@ from kafkaraw.protocol import (
 )
 from kafkaraw.protocol.apis import api_of
 from kafkaraw.records import encode_batch, unpack_header
+from kafkaraw.testing.simulated_disk import SimulatedDisk
 from kafkaraw.testing.virtual import VirtualLoop
 
 NOW_MS = 1_700_000_000_000
@@ -46,6 +47,11 @@ def append_sent(partition: Partition, batch: bytes | memoryview, *, in_transacti
     if in_transaction:
         partition.attempted(unpack_header(sent), bumps_epochs=False)
     return partition.append(run_to_end(partition.check(sent)), in_transaction=in_transaction)
+
+
+def disk_without_luck() -> SimulatedDisk:
+    """A disk on which a crash loses every write that was not synced."""
+    return SimulatedDisk(random.Random(1), kept_share=0.0, keeps_names=True)
 
 
 class FixedClock:

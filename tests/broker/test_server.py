@@ -10,6 +10,7 @@ import pytest
 
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.errors import KafkaError, NetworkError, UsageError
 from kafkaraw.net import Link
@@ -21,6 +22,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import encode_batch
 from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.broker.support import disk_without_luck
 
 PORT = 9092
 
@@ -77,7 +79,7 @@ class RawClient:
         pass
 
 
-def make_node(simulation: Simulation, storage: MemoryStorage | None = None, **properties: Any) -> BrokerNode:
+def make_node(simulation: Simulation, storage: LogStorage | None = None, **properties: Any) -> BrokerNode:
     config = BrokerConfig.parse({name.replace("_", "."): value for name, value in properties.items()})
     return BrokerNode(
         config,
@@ -125,7 +127,7 @@ def test_the_same_seed_gives_the_same_bytes():
 
 def test_a_stopped_broker_refuses_connections_and_keeps_its_data():
     async def scenario(simulation: Simulation) -> None:
-        storage = MemoryStorage()
+        storage = disk_without_luck()
         node = make_node(simulation, storage)
         await node.start()
         client = await RawClient(simulation).dial()
@@ -146,7 +148,7 @@ def test_a_stopped_broker_refuses_connections_and_keeps_its_data():
 
 def test_a_killed_broker_keeps_what_the_operating_system_had():
     async def scenario(simulation: Simulation) -> None:
-        storage = MemoryStorage()
+        storage = disk_without_luck()
         node = make_node(simulation, storage, log_flush_interval_messages=2)
         await node.start()
         client = await RawClient(simulation).dial()

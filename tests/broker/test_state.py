@@ -162,11 +162,11 @@ def test_a_topic_that_cannot_be_stored_does_not_exist(monkeypatch: pytest.Monkey
     storage = MemoryStorage()
     state = make_state(storage)
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")  # other errors would take the log directory offline
 
-    monkeypatch.setattr(storage, "write_text", full)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(storage, "write_text", fails)
+    with pytest.raises(OSError, match="Too many open files"):
         create(state, "t", 3)
     monkeypatch.undo()
     assert state.catalog.topics() == []
@@ -257,7 +257,7 @@ def test_a_folder_that_could_not_be_removed_is_not_taken_over_by_a_new_topic_of_
     state = make_state(storage)
     topic = create(state, "t")
     append(state, "t")
-    storage.fail_at(2, errno.EIO)  # the first writes the topics down, the second renames the folder
+    storage.fail_at(2, errno.EMFILE)  # the first writes the topics down, the second renames the folder
     in_a_loop(lambda: state.delete_topic(topic))
     assert storage.failures == ["rename_folder"]
     create(state, "t")

@@ -9,6 +9,7 @@ from typing import Any
 from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.topics.topic_creation import TopicSpec, plan_topic
@@ -32,7 +33,7 @@ class VirtualNodes:
     def __init__(self, simulation: Simulation, nodes: int, properties: dict[str, Any]) -> None:
         self.simulation = simulation
         self.properties = properties
-        self.storages: dict[int, MemoryStorage] = {}
+        self.storages: dict[int, LogStorage] = {}
         self.facts = MemoryStorage()
         self.cluster = self.new_cluster(nodes)
 
@@ -40,13 +41,17 @@ class VirtualNodes:
         rng = random.Random(self.simulation.seed)
         around = Surroundings(
             network=self.simulation.network,
-            storage_of=lambda node_id: self.storages.setdefault(node_id, MemoryStorage()),
+            storage_of=self.storage_of,
             facts=self.facts,
             clock=self.simulation.clock,
             rng=rng,
             replication_delay_s=lambda: rng.uniform(0.001, 0.01),
         )
         return Cluster(range(nodes), self.config_of, around)
+
+    def storage_of(self, node_id: int) -> LogStorage:
+        """The files of a node, which outlive it."""
+        return self.storages.setdefault(node_id, MemoryStorage())
 
     def config_of(self, node_id: int) -> BrokerConfig:
         address = f"PLAINTEXT://{HOST}:{PORT + node_id}"

@@ -319,6 +319,9 @@ class ApacheKafka:
             if name == META_PROPERTIES:
                 content = re.sub(rb"(?m)^cluster\.id=.*$", b"cluster.id=" + _random_cluster_id().encode(), content)
             (self._logs / name).write_bytes(content)
+        for other in filter(None, self._properties.get("log.dirs", "").split(",")):
+            if Path(other) != self._logs:  # StorageTool has written its own cluster id there; the node formats it anew
+                (Path(other) / META_PROPERTIES).unlink(missing_ok=True)
 
     def _run_storage_tool(self, jars: Path) -> None:
         command = [*self._java(jars, "kafka.tools.StorageTool", *QUICK_JVM), "format", "-t", _random_cluster_id()]

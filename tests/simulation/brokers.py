@@ -12,9 +12,9 @@ from enum import Enum
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, Cluster, Surroundings
 from kafkaraw.broker.handlers.registration import load_handlers
-from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Catalog
+from kafkaraw.testing.simulated_disk import SimulatedDisk
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.environment import PASSWORD, PORT, USER, Environment, host_of
 
@@ -71,6 +71,21 @@ def config(environment: Environment, node_id: int) -> BrokerConfig:
     return BrokerConfig.parse(environment.properties(node_id), users)
 
 
+def disk_of(simulation: Simulation, node_id: int, environment: Environment) -> SimulatedDisk:
+    """Return the disk of a node; what a crash leaves on it depends on the seed alone."""
+    return SimulatedDisk(random.Random(f"disk of {node_id} {simulation.seed}"), keeps_names=environment.keeps_names)
+
+
+def crash_if_due(disk: SimulatedDisk, how: Down) -> None:
+    """Crash a disk with its machine.
+
+    After a failed sync, the machine starts again, too. If only the broker did, it would recover bytes of the page cache
+    that are not on the disk, and the next crash would take what is written behind them with it.
+    """
+    if how is Down.CRASH or disk.has_lost_writes:
+        disk.lose_unsynced()
+
+
 class OneBroker:
     """A cluster of one broker."""
 
@@ -78,7 +93,7 @@ class OneBroker:
         self._simulation = simulation
         self._climate = environment
         self._rng = rng
-        self._storage = MemoryStorage()
+        self.disks = {0: disk_of(simulation, 0, environment)}
         self._node: BrokerNode | None = None
         self.ids = [0]
 
@@ -91,21 +106,26 @@ class OneBroker:
 
     async def bring_up(self, node_id: int) -> None:
         simulation = self._simulation
-        self._node = BrokerNode(
+        node = BrokerNode(
             config(self._climate, node_id),
             network=simulation.network,
-            storage=self._storage,
+            storage=self.disks[0],
             clock=simulation.clock,
             rng=self._rng,
         )
-        await self._node.start()
+        await node.start()
+        self._node = node
+
+    def has_failed(self, node_id: int) -> bool:
+        """Return whether the log directory of the broker is offline."""
+        return self._node is not None and bool(self._node.state.dir_failures.offline)
 
     async def take_down(self, node_id: int, how: Down) -> None:
         node, self._node = self._node, None
-        assert node is not None
+        if node is None:
+            return
         await (node.stop() if how is Down.STOP else node.kill())
-        if how is Down.CRASH:
-            self._storage.lose_unsynced()
+        crash_if_due(self.disks[0], how)
 
     async def stop(self) -> None:
         if self._node is not None:
@@ -120,18 +140,18 @@ class SeveralBrokers:
         self._climate = environment
         self._rng = rng
         self._delays = random.Random(rng.random())
-        self._storages = {node_id: MemoryStorage() for node_id in range(environment.nodes)}
-        self._facts = MemoryStorage()
+        self.disks = {node_id: disk_of(simulation, node_id, environment) for node_id in range(environment.nodes)}
+        self._facts = disk_of(simulation, len(self.disks), environment)
         self._switching = asyncio.Lock()  # two series of faults may run at a time
         self._has_power = True
         self.stale_metadata = StaleMetadata()
         self.cluster = self._new_cluster()
-        self.ids = list(self._storages)
+        self.ids = list(self.disks)
 
     def _new_cluster(self) -> Cluster:
         surroundings = Surroundings(
             network=self._simulation.network,
-            storage_of=self._storages.__getitem__,
+            storage_of=self.disks.__getitem__,
             facts=self._facts,
             clock=self._simulation.clock,
             rng=self._rng,
@@ -156,8 +176,12 @@ class SeveralBrokers:
             if node_id not in self.running:
                 return
             await (self.cluster.stop_node(node_id) if how is Down.STOP else self.cluster.kill_node(node_id))
-            if how is Down.CRASH:
-                self._storages[node_id].lose_unsynced()
+            crash_if_due(self.disks[node_id], how)
+
+    def has_failed(self, node_id: int) -> bool:
+        """Return whether the log directory of a running node is offline."""
+        node = self.cluster.nodes.get(node_id)
+        return node is not None and bool(node.state.dir_failures.offline)
 
     def serve_stale_metadata(self, node_id: int) -> Callable[[], object]:
         """Let a node answer Metadata requests from the present catalog until the returned function is called."""
@@ -172,8 +196,8 @@ class SeveralBrokers:
             self._has_power = False
             await self.cluster.kill()
             if self._climate.syncs_batches:
-                for storage in self._storages.values():
-                    storage.lose_unsynced()
+                for disk in (*self.disks.values(), self._facts):
+                    disk.lose_unsynced()
 
     async def restore_power(self) -> None:
         async with self._switching:

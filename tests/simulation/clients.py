@@ -163,6 +163,16 @@ class Reader:
             self._positions[tp] = await self._world.call("position", consumer.position(tp, 1.0), 1.0)
 
 
+SEGMENT_BYTES = 500
+
+
+async def create_small_segments(world: World) -> None:
+    """Create the topic with small segments, so that logs are rolled all the time."""
+    async with world.admin("creator") as admin:
+        configs = {"internal.segment.bytes": str(SEGMENT_BYTES)}
+        await admin.create_topics([NewTopic(TOPIC, PARTITIONS, configs=configs)], timeout=10)
+
+
 async def administer(world: World) -> None:
     """Make admin calls, which create and delete a topic while other clients use it."""
     rng = world.rng("admin")

@@ -32,6 +32,8 @@ class Environment:
         crash_probability: probability that a transactional producer crashes in a transaction.
         calm: there are no faults but slow connections and moved leaders, so no transaction may fail.
         session_ms: session timeout of group members; None if there is no group.
+        keeps_names: a crash keeps the names of files, even if their folders were not synced.
+        disks_fail: disks are cut off from power in the middle of an operation, become full, read-only, or break.
         slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
         compacts: the cleaner runs several times a second.
     """
@@ -57,6 +59,8 @@ class Environment:
     session_ms: int | None = None
     slow_coordinators: bool = False
     compacts: bool = False
+    keeps_names: bool = True
+    disks_fail: bool = False
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -134,6 +138,22 @@ def one_broker(rng: random.Random) -> Environment:
         isr_min=1,
         unclean=False,
     )
+
+
+def with_failing_disk(rng: random.Random) -> Environment:
+    """One broker that syncs each batch, on a disk that crashes and fails."""
+    drawn = replace(one_broker(rng), sasl_mechanism=None, syncs_batches=True, disks_fail=True)
+    return replace(drawn, keeps_names=rng.random() < 0.5)
+
+
+def with_failing_disks(rng: random.Random) -> Environment:
+    """Three brokers on disks that crash and fail; some sync each batch, the others rely on their replicas.
+
+    Followers of brokers that do not sync stay in sync while they lag: the last replica in sync must not crash.
+    """
+    drawn = replace(several_brokers(rng), nodes=3, sasl_mechanism=None, isr_min=2, disks_fail=True)
+    drawn = replace(drawn, keeps_names=rng.random() < 0.5)
+    return drawn if drawn.syncs_batches else replace(drawn, lag_max_ms=30_000)
 
 
 def with_refused_records(rng: random.Random) -> Environment:

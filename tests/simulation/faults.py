@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kafkaraw.client.admin import QuotaEntity, QuotaName
 from kafkaraw.errors import KafkaError, UsageError
 from tests.simulation.brokers import Down, address_of
+from tests.simulation.disks import disk_fails, power_fails
 from tests.simulation.environment import PARTITIONS, TOPIC
 from tests.simulation.world import World
 
@@ -98,7 +99,10 @@ def down(how: Down) -> Fault:
         try:
             yield
         finally:
-            await world.brokers.bring_up(node)
+            try:
+                await world.brokers.bring_up(node)
+            except OSError as error:
+                assert world.environment.disks_fail, error  # the disk has a fault, whose end starts the node
 
     return fault
 
@@ -254,6 +258,10 @@ LEADERSHIP = {
 }
 REPEATED = FaultKind(repeated, 15, (0.2, 3.0))
 COORDINATORS = {"coordinators move": FaultKind(coordinators_move, 8)}
+DISKS = {
+    "power fails": FaultKind(power_fails, 12, (0.0, 0.5)),
+    "disk fails": FaultKind(disk_fails, 12, (0.1, 1.0)),
+}
 OTHERS = {
     "throttled": FaultKind(throttled, 1, (0.2, 1.0)),
     "stale tokens": FaultKind(stale_tokens, 1, (0.2, 1.0)),
@@ -272,6 +280,8 @@ def possible_faults(world: World) -> dict[str, FaultKind]:
         kinds |= COORDINATORS
     if world.environment.repeats_requests:
         kinds["repeated"] = REPEATED
+    if world.environment.disks_fail:
+        kinds |= DISKS
     if not world.environment.syncs_batches:
         del kinds["crash"]
     if world.environment.sasl_mechanism != "OAUTHBEARER":
@@ -294,7 +304,7 @@ async def inject_faults(world: World, name: str = "trouble", pause_s: tuple[floa
         name, node = rng.choices(names, weights)[0], rng.choice(world.brokers.ids)
         lasts_s = rng.uniform(*kinds[name].lasts_s)
         world.note(f"{name}, node {node}, {lasts_s:.3f} s")
-        if name in ("power cut", *BROKERS) and node not in world.brokers.running:
+        if name in ("power cut", *BROKERS, *DISKS) and node not in world.brokers.running:
             continue
         world.covered[name] += 1
         async with kinds[name].fault(world, node):

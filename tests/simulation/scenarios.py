@@ -21,6 +21,7 @@ from tests.simulation.clients import (
     SETTLE_S,
     Reader,
     administer,
+    create_small_segments,
     read_committed,
     read_everything,
     send_all,
@@ -41,6 +42,8 @@ from tests.simulation.world import World
 
 RECORDS = 120
 """Records of each producer with one broker."""
+RECORDS_ON_DISKS = 40
+"""Records of each producer with disks that fail, after which brokers take long to start again."""
 RECORDS_IN_CLUSTER = 60
 """Records of each producer with several brokers, where replication makes each record slower."""
 SCENARIO_S = 900.0
@@ -76,6 +79,31 @@ async def with_one_broker(simulation: Simulation) -> ScenarioResult:
     producers = [send_all(world, name, RECORDS) for name in ("a", "b")]
     producers.append(send_all(world, "acks=0", RECORDS // 4, acks=0, enable_idempotence=False))
     return await _run(world, helpers, producers)
+
+
+async def with_failing_disk(simulation: Simulation) -> ScenarioResult:
+    """Producers with acks=all and a broker that syncs each batch, on a disk that crashes, fails and becomes full."""
+    return await _run_on_disks(World(simulation, environment.with_failing_disk(simulation.rng)))
+
+
+async def with_failing_disks(simulation: Simulation) -> ScenarioResult:
+    """The same with three brokers; without syncs, one crashes at a time, while the others are in sync."""
+    return await _run_on_disks(World(simulation, environment.with_failing_disks(simulation.rng)))
+
+
+async def _run_on_disks(world: World) -> ScenarioResult:
+    await world.brokers.start()
+    await create_small_segments(world)
+    helpers = [inject_faults(world), administer(world), use_recreated_topic(world)]
+    if world.environment.syncs_batches and world.environment.nodes > 1:
+        helpers.append(inject_faults(world, "trouble beside it"))
+    world.history.repeating = world.history.unordered = {"plain"}
+    patient = {"delivery_timeout_ms": 30_000, "batch_size": 200}
+    producers = [send_all(world, name, RECORDS_ON_DISKS, **patient) for name in ("a", "b")]
+    producers.append(send_all(world, "plain", RECORDS_ON_DISKS, enable_idempotence=False, **patient))
+    stale_metadata = world.brokers.stale_metadata.in_effect() if world.environment.nodes > 1 else nullcontext()
+    with world.audit_disks.of_served_batches(), stale_metadata:
+        return await _run(world, helpers, producers)
 
 
 async def with_several_brokers(simulation: Simulation) -> ScenarioResult:
@@ -272,6 +300,7 @@ async def _audit(world: World, group: GroupHistory | None = None) -> ScenarioRes
     network = world.simulation.network
     violations = audit(world.history, unclean=world.environment.unclean)
     violations += audit_wire(network.history) + audit_numbering(network.history)
+    violations += world.audit_disks.violations
     if group is not None:
         violations += audit_group(world.history, group) + audit_absences(network.history, group)
     log = f"{world.environment}\n" + "\n".join(world.faults)

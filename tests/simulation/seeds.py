@@ -25,6 +25,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     # a topic created during its deletion; a follower whose log began within a batch
     "several brokers": (2, 50651842006),
     "unclean elections": (),
+    "failing disk": (),
+    # a truncated batch and a removed segment that a crash brought back
+    "failing disks": (11,),
     # a coordinator that responded before its state was replicated
     "transactions": (23381031011,),
     # aborted while partitions were added; and while the markers of the previous transaction were written

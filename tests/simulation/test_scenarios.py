@@ -12,6 +12,8 @@ from tests.simulation.scenarios import (
     ScenarioResult,
     run_scenario,
     with_compacted_topic,
+    with_failing_disk,
+    with_failing_disks,
     with_failure_reports,
     with_graceful_group,
     with_graceful_seeking_group,
@@ -62,6 +64,15 @@ EVENTS = {
         "records to commit",
         "disconnected",
     ),
+    with_failing_disk: (
+        "crash in append",
+        "crash in sync",
+        "crash in open_file",
+        "crash in write_bytes",
+        "crash in a recovery",
+        "a log directory failed",
+        "recovered a partition",
+    ),
     with_failure_reports: (
         "flush raised",
         "close raised",
@@ -101,6 +112,7 @@ EVENTS = {
 """Events for which a scenario is made; each occurs within a few seeds."""
 
 SEEDS = {
+    with_failing_disk: range(12),
     with_many_senders: range(12),
     with_transactions: range(12),
     with_short_closes: range(8),
@@ -130,6 +142,16 @@ def test_invariants_hold_with_several_brokers(seed: int):
 @every_seed("unclean elections", normal=8, soak=150)
 def test_unclean_elections_lose_records_but_duplicate_none_and_no_call_hangs(seed: int):
     check(with_unclean_elections, seed)
+
+
+@every_seed("failing disk", normal=4, soak=500)
+def test_what_a_broker_acknowledged_after_a_sync_survives_crashes_and_failures_of_its_disk(seed: int):
+    assert check(with_failing_disk, seed).history.acknowledged, "no record was acknowledged: nothing was tested"
+
+
+@every_seed("failing disks", normal=4, soak=500)
+def test_what_in_sync_replicas_have_survives_crashes_and_failures_of_disks(seed: int):
+    assert check(with_failing_disks, seed).history.acknowledged, "no record was acknowledged: nothing was tested"
 
 
 @every_seed("senders", normal=12, soak=1_000)

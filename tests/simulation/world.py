@@ -22,6 +22,7 @@ from kafkaraw.testing.audit import Call, History
 from kafkaraw.testing.memory_network import MemoryLink, MemoryNetwork
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.brokers import OneBroker, SeveralBrokers, bootstrap
+from tests.simulation.disks import DiskAudit
 from tests.simulation.environment import PASSWORD, TOPIC, USER, Environment
 from tests.simulation.recorders import record_batches, record_leader_epochs
 
@@ -71,6 +72,7 @@ class World:
         over: no more faults are injected.
         stale_tokens: tokens issued now have expired.
         covered: how often each event occurred.
+        audit_disks: finds damage that brokers have not repaired, and torn batches that they serve.
         topics: the topics that clients write and read.
     """
 
@@ -80,6 +82,7 @@ class World:
         self.history = History()
         brokers = OneBroker if environment.nodes == 1 else SeveralBrokers
         self.brokers = brokers(simulation, environment, self.rng("brokers"))
+        self.audit_disks = DiskAudit(self)
         self.faults: list[str] = []
         self.ends: dict = {}
         self.over = False

@@ -152,6 +152,7 @@ class Controller:
         self._topics_text = TopicsWriter()
         self._members: dict[int, Member] = {}
         self._former_leaders: dict[TopicPartition, int] = {}
+        self._failed_replicas: dict[TopicPartition, dict[int, None]] = {}
         self.changes = TurnQueue()
         self._in_work: dict[str, _Staged | None] = {}
         self._deleting: dict[Uuid, None] = {}
@@ -239,6 +240,8 @@ class Controller:
     def join(self, member: Member) -> None:
         """Add a node that has opened its storage and its replicas; it is notified of changes from now on."""
         self._members[member.node_id] = member
+        for failed in self._failed_replicas.values():
+            failed.pop(member.node_id, None)
 
     def leave(self, member: Member) -> None:
         """Remove a node that is about to close its storage."""
@@ -255,10 +258,10 @@ class Controller:
         if self._members.keys() >= self.catalog.racks.keys():
             self._deleting.clear()  # every node has removed what was left when it opened its storage
         self._choose_controller()
-        live, former, self._former_leaders = self.catalog.brokers, self._former_leaders, {}
+        former, self._former_leaders = self._former_leaders, {}
         self._change(
             lambda key, state, unclean: elections.with_leader(
-                state, live, unclean=unclean, preferred=former.get(key, NO_LEADER)
+                state, self._live(key), unclean=unclean, preferred=former.get(key, NO_LEADER)
             )
         )
         self._remind(new)
@@ -269,9 +272,37 @@ class Controller:
             return
         self._choose_controller()
         if len(self.catalog.racks) > 1:  # a single node has no replicas elsewhere that could become leaders
-            live = self.catalog.brokers
-            self._change(lambda _, state, unclean: elections.without_node(state, node_id, live, unclean=unclean))
+            self._change(
+                lambda key, state, unclean: elections.without_node(state, node_id, self._live(key), unclean=unclean)
+            )
             self._remind([node_id])
+
+    def replicas_failed(self, node_id: int, keys: Collection[TopicPartition]) -> None:
+        """Take replicas out of the ISR, because the log directory of a running node has failed; elect other leaders.
+
+        A single node keeps its states: it has no other replicas, and often cannot store a new epoch in that directory.
+
+        Source: kafka.server.AssignmentsManager; ReplicationControlManager.handleDirectoriesOffline.
+        """
+        for key in keys:
+            self._failed_replicas.setdefault(key, {})[node_id] = None
+        if len(self.catalog.racks) == 1:
+            return
+        lost = frozenset(keys)
+        self._change(
+            lambda key, state, unclean: (
+                elections.without_node(state, node_id, self._live(key), unclean=unclean) if key in lost else state
+            )
+        )
+
+    def is_failed(self, topic_partition: TopicPartition, node_id: int) -> bool:
+        """Return whether the replica of a running node is in a failed log directory."""
+        return node_id in self._failed_replicas.get(topic_partition, ())
+
+    def _live(self, topic_partition: TopicPartition) -> Collection[int]:
+        """Return the running nodes whose replica of a partition, if they have one, can be used."""
+        failed = self._failed_replicas.get(topic_partition)
+        return [node for node in self.catalog.brokers if node not in failed] if failed else self.catalog.brokers
 
     def transactions_of(self, node_id: int) -> TransactionNode | None:
         """Return the `TransactionNode` of a node; None if the node is not running."""
@@ -283,9 +314,9 @@ class Controller:
         member = self._members.get(node_id)
         return None if member is None else member.groups
 
-    def is_live(self, node_id: int) -> bool:
-        """Return whether a node is reachable."""
-        return node_id in self.catalog.brokers
+    def is_live(self, topic_partition: TopicPartition, node_id: int) -> bool:
+        """Return whether a node is reachable, and its replica of a partition is not in a failed log directory."""
+        return node_id in self.catalog.brokers and not self.is_failed(topic_partition, node_id)
 
     def _remind(self, node_ids: Collection[int]) -> None:
         """Notify leaders whose followers have started or stopped, even if no partition state has changed."""
@@ -313,7 +344,7 @@ class Controller:
         state = self.catalog.state_of(topic_partition)
         if state is None:
             raise UsageError(f"there is no partition {topic_partition.topic}-{topic_partition.partition}")
-        if not elections.can_lead(state, node_id, self.catalog.brokers):
+        if not elections.can_lead(state, node_id, self._live(topic_partition)):
             raise UsageError(
                 f"node {node_id} cannot lead {topic_partition.topic}-{topic_partition.partition}: it must run and be "
                 f"in sync; in sync are {list(state.isr)}, running are {sorted(self.catalog.brokers)}"
@@ -368,9 +399,8 @@ class Controller:
             self._write_timer.cancel()
             self._write_timer = None
         try:
-            self.storage.write_text(
-                ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)), durable=False
-            )
+            # Durable: an older ISR or leader epoch loses records after a crash, and a damaged file loses all topics.
+            self.storage.write_text(ROOT, TOPICS_FILE, self._topics_text.text(self._stored(), list(self._deleting)))
         except OSError as error:
             _logger.error("the partition states cannot be stored: %s", error)
 
@@ -529,8 +559,7 @@ class Controller:
         for member in list(self._members.values()):
             member.reconfigure()
         if len(self.catalog.racks) > 1:  # a partition may get a leader or reach its min ISR now
-            live = self.catalog.brokers
-            self._change(lambda _, state, unclean: elections.with_leader(state, live, unclean=unclean))
+            self._change(lambda key, state, unclean: elections.with_leader(state, self._live(key), unclean=unclean))
             self._remind(self.catalog.racks)
 
     def delete_topic(self, topic: Topic) -> None:
@@ -551,6 +580,8 @@ class Controller:
             OSError: the storage is broken; the topic still exists.
         """
         self._write_topics(but=topic)
+        for key in topic.partitions():
+            self._failed_replicas.pop(key, None)
         self._deleting[topic.topic_id] = None
         self._in_work[topic.name] = None
         self.catalog.remove(topic)

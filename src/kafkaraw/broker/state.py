@@ -6,6 +6,7 @@ producer ids). Storage, clock and randomness are passed in.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits
 from kafkaraw.broker.large_requests import LargeRequests
+from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.directories import (
     LogDirectories,
     LogDirectory,
@@ -31,7 +33,7 @@ from kafkaraw.broker.log.directories import (
 )
 from kafkaraw.broker.log.log_cleaner import LogCleaner
 from kafkaraw.broker.log.log_manager import LogManager
-from kafkaraw.broker.log.partition_log import is_segment
+from kafkaraw.broker.log.partition_log import PartitionLog, is_segment
 from kafkaraw.broker.log.replica_moves import ReplicaMoves
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.old_releases import Offer
@@ -103,7 +105,9 @@ class BrokerState:
         directories = as_directories(storage)
         self.controller = controller or Controller(config, _with_metadata(directories).storage, rng)
         self._is_alone = controller is None
-        self.directories = LogDirectories(directories, rng, lambda: self.config.logs.cordoned)
+        self.dir_failures = LogDirFailureChannel(self._dir_failed)
+        guarded = [directory.guarded(self.dir_failures) for directory in directories]
+        self.directories = LogDirectories(guarded, rng, lambda: self.config.logs.cordoned)
         self.logs = LogManager(self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values())
         self.cleaner = LogCleaner(
             self.logs, self.directories, clock, lambda: self.config.logs.cleaner, lambda: self._partitions.values(), rng
@@ -120,8 +124,9 @@ class BrokerState:
         self.large_requests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}
-        self._closed = False
+        self._offline: dict[TopicPartition, None] = {}
         self._is_open = False
+        self._closed = False
 
     @property
     def catalog(self) -> Catalog:
@@ -150,7 +155,9 @@ class BrokerState:
         self.reconfigure()
         for directory in self.directories.online:
             yield from self._setting_strays_aside(directory)
-        self.directories.find(key for topic in self.catalog.topics() for key in topic.partitions())
+        doubled = self.directories.find(key for topic in self.catalog.topics() for key in topic.partitions())
+        for key, homes in doubled.items():
+            yield from self._choosing_copy(key, homes)
         self.logs.read_checkpoints()
         for topic in self.catalog.topics():
             yield from self._opening_replicas(topic)
@@ -159,8 +166,57 @@ class BrokerState:
         for key in [key for key in self._partitions if self.catalog.state_of(key) is None]:
             self._drop(key)
         self.logs.forget_checkpoints()
-        self._is_open = True
         self.controller.join(self)
+        self._is_open = True
+        if self._offline:
+            self.controller.replicas_failed(self.node_id, list(self._offline))
+
+    def _dir_failed(self, path: str, error: OSError) -> None:
+        """Take the replicas of a failed log directory out of service, once the operation that failed has ended."""
+        directory = self.directories.at(path)
+        assert directory is not None, path
+        directory.is_offline = True
+        for key in self.directories.replicas_in(directory):
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.is_offline = True
+        if self._is_open and not self._closed:  # while the broker starts, the error ends the start
+            asyncio.get_running_loop().call_soon(self._stop_serving, path)
+
+    def _stop_serving(self, path: str) -> None:
+        """Take the replicas of a failed log directory out of service; other replicas become leaders.
+
+        Source: kafka.server.ReplicaManager.handleLogDirFailure.
+        """
+        if self._closed:
+            return
+        _logger.warning("Stopping serving replicas in dir %s", path)
+        directory = self.directories.at(path)
+        assert directory is not None, path
+        self.moves.stop_in(directory)
+        lost = [key for key in self.directories.replicas_in(directory) if key in self._partitions]
+        for key in lost:
+            self._offline[key] = None
+            partition = self._partitions.pop(key)
+            self.controller.replication.remove(partition)
+            partition.remove()
+            if key.topic == TRANSACTION_TOPIC:
+                self.transactions.drop(key)
+            elif key.topic == OFFSETS_TOPIC:
+                self.groups.drop(key)
+        _logger.warning(
+            "Broker %d stopped fetchers for partitions %s because they are in the failed log directory %s",
+            self.node_id,
+            ",".join(folder_name(key) for key in lost),
+            path,
+        )
+        self.controller.replicas_failed(self.node_id, lost)
+        _logger.warning("Stopped serving replicas in dir %s", path)
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Return whether this node's replica of a partition is in a log directory that is offline."""
+        partition = self._partitions.get(topic_partition)
+        return topic_partition in self._offline if partition is None else partition.is_offline
 
     def _setting_strays_aside(self, directory: LogDirectory) -> Steps[None]:
         """Folders that no topic claims are from a creation or deletion that a crash cut short.
@@ -192,6 +248,27 @@ class BrokerState:
                 _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
         if removed:
             _logger.info("removed %d folders that have no records, or whose topic was being deleted", removed)
+
+    def _choosing_copy(self, key: TopicPartition, homes: Sequence[LogDirectory]) -> Steps[None]:
+        """Keep one of several folders of a replica: the broker was killed while a move gave one the place of the other.
+
+        The folder with the most offsets is the newer one, because only that was written to afterwards; or both are the
+        same. Kafka does not start here, and asks the user to remove one.
+        """
+        folder, ends = folder_name(key), []
+        for directory in homes:
+            log = PartitionLog(directory.storage, folder, self.clock)
+            yield from log.opening()
+            ends.append(log.log_end_offset)
+            log.close()
+        kept = homes[ends.index(max(ends))]
+        self.directories.set_home(key, kept)
+        for directory in homes:
+            if directory is not kept:
+                stray = directory.set_aside(folder, self._rng)
+                _logger.warning(
+                    "%s is in %s, too; renamed %s/%s to %s", folder, kept.path, directory.path, folder, stray
+                )
 
     def _holds_nothing(self, directory: LogDirectory, folder: str) -> bool:
         """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""
@@ -228,13 +305,41 @@ class BrokerState:
         for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
             if self.node_id not in state.replicas:
                 continue
+            if key in self._offline:
+                continue
             partition = self._partitions.get(key)
             if partition is None:
-                partition = self._partitions[key] = yield from self._opening_replica(key, topic, config)
+                partition = yield from self._opening_unless_offline(key, topic, config)
+                if partition is None:
+                    continue
+                self._partitions[key] = partition
                 self.controller.replication.add(partition)
             if partition.state != state:
                 self.lead_or_follow(key, state)
             yield None
+
+    def _opening_unless_offline(
+        self, key: TopicPartition, topic: Topic, config: TopicConfig
+    ) -> Steps[Partition | None]:
+        """Open a replica at the start; None if it is, or may be, in a directory that is offline.
+
+        Raises:
+            OSError: all directories are offline.
+        """
+        home = self.directories.home_of(key)
+        if home is None and len(self.directories.online) < len(self.directories.all):
+            self._offline[key] = None
+            return None
+        if home is None and len(self.catalog.states_of(topic)[key.partition].replicas) == 1:
+            _logger.warning("%s has no folder in any log directory: it starts empty", folder_name(key))
+        try:
+            return (yield from self._opening_replica(key, topic, config))
+        except OSError:
+            home = self.directories.home_of(key)
+            if home is None or not home.is_offline or not self.directories.online:
+                raise
+            self._offline[key] = None
+            return None
 
     def _opening_replica(self, key: TopicPartition, topic: Topic, config: TopicConfig) -> Steps[Partition]:
         """Open a replica, made when it is not there.
@@ -282,6 +387,9 @@ class BrokerState:
                 self.controller.replication.add(partition)
                 partition.lead_or_follow(state)
                 yield None
+        homes = {home.path: home for key in staged.replicas if (home := self.directories.home_of(key)) is not None}
+        for home in homes.values():
+            home.storage.sync_folder(ROOT)  # once for all of them: without it, a crash may remove their folders
 
     def follow_staged(self, topic: Topic) -> Steps[None]:
         """Start replication of the staged replicas from their leaders."""
@@ -389,6 +497,8 @@ class BrokerState:
     def withdraw(self, topic: Topic) -> Replicas:
         """Take the replicas of a topic out of service and return them; the caller must run `removing`."""
         replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
+        for key in topic.partitions():
+            self._offline.pop(key, None)  # the next start removes its files
         if topic.name == OFFSETS_TOPIC:
             for key, _ in replicas:
                 self.groups.drop(key)
@@ -477,7 +587,10 @@ class BrokerState:
                 if home is not None:
                     unclean.add(home)
         if sync and self._is_open:
-            self.logs.close(unclean)
+            try:
+                self.logs.close(unclean)
+            except OSError as error:
+                _logger.error("the next start must recover logs, because %s", error)
         self._partitions.clear()
 
 

@@ -14,7 +14,7 @@ from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.log.directories import IN_MEMORY, LogDirectory, Storages, Volume
-from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.memory_storage import Descriptors, MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.core.log.directories import Listing, check_directories
@@ -57,16 +57,17 @@ def real_cluster(
         ConfigError: a directory cannot be used.
     """
     in_memory: dict[int, Sequence[LogDirectory]] = {}
+    descriptors = Descriptors()
 
     def storage_of(node_id: int) -> Storages:
         if not data_dirs:
-            return in_memory.setdefault(node_id, _in_memory())
+            return in_memory.setdefault(node_id, _in_memory(descriptors))
         return _opened([os.path.join(path, f"node-{node_id}") for path in data_dirs], node_id)
 
     around = Surroundings(
         network=AsyncioNetwork(),
         storage_of=storage_of,
-        facts=_facts(data_dirs[0]) if data_dirs else MemoryStorage(),
+        facts=_facts(data_dirs[0]) if data_dirs else MemoryStorage(descriptors),
         clock=SystemClock(),
         rng=_system_random(),
         hold_port=HeldPort,
@@ -74,8 +75,8 @@ def real_cluster(
     return Cluster(node_ids, config_of, around, faults=faults, max_versions=max_versions)
 
 
-def _in_memory() -> tuple[LogDirectory, ...]:
-    return (LogDirectory(IN_MEMORY, MemoryStorage(), delays_deletion=False),)
+def _in_memory(descriptors: Descriptors | None = None) -> tuple[LogDirectory, ...]:
+    return (LogDirectory(IN_MEMORY, MemoryStorage(descriptors), delays_deletion=False),)
 
 
 def _opened(paths: Sequence[str], node_id: int) -> tuple[LogDirectory, ...]:

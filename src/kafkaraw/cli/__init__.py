@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "kafkaraw.cli.doctor:doctor",
     "groups": "kafkaraw.cli.groups:groups",
     "log": "kafkaraw.cli.log:log",
+    "log-dirs": "kafkaraw.cli.log_dirs:log_dirs",
     "pipelines": "kafkaraw.cli.pipelines:pipelines",
     "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",

@@ -405,8 +405,9 @@ def _check_epochs(found: Examined) -> None:
             problem = f"the file is missing, and the batches have the epochs {found.epochs.rows}"
             found.findings.append(Finding(str(file), -1, problem, Repair.REBUILD_EPOCHS))
         return
+    known_start = known.rows[0][1] if known.rows else 0  # batches before it are deleted, or in part
     for epoch, start in found.epochs.rows:
-        if known.epoch_at(start) != epoch:
+        if start >= known_start and known.epoch_at(start) != epoch:
             problem = f"the batch at offset {start} has epoch {epoch}, the file says {known.epoch_at(start)}"
             found.findings.append(Finding(str(file), -1, problem, Repair.REBUILD_EPOCHS, "epochs without batches"))
             return

@@ -2,8 +2,8 @@
 
 To touch a page of new memory for the first time costs several times as much as to copy data into it. So large memory
 uses huge pages, if the system has them, and a reader of frames keeps its last few large buffers: it reuses one when no
-view into it is left, that is, when no record, no batch and no column refers to it. The broker's files in memory use
-`fresh_memory` and `is_free`, too. Start at `SpareBuffers.take`. No I/O here.
+view into it is left, that is, when no record, no batch and no column refers to it. Start at
+`SpareBuffers.take`. No I/O here.
 """
 
 from __future__ import annotations

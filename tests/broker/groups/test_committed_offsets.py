@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafkaraw.broker.groups.coordinator import Batch, CommitIdentity
+from kafkaraw.broker.groups.coordinator import EXPIRED_OFFSETS_MAX, Batch, CommitIdentity
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.protocol.embedded.group_offsets import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.join_group import JoinGroupResponse
 from kafkaraw.records import TopicPartition
-from tests.broker.groups.world import GROUP, START_MS, World, subscription
+from tests.broker.groups.world import GROUP, SESSION_MS, START_MS, World, subscription
 
 NONE = ErrorCode.NONE
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("u", 1)
@@ -177,6 +177,33 @@ def test_a_position_may_expire_by_its_own_time():
     world.move()
     world.pass_ms(600_001)
     assert offsets(world) == {}
+
+
+def test_many_offsets_expire_in_batches_of_bounded_size_with_other_work_in_between():
+    world = World()
+    count = 2 * EXPIRED_OFFSETS_MAX + 500
+    position = CommittedOffset(1, 3, "m", START_MS)
+    world.coordinator.commit(
+        claim(), [(TopicPartition("t", index), position) for index in range(count)], lambda _: None
+    )
+    written = len(world.log)
+    world.pass_ms(WEEK_MS + 600_000)
+    sizes = [len(batch.records) for batch in world.log[written:]]
+    assert sizes == [EXPIRED_OFFSETS_MAX, EXPIRED_OFFSETS_MAX, 501], "the last one has the tombstone of the group"
+    assert (offsets(world), world.coordinator.groups()) == ({}, [])
+
+
+def test_a_member_that_joins_while_its_group_expires_joins_a_new_group():
+    world = World()
+    world.stable(1)
+    world.pass_ms(SESSION_MS + 1)
+    world.held = True
+    world.pass_ms(600_001)
+    assert world.coordinator.groups() == [], "its tombstone is in the log"
+    world.land()
+    world.held = False
+    world.stable(1)
+    assert len(world.coordinator.groups()) == 1
 
 
 def test_what_an_open_transaction_wants_does_not_expire():

@@ -603,3 +603,31 @@ def test_a_group_may_have_its_assignments_made_less_often_than_others():
     around.pass_ms(10_000)
     a.beat()
     assert len(a.parts["t"]) == 2
+
+
+def test_offsets_expire_after_their_commit_unless_a_member_subscribes_to_the_topic():
+    limits = Limits(offsets_retention_ms=60_000, offsets_check_interval_ms=10_000)
+    world = World(limits=limits)
+    world.has_topic("t", 1)
+    world.has_topic("u", 1)
+    member = Member(world, "a")
+    member.join()
+    codes: list[ErrorCode] = []
+    position = CommittedOffset(5, 0, "", START_MS)
+    world.coordinator.commit(
+        CommitIdentity(GROUP, member.epoch, member.name, version=9),
+        [(TopicPartition("t", 0), position), (TopicPartition("u", 0), position)],
+        codes.append,
+    )
+    assert codes == [NONE]
+    for seconds, topics in ((50, {"t", "u"}), (30, {"t"}), (200, {"t"})):
+        for _ in range(seconds // 10):
+            world.pass_ms(10_000)
+            member.beat()
+        assert {key.topic for key in world.coordinator.committed_offsets(GROUP, None, stable=False)} == topics
+    member.ask(member_epoch=-1)
+    world.pass_ms(10_001)
+    assert world.coordinator.committed_offsets(GROUP, None, stable=False) == {}
+    assert world.coordinator.groups() == [], "an empty group without offsets is removed"
+    world.move()
+    assert world.coordinator.groups() == []

@@ -214,12 +214,12 @@ def test_authorized_operations_are_returned_on_request_only():
     assert absent.topics[0].topic_authorized_operations == 3576  # Kafka tells it of topics that are not there, too
 
 
-def test_a_storage_that_is_full_leaves_a_topic_unknown_until_there_is_room():
+def test_a_topic_that_cannot_be_created_for_lack_of_descriptors_stays_unknown_until_there_are_some():
     async def main() -> None:
         storage = FaultyStorage(MemoryStorage())
         state = make_state(storage)
         for operation in (1, 5):  # making the replica, writing the topics down
-            storage.fail_at(operation, errno.ENOSPC)
+            storage.fail_at(operation, errno.EMFILE)
             ask(state, named("new"))
             await turns()
             assert storage.failures

@@ -16,7 +16,7 @@ from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.records import Batch, encode_batch, iter_headers, parse_header, patch_header
 from tests.broker.log.faulty_storage import FaultyStorage
-from tests.broker.support import NOW_MS, FixedClock, content_bytes
+from tests.broker.support import NOW_MS, FixedClock, content_bytes, disk_without_luck
 from tests.broker.support import batch as encoded
 from tests.records.test_legacy import vector
 
@@ -195,7 +195,7 @@ def test_a_gap_between_segments_removes_what_follows_it(caplog: pytest.LogCaptur
 
 
 def test_unsynced_batches_are_lost_with_the_machine_and_synced_ones_are_not():
-    storage = MemoryStorage()
+    storage = disk_without_luck()
     log = open_log(storage)
     kept = append(log, b"synced")
     log.flush()
@@ -206,7 +206,7 @@ def test_unsynced_batches_are_lost_with_the_machine_and_synced_ones_are_not():
 
 
 def test_rolling_syncs_so_that_only_the_last_segment_can_be_torn():
-    storage = MemoryStorage()
+    storage = disk_without_luck()
     log = open_log(storage, segment_bytes=200)
     written = [append(log, bytes([at]) * 80) for at in range(3)]
     storage.lose_unsynced()

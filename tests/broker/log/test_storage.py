@@ -1,28 +1,40 @@
-"""Both storages keep the same promises."""
+"""All storages keep the same promises."""
 
 from __future__ import annotations
 
 import os
+import random
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from kafkaraw.broker.log import file_storage
+from kafkaraw.broker.log import file_storage, memory_storage
 from kafkaraw.broker.log.file_storage import FileStorage
-from kafkaraw.broker.log.memory_chunks import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN
-from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.memory_storage import INLINE_BYTES_MAX, Descriptors, MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.errors import ConfigError
+from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import parse_header
+from kafkaraw.testing.simulated_disk import SimulatedDisk
 from tests.broker.support import FixedClock, batch, content_bytes
 
 
-@pytest.fixture(params=["memory", "files"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path):
-    made: LogStorage = MemoryStorage() if request.param == "memory" else FileStorage(tmp_path / "data")
+@pytest.fixture(params=["memory", "memory with descriptors", "files", "simulated disk"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    if request.param == "memory with descriptors":
+        monkeypatch.setattr(memory_storage, "INLINE_BYTES_MAX", 0)
+    made: LogStorage
+    match request.param:
+        case "files":
+            made = FileStorage(tmp_path / "data")
+        case "simulated disk":
+            made = SimulatedDisk(random.Random(1))
+        case _:
+            made = MemoryStorage()
     yield made
     made.close()
 
@@ -168,38 +180,95 @@ def test_an_allocated_file_has_its_full_size_on_disk(tmp_path: Path):
     storage.close()
 
 
-def test_memory_never_splits_an_append_and_reads_across_chunks():
+LARGE = b"x" * (INLINE_BYTES_MAX + 1)
+
+
+def test_a_file_in_memory_has_a_descriptor_when_it_is_large():
+    storage = MemoryStorage()
+    before = descriptors()
+    file = storage.open_file(ROOT, "a.log")
+    file.append(b"small")
+    assert content_bytes(file.content(0, 5)) == b"small"
+    assert descriptors() == before
+    file.append(LARGE)
+    assert descriptors() == before + 1
+    content = file.content(3, 100)
+    assert isinstance(content, FileSlice)
+    assert content_bytes(content) == b"ll" + LARGE[:98]
+    file.write_at(1, b"M")
+    file.truncate(7)
+    assert bytes(file.read(0, 100)) == b"sMallxx"
+    storage.remove_file(ROOT, "a.log")
+    assert descriptors() == before
+
+
+def test_a_file_written_behind_its_end_in_memory_moves_to_a_descriptor():
+    file = MemoryStorage().open_file(ROOT, "a.log")
+    file.append(b"abc")
+    file.write_at(INLINE_BYTES_MAX, b"d")
+    assert bytes(file.read(0, 4)) == b"abc\0"
+    assert bytes(file.read(INLINE_BYTES_MAX, 4)) == b"d"
+
+
+def test_files_in_memory_take_a_bounded_number_of_descriptors():
+    storage = MemoryStorage(Descriptors(2))
+    before = descriptors()
+    files = [storage.open_file(ROOT, f"{number}.log") for number in range(4)]
+    for number, file in enumerate(files):
+        file.append(b"%d" % number + LARGE)
+        file.append(b"!")
+    assert descriptors() == before + 2
+    for number, file in enumerate(files):
+        assert content_bytes(file.content(0, file.size_bytes)) == b"%d" % number + LARGE + b"!"
+    storage.remove_file(ROOT, "0.log")
+    files[2].append(b"?")
+    assert descriptors() == before + 2, "the descriptor of a removed file serves another one"
+    storage.make_folder("t-0")
+    storage.open_file("t-0", "a.log").append(LARGE)
+    storage.remove_folder("t-0")
+    assert descriptors() == before + 2
+
+
+def test_a_file_in_memory_stays_in_the_process_when_no_descriptor_is_free(monkeypatch: pytest.MonkeyPatch):
+    def no_descriptor() -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(memory_storage, "_file_without_name", no_descriptor)
+    file = MemoryStorage().open_file(ROOT, "a.log")
+    file.append(LARGE)
+    file.append(b"end")
+    assert content_bytes(file.content(len(LARGE), 3)) == b"end"
+
+
+def test_without_memfd_a_file_in_memory_is_a_temporary_file_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    file = MemoryStorage().open_file(ROOT, "a.log")
+    file.append(LARGE)
+    assert os.listdir(tmp_path) == []
+    assert bytes(file.read(0, len(LARGE))) == LARGE
+
+
+def test_slices_of_a_removed_file_in_memory_stay_good_while_the_network_layer_has_it():
     storage = MemoryStorage()
     file = storage.open_file(ROOT, "a.log")
-    pieces = [bytes([at]) * (CHUNK_BYTES_MIN // 3) for at in range(40)] + [b"z" * (CHUNK_BYTES_MAX + 1)]
-    position = 0
-    for piece in pieces:
-        file.append(piece)
-        assert bytes(file.content(position, len(piece))) == piece
-        position += len(piece)
-    assert bytes(file.read(0, position)) == b"".join(pieces)
-    assert bytes(file.read(10, 2 * CHUNK_BYTES_MIN)) == b"".join(pieces)[10 : 10 + 2 * CHUNK_BYTES_MIN]
+    file.append(LARGE)
+    content = file.content(0, 10)
+    assert isinstance(content, FileSlice)
+    shared = SharedFile.of(content.fd)
+    storage.remove_file(ROOT, "a.log")
+    assert os.pread(shared.fileno(), 10, 0) == b"x" * 10
 
 
-def test_views_of_a_file_keep_their_content_when_the_file_changes():
+def test_a_copy_of_a_small_file_keeps_its_content_when_the_file_changes():
     file = MemoryStorage().open_file(ROOT, "a.log")
     file.append(b"first")
     view = file.content(0, 5)
     file.truncate(0)
     file.append(b"other")
-    assert bytes(view) == b"first"
-    assert view.readonly
-
-
-def test_memory_can_lose_what_was_not_synced():
-    storage = MemoryStorage()
-    storage.make_folder("t-0")
-    file = storage.open_file("t-0", "a.log")
-    file.append(b"synced")
-    file.sync()
-    file.append(b"not synced")
-    storage.lose_unsynced()
-    assert bytes(storage.open_file("t-0", "a.log").read(0, 100)) == b"synced"
+    assert content_bytes(view) == b"first"
 
 
 def test_files_are_sent_from_their_descriptor(tmp_path: Path):

@@ -13,6 +13,7 @@ from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller
 from kafkaraw.broker.log.memory_storage import MemoryStorage
+from kafkaraw.broker.log.storage import LogStorage
 from kafkaraw.broker.partitions.elections import first_state
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.validation.frames import only_batch
@@ -29,12 +30,12 @@ from kafkaraw.records import (
 )
 from kafkaraw.records.control import ControlType
 from kafkaraw.records.header import stamp_crc
-from tests.broker.support import NOW_MS, FixedClock, append_sent, batch, content_bytes
+from tests.broker.support import NOW_MS, FixedClock, append_sent, batch, content_bytes, disk_without_luck
 
 VERSION = 13
 
 
-def make_partition(storage: MemoryStorage | None = None, **configs: str) -> Partition:
+def make_partition(storage: LogStorage | None = None, **configs: str) -> Partition:
     own = {name.replace("_", "."): value for name, value in configs.items()}
     config = TopicConfig.of(own, BrokerConfig.parse().topic_defaults)
     made = Partition(
@@ -371,7 +372,7 @@ def test_storage_that_is_full_is_a_storage_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_flush_messages_syncs_after_so_many_records():
-    storage = MemoryStorage()
+    storage = disk_without_luck()
     partition = make_partition(storage, flush_messages="2")
     append(partition, batch(b"a"))
     assert partition.log.unflushed_messages == 1

@@ -147,7 +147,7 @@ def test_a_failure_in_the_middle_takes_back_what_was_made(grows: bool):
         folders = storage.folders()
         made: list[str] = []
         storage.on_attempt = lambda name: (
-            made.append(name) or storage.fail_at(1, errno.ENOSPC)
+            made.append(name) or storage.fail_at(1, errno.EMFILE)
             if (made.count("make_folder") == 3 and name == "make_folder")
             else made.append(name)
         )

@@ -15,7 +15,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import scenarios
-from tests.simulation.plants import client_calls, clients_and_brokers, groups, send_path, transactions
+from tests.simulation.plants import client_calls, clients_and_brokers, disks, groups, send_path, transactions
 
 SEEDS = 100
 """The number of seeds, always the same ones, within which each bug is found."""
@@ -99,6 +99,10 @@ def _groups(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant)
     return Plant(plant, scenarios.with_group, frozenset(invariants))
 
 
+def _disk(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, scenarios.with_failing_disk, frozenset(invariants))
+
+
 def _versatile(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
     return Plant(plant, scenarios.with_seeking_group, frozenset(invariants))
 
@@ -114,6 +118,11 @@ _UNPROCESSED = (Invariant.UNPROCESSED, Invariant.POSITION_TOO_FAR, Invariant.POL
 PLANTS = {
     plant.name: plant
     for plant in (
+        _disk(disks.broker_does_not_sync_files, *_LOSS),
+        _disk(disks.broker_does_not_sync_folders, *_LOSS),
+        _disk(disks.broker_goes_on_after_a_failed_sync, *_LOSS),
+        _disk(disks.recovery_does_not_verify_checksums, Invariant.TORN_BATCH, Invariant.DAMAGED_LOG),
+        _disk(disks.recovery_keeps_a_damaged_epoch_checkpoint, Invariant.DAMAGED_LOG),
         _one(clients_and_brokers.broker_acknowledges_without_appending, *_LOSS),
         _one(clients_and_brokers.broker_does_not_detect_duplicates, Invariant.DUPLICATE),
         _one(clients_and_brokers.broker_forgets_one_of_five_batches, Invariant.DUPLICATE),

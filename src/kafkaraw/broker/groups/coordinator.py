@@ -55,6 +55,10 @@ from kafkaraw.records import TopicPartition
 
 GROUP_NOT_FOUND_SINCE: Final = 9
 """The version of OffsetCommit with GROUP_ID_NOT_FOUND; earlier ones get ILLEGAL_GENERATION."""
+EXPIRED_OFFSETS_MAX: Final = 1_000
+"""Offsets whose tombstones are written in one batch."""
+EXPIRY_CHECKS_MAX: Final = 10_000
+"""Offsets that are checked without a break for other work."""
 _EXPIRY: Final = "offsets"
 
 _logger = logging.getLogger("kafkaraw.broker.groups")
@@ -283,6 +287,7 @@ class GroupCoordinator:
                 if instead_of is not None:
                     self._groups[group.group_id] = instead_of
 
+        self._watch_offsets()
         gone = [] if instead_of is None else instead_of.tombstones()
         self._writer.write([*gone, group.empty_record()], written)
 
@@ -417,27 +422,45 @@ class GroupCoordinator:
         if _EXPIRY not in self._timers:
             self._timers.set(_EXPIRY, self._limits.offsets_check_interval_ms, self._expire_offsets)
 
-    def _expire_offsets(self) -> None:
-        """Delete offsets that have expired, and groups without members and offsets."""
+    def _expire_offsets(self, unchecked: list[str] | None = None) -> None:
+        """Delete offsets that have expired, and groups without members and offsets.
+
+        One call checks a bounded number of offsets, and writes as many tombstones at most; the timer goes on with the
+        others.
+
+        Args:
+            unchecked: the groups that are still to be checked; None for all.
+        """
+        unchecked = list(reversed(self._groups)) if unchecked is None else unchecked
         records: list[GroupRecord] = []
         dead: list[str] = []
-        for group in list(self._groups.values()):
-            expired = self._expired(group)
-            records.extend(_tombstone(group.group_id, key) for key in expired)
-            left = self._offsets.of(group.group_id).keys() - set(expired)
-            if not left and group.is_empty and not self._offsets.in_open_transaction(group.group_id):
+        checked = 0
+        while unchecked and checked < EXPIRY_CHECKS_MAX and len(records) < EXPIRED_OFFSETS_MAX:
+            group = self._groups.get(unchecked.pop())
+            if group is None:
+                continue
+            offsets = self._offsets.of(group.group_id)
+            checked += 1 + len(offsets)
+            expired = self._expired(group, offsets)
+            now = expired[: EXPIRED_OFFSETS_MAX - len(records)]
+            records.extend(_tombstone(group.group_id, key) for key in now)
+            if len(now) < len(expired):
+                unchecked.append(group.group_id)
+            elif len(now) == len(offsets) and group.is_empty and not self._offsets.in_open_transaction(group.group_id):
                 records.extend(group.tombstones())
                 dead.append(group.group_id)
         if records:
             _logger.info("deleting %d expired offsets or groups", len(records))
             self._delete(records, dead, lambda code: None)
-        if self._groups:
+        if unchecked:
+            self._timers.set(_EXPIRY, 0, lambda: self._expire_offsets(unchecked))
+        elif self._groups:
             self._watch_offsets()
 
-    def _expired(self, group: Group) -> list[TopicPartition]:
+    def _expired(self, group: Group, offsets: Mapping[TopicPartition, CommittedOffset]) -> list[TopicPartition]:
         now_ms = self._now_ms()
         expired = []
-        for key, committed in self._offsets.of(group.group_id).items():
+        for key, committed in offsets.items():
             from_ms = group.expires_from_ms(committed)
             if from_ms is None or group.reads(key.topic) or self._offsets.is_undecided(group.group_id, key):
                 continue
@@ -447,17 +470,15 @@ class GroupCoordinator:
         return expired
 
     def _delete(self, records: Sequence[GroupRecord], dead: Iterable[str], done: Done) -> None:
-        """Write tombstones, and apply them."""
+        """Write tombstones, and apply them when they are in the log: a member may join as soon as they are."""
 
-        def written(code: ErrorCode) -> None:
-            if not code:
-                for record in records:
-                    self._replay(record, NO_PRODUCER[0])
-                for group_id in dead:
-                    self._groups.pop(group_id, None)
-            done(code)
+        def appended() -> None:
+            for record in records:
+                self._replay(record, NO_PRODUCER[0])
+            for group_id in dead:
+                self._groups.pop(group_id, None)
 
-        self._writer.write(records, written)
+        self._writer.append(records, done, appended=appended)
 
     def delete_group(self, group_id: str, done: Done) -> None:
         """Delete a group without members, and its offsets."""

@@ -30,6 +30,7 @@ from kafkaraw.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
+from kafkaraw.records import TopicPartition
 
 PARTITIONS_MAX: Final = 2000  # max.request.partition.size.limit
 _DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -141,24 +142,30 @@ def _described(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(state, context, number, states[number]) for number in numbers],
+        partitions=[
+            _partition(state, context, TopicPartition(topic.name, number), states[number]) for number in numbers
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    state: BrokerState, context: RequestContext, number: int, found: PartitionState
+    state: BrokerState, context: RequestContext, key: TopicPartition, found: PartitionState
 ) -> DescribeTopicPartitionsResponsePartition:
     brokers = state.catalog.brokers
-    there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
+    usable = [
+        node
+        for node in found.replicas
+        if node in brokers and context.listener in brokers[node].endpoints and not state.controller.is_failed(key, node)
+    ]
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
-        partition_index=number,
-        leader_id=found.leader if found.leader in there else NO_LEADER,
+        partition_index=key.partition,
+        leader_id=found.leader if found.leader in usable else NO_LEADER,
         leader_epoch=found.leader_epoch,
         replica_nodes=list(found.replicas),
         isr_nodes=list(found.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[node for node in found.replicas if node not in there],
+        offline_replicas=[node for node in found.replicas if node not in usable],
     )

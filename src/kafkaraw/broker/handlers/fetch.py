@@ -270,6 +270,16 @@ class _Fetch:
             diverging = None if near is not None else _diverging_epoch(partition, asked)
             if near is None and diverging is None:
                 _check_range(partition, asked)
+            content = None
+            aborted: list[AbortedTransaction] = []
+            if near is None and diverging is None:
+                content = partition.read(
+                    asked.fetch_offset,
+                    min(asked.partition_max_bytes, reading.left_bytes),
+                    at_least_one=reading.size_bytes == 0,
+                    committed_only=self.committed_only,
+                )
+                aborted = _aborted(partition, asked, content) if self.committed_only else aborted
         except ApiError as error:
             reading.must_answer = True
             return PartitionData(
@@ -278,16 +288,7 @@ class _Fetch:
                 high_watermark=UNKNOWN_OFFSET,
                 records=b"",
             )
-        content = None
-        if near is None and diverging is None:
-            size_max = min(asked.partition_max_bytes, reading.left_bytes)
-            content = partition.read(
-                asked.fetch_offset,
-                size_max,
-                at_least_one=reading.size_bytes == 0,
-                committed_only=self.committed_only,
-            )
-        else:
+        if near is not None or diverging is not None:
             reading.must_answer = True
         size = content_size(content)
         reading.size_bytes += size
@@ -298,7 +299,7 @@ class _Fetch:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=_aborted(partition, asked, content) if self.committed_only else None,
+            aborted_transactions=aborted if self.committed_only else None,
             diverging_epoch=diverging or EpochEndOffset(),
             preferred_read_replica=NO_REPLICA if near is None else near,
             records=b"" if content is None else content,
@@ -373,10 +374,13 @@ def _aborted(partition: Partition, asked: FetchPartition, content: Content | Non
 
     The end of the batches is looked up in the offset index, as in Kafka: an additional entry is harmless, because its
     records are not there.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR, the log cannot be read there.
     """
     if content is None:
         return []
-    found = partition.log.aborted_transactions(asked.fetch_offset, content_size(content))
+    found = partition.aborted_transactions(asked.fetch_offset, content_size(content))
     return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in found]
 
 

@@ -33,10 +33,14 @@ def led_partition(
         follower_may_do: accept a follower, too.
 
     Raises:
-        ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the client's epoch is
+        ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR if the replica's log directory
+            is offline; FENCED_LEADER_EPOCH if the client's epoch is
             older, UNKNOWN_LEADER_EPOCH if it is newer.
     """
     partition = state.partition(topic_partition)
+    if state.is_offline(topic_partition):
+        folder = f"{topic_partition.topic}-{topic_partition.partition}"
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {folder} is in an offline log directory")
     if partition is None:
         if state.catalog.state_of(topic_partition) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")

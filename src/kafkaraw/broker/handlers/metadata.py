@@ -29,6 +29,7 @@ from kafkaraw.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkaraw.records import TopicPartition
 
 TOPIC_ID_QUERY_VERSION_MIN: Final = 12
 LISTENER_NOT_FOUND_SINCE: Final = 6
@@ -175,27 +176,30 @@ def _describe(state: BrokerState, context: RequestContext, topic: Topic) -> Meta
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            _partition(state, context, index, found) for index, found in enumerate(state.catalog.states_of(topic))
+            _partition(state, context, key, found)
+            for key, found in zip(topic.partitions(), state.catalog.states_of(topic), strict=True)
         ],
     )
 
 
 def _partition(
-    state: BrokerState, context: RequestContext, index: int, found: PartitionState
+    state: BrokerState, context: RequestContext, key: TopicPartition, found: PartitionState
 ) -> MetadataResponsePartition:
     brokers = state.catalog.brokers
     there = [node for node in found.replicas if node in brokers and context.listener in brokers[node].endpoints]
+    usable = [node for node in there if not state.controller.is_failed(key, node)]
     answer = MetadataResponsePartition(
         error_code=ErrorCode.NONE,
-        partition_index=index,
+        partition_index=key.partition,
         leader_id=found.leader,
         leader_epoch=found.leader_epoch,
         replica_nodes=list(found.replicas),
         isr_nodes=list(found.isr),
-        offline_replicas=[node for node in found.replicas if node not in there],
+        offline_replicas=[node for node in found.replicas if node not in usable],
     )
-    if found.leader not in there:
-        unknown_listener = found.leader in brokers and context.api_version >= LISTENER_NOT_FOUND_SINCE
+    if found.leader not in usable:
+        has_other_listeners = found.leader in brokers and found.leader not in there
+        unknown_listener = has_other_listeners and context.api_version >= LISTENER_NOT_FOUND_SINCE
         answer.error_code = ErrorCode.LISTENER_NOT_FOUND if unknown_listener else ErrorCode.LEADER_NOT_AVAILABLE
         answer.leader_id = NO_LEADER
     if context.api_version == 0:  # such old clients only accept reachable nodes

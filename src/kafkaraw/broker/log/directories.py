@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafkaraw.broker.ids import RandomBits, random_uuid
+from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.directories import Listing, check_directories
@@ -74,6 +75,11 @@ class LogDirectory:
         self.delays_deletion = delays_deletion
         self.directory_id = ZERO_UUID
         self.is_offline = False
+
+    def guarded(self, failures: LogDirFailureChannel) -> LogDirectory:
+        """Return this directory, with a storage whose failures take it offline."""
+        storage = failures.guard(self.storage, self.path)
+        return LogDirectory(self.path, storage, self.volume, delays_deletion=self.delays_deletion)
 
     def listing(self) -> Listing:
         """Return what lies in the directory."""
@@ -182,18 +188,35 @@ class LogDirectories:
 
         Raises:
             ConfigError: a directory may not be used; none is changed.
-            OSError: a directory cannot be read or written.
+            OSError: no directory can be read or written; one that cannot is offline.
         """
-        found = check_directories([directory.listing() for directory in self.all], node_id, cluster_id)
+        listings = self._listings()
+        found = check_directories(listings, node_id, cluster_id)
         known = [meta for meta in found if meta is not None]
         if cluster_id is None:
             cluster_id = known[0].cluster_id if known else str(random_uuid(self._rng))
-        for directory, meta in zip(self.all, found, strict=True):
+        for directory, meta in zip(self.online, found, strict=True):
             directory.directory_id = meta.directory_id if meta and meta.directory_id else random_uuid(self._rng)
             if meta is None or meta.directory_id is None:
                 text = write_meta_properties(MetaProperties(cluster_id, node_id, directory.directory_id))
                 directory.storage.write_text(ROOT, META_PROPERTIES_FILE, text)
         return cluster_id
+
+    def _listings(self) -> list[Listing]:
+        """Return what lies in the directories that can be read.
+
+        Raises:
+            OSError: none can.
+        """
+        found = []
+        for directory in self.all:
+            try:
+                found.append(directory.listing())
+            except OSError:
+                directory.is_offline = True
+                if not self.online:
+                    raise
+        return found
 
     # -- where replicas are ----------------------------------------------------------------------------------------
 
@@ -236,14 +259,23 @@ class LogDirectories:
         """Choose the directory of a replica that is created later."""
         self._preferred[key] = directory
 
-    def find(self, keys: Iterable[TopicPartition]) -> None:
-        """Note the directories that have folders of these partitions; in several, the first one counts."""
+    def find(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, list[LogDirectory]]:
+        """Note the directories that have folders of these partitions.
+
+        Returns:
+            the partitions with folders in several directories; none of these is noted.
+        """
         wanted = {folder_name(key): key for key in keys}
+        found: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self.online:
             for folder in directory.storage.folders():
                 key = wanted.get(folder)
-                if key is not None and key not in self._homes:
-                    self.set_home(key, directory)
+                if key is not None:
+                    found.setdefault(key, []).append(directory)
+        for key, homes in found.items():
+            if len(homes) == 1:
+                self.set_home(key, homes[0])
+        return {key: homes for key, homes in found.items() if len(homes) > 1}
 
     def place(self, key: TopicPartition) -> LogDirectory:
         """Return the directory of a replica; a new one goes to the directory with the fewest replicas."""

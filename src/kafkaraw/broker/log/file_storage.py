@@ -1,8 +1,6 @@
 """A storage in a directory, laid out as Kafka lays out one of its `log.dirs`.
 
-Files are read by `FileSlice`, so that the network layer can send them without reading them. They are shared with it: a
-file that is closed here stays open until its last answer is sent. So this module works by position (pread, pwrite).
-Only files that are used are open, and a bounded number of them.
+Only files that are used are open, and a bounded number of them. How they are read and written is in `descriptor_file`.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ import shutil
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from kafkaraw.broker.log.descriptor_file import DescriptorFile, read_at
 from kafkaraw.broker.log.storage import Buffer, Content, LogFile
 from kafkaraw.core.log.names import LOCK_FILE
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.shared_files import SharedFile
-from kafkaraw.protocol import FileSlice
 
 OPEN_FILES_MAX = 1024
 """Log files that a storage has open at most; partitions may be more, and cost a descriptor only while they are used."""
@@ -86,7 +84,7 @@ class _Place:
         return self.folder.path / self.name
 
 
-class DiskFile:
+class DiskFile(DescriptorFile):
     """An append-only file on disk, opened when it is used and closed when many others are.
 
     Args:
@@ -99,10 +97,9 @@ class DiskFile:
         self._open_files = open_files
         self._fd = -1
         self._file: SharedFile | None = None
-        self._is_torn = False  # bytes of a failed write follow the last whole one
         descriptor = os.open(place.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            self._size_bytes = os.fstat(descriptor).st_size
+            super().__init__(os.fstat(descriptor).st_size)
         finally:
             os.close(descriptor)
 
@@ -115,88 +112,19 @@ class DiskFile:
         self._open_files.used(self)
         return self._fd
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes in the file."""
-        return self._size_bytes
-
-    def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end, or nothing."""
-        if self._is_torn:  # a shorter write would leave the rest of the failed one behind it
-            self.truncate(self._size_bytes)
-        try:
-            self._write(self._size_bytes, data)
-        except OSError:
-            self._is_torn = True
-            with contextlib.suppress(OSError):
-                self.truncate(self._size_bytes)
-            raise
-        self._size_bytes += len(data)
-
-    def write_at(self, position: int, data: Buffer) -> None:
-        """Write `data` over the bytes from `position` on; the file grows if `data` reaches beyond its end."""
-        if self._is_torn:
-            self.truncate(self._size_bytes)
-        end = position + len(data)
-        try:
-            self._write(position, data)
-        except OSError:
-            self._is_torn = end > self._size_bytes
-            raise
-        self._size_bytes = max(self._size_bytes, end)
-
-    def _write(self, position: int, data: Buffer) -> None:
-        descriptor = self._descriptor()
-        view = memoryview(data)
-        written = 0
-        while written < len(view):
-            written += os.pwrite(descriptor, view[written:], position + written)
-
-    def allocate(self, size: int) -> None:
-        """Reserve space for a file of `size` bytes; it has that size on disk until `truncate` cuts it."""
-        descriptor = self._descriptor()
-        if size <= os.fstat(descriptor).st_size:
-            return
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, size)
-            else:
-                os.ftruncate(descriptor, size)
-        except OSError:
-            with contextlib.suppress(OSError):  # a part may be reserved
-                self.truncate(self._size_bytes)
-            raise
-
-    def read(self, position: int, size: int) -> memoryview:
-        """The bytes from `position` on: `size` of them, or as many as there are."""
-        return _read(self._descriptor(), position, min(size, self._size_bytes - position))
-
     def content(self, position: int, size: int) -> Content:
         """The bytes from `position` on, as a slice that can be sent without being read.
 
         No file is closed for it, because slices of others may be waiting to be sent in the same answer: when as many
         are open as may be, the bytes are read.
         """
-        size = min(size, self._size_bytes - position)
-        if self._fd < 0 and self._open_files.is_full:
-            descriptor = os.open(self._place.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return _read(descriptor, position, size)
-            finally:
-                os.close(descriptor)
-        return FileSlice(self._descriptor(), position, size)
-
-    def truncate(self, size: int) -> None:
-        """Drop everything from byte `size` on, and space that was allocated behind it."""
-        os.ftruncate(self._descriptor(), size)
-        self._size_bytes = size
-        self._is_torn = False
-
-    def sync(self) -> None:
-        """Make what was written survive a crash of the machine, and nothing else."""
-        if self._is_torn:  # the next segment comes after this: what is left of a failed write would count as damage
-            self.truncate(self._size_bytes)
-        os.fsync(self._descriptor())
+        if self._fd >= 0 or not self._open_files.is_full:
+            return super().content(position, size)
+        descriptor = os.open(self._place.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(descriptor, position, min(size, self._size_bytes - position))
+        finally:
+            os.close(descriptor)
 
     def let_go(self) -> None:
         """Close the file until it is used again; responses in progress keep their own descriptor."""
@@ -207,16 +135,6 @@ class DiskFile:
     def close(self) -> None:
         """Close the file for good."""
         self.let_go()
-
-
-def _read(descriptor: int, position: int, size: int) -> memoryview:
-    parts = bytearray()
-    while len(parts) < size:
-        part = os.pread(descriptor, size - len(parts), position + len(parts))
-        if not part:
-            break
-        parts += part
-    return memoryview(parts)
 
 
 class FileStorage:

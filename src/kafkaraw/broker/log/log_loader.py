@@ -208,6 +208,7 @@ class LogLoader:
     def _recover_segment(self, segment: Segment, *, is_last: bool) -> Steps[bool]:
         """Verify the batches of a segment and rebuild its indexes; return whether it had to be truncated."""
         if not segment.size_bytes:
+            self._remove_indexes(segment.base_offset)
             segment.find_end()
             return False
         base, size = segment.base_offset, segment.size_bytes
@@ -231,7 +232,9 @@ class LogLoader:
             window = WINDOW_BYTES if read else window * 2  # a batch may be larger than a window
         found = recovery.finish()
         segment.take_recovered(found)
-        if not is_last:
+        if is_last:
+            self._remove_indexes(base)
+        else:
             segment.write_indexes(durable=True)
         if found.next_offset > max(self._loaded.snapshots.offsets, default=0):
             self._loaded.snapshots.write(found.next_offset, producers.snapshots())
@@ -244,6 +247,14 @@ class LogLoader:
             f"position {found.valid_bytes}: {found.damage.problem}"
         )
         return True
+
+    def _remove_indexes(self, base: int) -> None:
+        """Remove the index files of the active segment: they are older than its batches, and written when it rolls."""
+        for kind in _INDEXES:
+            name = OffsetFile(base, kind).name
+            if name in self._names:
+                self._storage.remove_file(self._folder, name)
+                self._names.discard(name)
 
     def _producers_at(self, segment: Segment) -> Steps[ProducerState]:
         """Return the producer state at the start of a segment: of the snapshot before it, and the batches between."""

@@ -224,12 +224,21 @@ class LogManager:
             OSError: a directory cannot be written.
         """
         self.stop()
+        failures: list[OSError] = []
         for steps in (self.writing_recovery_points(), self.writing_log_starts(), self.writing_high_watermarks()):
-            run_to_end(steps)
-        for directory in self._directories.online:
+            try:
+                run_to_end(steps)
+            except OSError as error:
+                failures.append(error)
+        for directory in self._directories.online:  # those that have failed just now are no longer among them
             if directory not in unclean:
-                text = write_clean_shutdown(NO_BROKER_EPOCH)
-                directory.storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, text)
+                try:
+                    text = write_clean_shutdown(NO_BROKER_EPOCH)
+                    directory.storage.write_text(ROOT, CLEAN_SHUTDOWN_FILE, text)
+                except OSError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _schedule(self, task: Task, delay_ms: int) -> None:
         delay_s = min(delay_ms / 1000, DELAY_MAX_S)
@@ -280,7 +289,11 @@ class LogManager:
             synced = log.recovery_point
             before, since_ms = self._synced.get(key, (synced, self._started_ms))
             if log.unflushed_messages and before == synced and now_ms - since_ms >= replica.config.flush_ms:
-                log.flush()
+                try:
+                    log.flush()
+                except OSError as error:  # its directory goes offline; the others go on
+                    _logger.error("%s cannot be synced: %s", log.folder, error)
+                    continue
                 self._synced[key] = (log.log_end_offset, now_ms)
                 yield True
             else:
@@ -313,7 +326,12 @@ class LogManager:
             _logger.error("%s cannot be written, so deleted records may reappear: %s", LOG_STARTS_FILE, error)
 
     def _writing(self, file: str, offset_of: Callable[[Replica], int | None]) -> Steps[None]:
-        """Write a checkpoint in each directory, unless it would say the same as before."""
+        """Write a checkpoint in each directory, unless it would say the same as before.
+
+        Raises:
+            OSError: a directory cannot be written; the others are.
+        """
+        failure: OSError | None = None
         offsets: dict[str, dict[TopicPartition, int]] = {one.path: {} for one in self._directories.online}
         for replica in list(self._replicas()):
             home = self._directories.home_of(replica.topic_partition)
@@ -324,9 +342,14 @@ class LogManager:
         for directory in self._directories.online:
             text = write_offsets(offsets.get(directory.path, {}))
             if self._written.get((directory.path, file)) != text:
-                directory.storage.write_text(ROOT, file, text)
-                self._written[directory.path, file] = text
+                try:
+                    directory.storage.write_text(ROOT, file, text)
+                    self._written[directory.path, file] = text
+                except OSError as error:
+                    failure = error
                 yield True
+        if failure is not None:
+            raise failure
 
     # -- the removal of deleted files ------------------------------------------------------------------------------
 

@@ -1,125 +1,165 @@
-"""A storage in memory: for tests and temporary brokers, and for simulations of a machine that crashes.
+"""A storage in memory: files without names (`memfd_create`), for brokers whose topics end with the process.
 
-The storage outlives its broker: a new broker with the same storage object finds the files of the previous one, all of
-them after a clean stop, or without their unsynced bytes after `lose_unsynced()`.
+The kernel's page cache takes new pages for a file faster than a process touches new memory of its own, and sends
+slices of a file without a copy; so topics in memory are files, too, read and written by the same code as those on
+disk. Small files, and those for which there is no descriptor, keep their bytes in the process: a topic of thousands
+of partitions would need more descriptors than a process may have. The storage outlives its broker: a new broker with
+the same storage object finds the files of the previous one. What a crash of a machine does to files is in
+`kafkaraw.testing.simulated_disk`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from typing import Final
 
-from kafkaraw.broker.log.memory_chunks import Chunk, ChunkPool
-from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
+from kafkaraw.broker.log.descriptor_file import DescriptorFile
+from kafkaraw.broker.log.storage import ROOT, Buffer, Content, LogFile
+from kafkaraw.net.shared_files import SharedFile
+
+INLINE_BYTES_MAX: Final = 32 * 1024
+"""Up to this size a file has no descriptor: a consumer group or an idle partition has a few hundred bytes."""
+DESCRIPTORS_MAX: Final = 1024
+_SHARE: Final = 4
 
 
-class MemoryFile:
-    """An append-only file in memory, in chunks that grow with it. No append is ever split over two chunks.
+class Descriptors:
+    """How many descriptors the files in memory may have: a quarter of what the process may have, for all nodes."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._left = _descriptors_max() if limit is None else limit
+
+    def take(self) -> bool:
+        """Take one; return False if there is none."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Give one back."""
+        self._left += 1
+
+
+def _descriptors_max() -> int:
+    import resource  # here, because most programs that import this module never have a broker in memory
+
+    return max(16, min(DESCRIPTORS_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE))
+
+
+class MemoryFile(DescriptorFile):
+    """A file in memory: its bytes are in the process while it is small, and in a file without a name afterwards.
 
     Args:
-        pool: where chunks come from.
+        descriptors: where a descriptor is taken when the file has grown.
     """
 
-    def __init__(self, pool: ChunkPool) -> None:
-        self._pool = pool
-        self._chunks: list[Chunk] = []
-        self._size_bytes = 0
-        self._synced_bytes = 0
+    def __init__(self, descriptors: Descriptors) -> None:
+        super().__init__(0)
+        self._descriptors = descriptors
+        self._inline = bytearray()
+        self._file: SharedFile | None = None
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes in the file."""
-        return self._size_bytes
+    def _descriptor(self) -> int:
+        if self._file is None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self._file.fileno()
+
+    def _is_inline(self, size: int) -> bool:
+        """Return whether the file keeps its bytes in the process, when it grows to `size`."""
+        if self._file is None and size > INLINE_BYTES_MAX:
+            self._move_out()
+        return self._file is None
+
+    def _move_out(self) -> None:
+        """Move the bytes to a file without a name, if there is a descriptor for it."""
+        if not self._descriptors.take():
+            return
+        try:
+            file = SharedFile.share(_file_without_name())
+            if self._inline:
+                os.pwrite(file.fileno(), self._inline, 0)
+        except OSError:
+            self._descriptors.give_back()
+            return
+        self._file, self._inline = file, bytearray()
 
     def append(self, data: Buffer) -> None:
-        """Write `data` at the end."""
-        size = len(data)
-        chunk = self._chunks[-1] if self._chunks else None
-        if chunk is None or len(chunk.memory) - chunk.used < size:
-            chunk = self._grow(size)
-        chunk.memory[chunk.used : chunk.used + size] = data
-        chunk.used += size
-        self._size_bytes += size
+        """Write all of `data` at the end, or nothing."""
+        if not self._is_inline(self._size_bytes + len(data)):
+            super().append(data)
+            return
+        self._inline += data
+        self._size_bytes = len(self._inline)
 
-    def _grow(self, size: int) -> Chunk:
-        chunk = self._pool.take(size, self._size_bytes)
-        self._chunks.append(chunk)
-        return chunk
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write `data` over the bytes from `position` on; the file grows if `data` reaches beyond its end."""
+        if not self._is_inline(position + len(data)):
+            super().write_at(position, data)
+            return
+        self._inline += bytes(max(0, position - len(self._inline)))
+        self._inline[position : position + len(data)] = data
+        self._size_bytes = len(self._inline)
+
+    def allocate(self, size: int) -> None:
+        """Memory is taken when it is written."""
 
     def read(self, position: int, size: int) -> memoryview:
         """The bytes from `position` on: `size` of them, or as many as there are."""
-        end = min(position + size, self._size_bytes)
-        first = self.content(position, size)
-        if len(first) >= end - position:
-            return first
-        joined = bytearray(first)
-        while position + len(joined) < end:
-            joined += self.content(position + len(joined), end - position - len(joined))
-        return memoryview(joined)
+        if self._file is None:
+            return memoryview(bytes(self._inline[position : position + size]))
+        return super().read(position, size)
 
-    def content(self, position: int, size: int) -> memoryview:
-        """The bytes from `position` on, to the end of their chunk at most: a view, no copy."""
-        if position >= self._size_bytes:
-            return memoryview(b"")
-        chunk = self._chunks[self._chunk_of(position)]
-        start = position - chunk.position
-        return chunk.memory[start : min(start + size, chunk.used)].toreadonly()
-
-    def _chunk_of(self, position: int) -> int:
-        low, high = 0, len(self._chunks)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._chunks[middle].position <= position:
-                low = middle
-            else:
-                high = middle
-        return low
-
-    def write_at(self, position: int, data: Buffer) -> None:
-        """Write `data` over the bytes from `position` on. Views handed out keep what they show: the rest is copied."""
-        old = bytes(self.read(0, self._size_bytes))
-        new = bytearray(old[:position].ljust(position, b"\0"))
-        new += data
-        new += old[len(new) :]
-        self.drop()
-        self.append(new)
-
-    def allocate(self, size: int) -> None:
-        """Memory needs no reservation."""
+    def content(self, position: int, size: int) -> Content:
+        """The bytes from `position` on, as a slice that can be sent without being read; of a small file, a copy."""
+        return self.read(position, size) if self._file is None else super().content(position, size)
 
     def truncate(self, size: int) -> None:
-        """Drop everything from byte `size` on. Views handed out keep what they show: none is written to again."""
-        if size >= self._size_bytes:
-            return
-        kept = bytes(self.read(0, size))
-        self.drop()
-        if kept:
-            self.append(kept)
-        self._synced_bytes = min(self._synced_bytes, size)
-
-    def drop(self) -> None:
-        """Drop all bytes; the file is not used again."""
-        self._pool.give_back(self._chunks)
-        self._chunks = []
-        self._size_bytes = 0
+        """Drop everything from byte `size` on."""
+        if self._file is None:
+            del self._inline[size:]
+            self._size_bytes = len(self._inline)
+        else:
+            super().truncate(size)
 
     def sync(self) -> None:
-        """Mark all bytes as synced."""
-        self._synced_bytes = self._size_bytes
+        """Memory has nothing to sync to; what a failed write has left is dropped."""
+        if self._is_torn:
+            self.truncate(self._size_bytes)
 
     def close(self) -> None:
         """Nothing to let go of: the memory belongs to the storage."""
 
-    def lose_unsynced(self) -> None:
-        """Forget what was appended after the last `sync()`, as a machine does that loses its power."""
-        self.truncate(self._synced_bytes)
+    def drop(self) -> None:
+        """Let go of the memory of a removed file; responses in progress keep it until they are sent."""
+        if self._file is not None:
+            self._file = None
+            self._descriptors.give_back()
+        self._inline = bytearray()
+        self._size_bytes = 0
+
+
+def _file_without_name() -> int:
+    """Open a new file that has no name, so that nothing of it is left when the process ends."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("kafkaraw-log", os.MFD_CLOEXEC)
+    import tempfile  # here, because Linux needs none of it
+
+    descriptor, path = tempfile.mkstemp(prefix="kafkaraw-log-")
+    os.unlink(path)
+    return descriptor
 
 
 class MemoryStorage:
-    """Folders of files in memory. Files that are written whole count as synced immediately."""
+    """Folders of files in memory.
 
-    def __init__(self) -> None:
-        self._pool = ChunkPool()
+    Args:
+        descriptors: those that its files may have; None for those of a process with one node.
+    """
+
+    def __init__(self, descriptors: Descriptors | None = None) -> None:
+        self._descriptors = descriptors or Descriptors()
         self._folders: dict[str, dict[str, MemoryFile]] = {ROOT: {}}
 
     def folders(self) -> list[str]:
@@ -147,7 +187,10 @@ class MemoryStorage:
 
     def open_file(self, folder: str, name: str) -> LogFile:
         """Open a log file; it is created when absent."""
-        return self._folders[folder].setdefault(name, MemoryFile(self._pool))
+        file = self._folders[folder].get(name)
+        if file is None:
+            file = self._folders[folder][name] = MemoryFile(self._descriptors)
+        return file
 
     def file_size(self, folder: str, name: str) -> int | None:
         """The size of a file in bytes; None when there is none."""
@@ -159,7 +202,13 @@ class MemoryStorage:
         files = self._folders[folder]
         if name not in files:
             raise _not_found(f"{folder}/{name}")
-        files[new_name] = files.pop(name)
+        self._replace(files, new_name, files.pop(name))
+
+    def _replace(self, files: dict[str, MemoryFile], name: str, file: MemoryFile) -> None:
+        replaced = files.get(name)
+        files[name] = file
+        if replaced is not None:
+            replaced.drop()
 
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
@@ -168,7 +217,7 @@ class MemoryStorage:
             file.drop()
 
     def sync_folder(self, folder: str) -> None:
-        """Names are durable at once."""
+        """Memory has nothing to sync to."""
 
     def read_bytes(self, folder: str, name: str) -> bytes | None:
         """The whole of a small file; None when there is none."""
@@ -177,10 +226,9 @@ class MemoryStorage:
 
     def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
         """Replace a small file."""
-        file = MemoryFile(self._pool)
+        file = MemoryFile(self._descriptors)
         file.append(data)
-        file.sync()
-        self._folders[folder][name] = file
+        self._replace(self._folders[folder], name, file)
 
     def read_text(self, folder: str, name: str) -> str | None:
         """The whole of a small text file; None when there is none."""
@@ -188,17 +236,11 @@ class MemoryStorage:
         return None if data is None else data.decode()
 
     def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small text file."""
+        """Replace a small text file, as `write_bytes` does."""
         self.write_bytes(folder, name, text.encode(), durable=durable, private=private)
 
     def close(self) -> None:
-        """Nothing to let go of."""
-
-    def lose_unsynced(self) -> None:
-        """Forget every appended byte that was not synced, in all files."""
-        for files in self._folders.values():
-            for file in files.values():
-                file.lose_unsynced()
+        """Nothing to let go of: the files stay for the next broker."""
 
 
 def _not_found(name: str) -> FileNotFoundError:

@@ -24,6 +24,7 @@ from kafkaraw.core.log.names import FileKind, OffsetFile, Stage, offset_of
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.core.log.rolling import SegmentSettings, jitter_ms, should_roll
 from kafkaraw.core.log.segment_indexes import aborted_between
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Clock
 from kafkaraw.protocol import FileSlice
@@ -111,6 +112,7 @@ class PartitionLog:
         stopped = stopped or StoppedAs()
         self._storage.make_folder(self.folder)
         has_epochs = self._load_epochs()
+        epochs_are_damaged = not has_epochs and self._storage.file_size(self.folder, EPOCHS_FILE) is not None
         loader = LogLoader(self._storage, self.folder, self.settings, stopped, self._clock.time_ms())
         loaded = yield from loader.loading(self.epochs)
         self.epochs = loaded.epochs
@@ -123,7 +125,7 @@ class PartitionLog:
         self._epochs_file_is_durable = has_epochs
         self._is_changed = bool(loaded.report) or not stopped.was_clean
         self._prepare(self._segments[-1])
-        if loaded.epochs_changed:
+        if loaded.epochs_changed or epochs_are_damaged:
             self._rewrite_epochs()
         if loaded.report:
             level = logging.WARNING if loaded.has_lost else logging.INFO
@@ -137,7 +139,7 @@ class PartitionLog:
         text = self._storage.read_text(self.folder, EPOCHS_FILE)
         self.epochs = LeaderEpochs()
         try:
-            self.epochs.load(text or self.epochs.text())
+            self.epochs.load(self.epochs.text() if text is None else text)
         except ValueError as error:
             _logger.warning("%s/%s is damaged, the batches' epochs are used: %s", self.folder, EPOCHS_FILE, error)
             self.epochs.clear()
@@ -156,15 +158,18 @@ class PartitionLog:
             OSError: the storage is full or broken; the files are closed, and the next broker must recover the log.
         """
         try:
-            if self._is_changed or self.log_end_offset > self._recovery_point:
-                self.flush()
-                active = self._segments[-1]
+            active = self._segments[-1]
+            if self.log_end_offset == 0:  # nothing has to survive: no sync, which takes long for thousands of them
+                active.trim()
+                active.write_indexes(durable=False)
+            elif self._is_changed or self.log_end_offset > self._recovery_point:
                 active.end_index()
                 active.trim()
-                active.write_indexes(durable=bool(active.size_bytes))
-                self._write_epochs(self.epochs, durable=True)
+                for segment in self._segments:
+                    segment.write_indexes(durable=True)
                 if self.log_end_offset > max(self._snapshots.offsets, default=0):
                     self._snapshots.write(self.log_end_offset, self._producers())
+                self.flush()
         finally:
             self.close()
 
@@ -480,11 +485,16 @@ class PartitionLog:
         """
         if offset > self.log_end_offset:
             return
+        count = len(self._segments)
         try:
             while len(self._segments) > 1 and self._base_offsets[-1] > offset:
                 self._delete(len(self._segments) - 1)
             self._segments[-1].truncate_to(offset)
             self._snapshots.remove(lambda snapshot: snapshot > self.log_end_offset)
+            # A crash must not bring back batches or segments in front of what is appended from now on.
+            self._segments[-1].sync()
+            if len(self._segments) < count:
+                self._storage.sync_folder(self.folder)
         finally:  # a failure may come after some segments are gone
             self._segments[-1].find_end()
             self._is_changed = True
@@ -515,6 +525,8 @@ class PartitionLog:
                 self._deleted += segment.change_stage(Stage.DELETED)
             segment.close()
         self._snapshots.remove(lambda snapshot: True)
+        self._storage.sync_folder(self.folder)
+        self._synced_names = 1
 
     # -- producer state ----------------------------------------------------------------------------------------------
 
@@ -580,9 +592,16 @@ class PartitionLog:
         return None
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """How many bytes there are from the batch that holds `offset` to the one that holds `end_offset`."""
+        """How many bytes there are from the batch that holds `offset` to the one that holds `end_offset`.
+
+        If the log cannot be read there, the result is 0: a read tells the error.
+        """
         first, last = self._segment_of(offset), self._segment_of(end_offset)
-        start, end = self._segments[first].position_of(offset), self._segments[last].position_of(end_offset)
+        try:
+            start, end = self._segments[first].position_of(offset), self._segments[last].position_of(end_offset)
+        except (OSError, CorruptBatchError) as error:
+            _logger.warning("%s cannot be read between %d and %d: %s", self.folder, offset, end_offset, error)
+            return 0
         between = sum(segment.size_bytes for segment in self._segments[first:last])
         return max(0, between + end - start)
 

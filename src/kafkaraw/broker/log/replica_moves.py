@@ -180,6 +180,12 @@ class ReplicaMoves:
         for key in list(self._moves):
             self._abandon(key)
 
+    def stop_in(self, directory: LogDirectory) -> None:
+        """Stop the moves from and to a directory that has failed."""
+        for key, move in list(self._moves.items()):
+            if directory in (move.destination, self._directories.home_of(key)):
+                self._abandon(key)
+
     def _abandon(self, key: TopicPartition) -> _Move | None:
         move = self._moves.pop(key, None)
         if move is not None:

@@ -160,8 +160,8 @@ class Segment:
         """
         position = self.size_bytes
         self._file.append(batch)
-        base_offset, length, _, _, _, _, last_delta, _, max_timestamp, *_ = header
-        last_offset = base_offset + last_delta
+        base_offset, max_timestamp = header.base_offset, header.max_timestamp
+        last_offset = base_offset + header.last_offset_delta
         if not position:
             self._first_timestamp_ms = max_timestamp
         if max_timestamp > self._max_timestamp_ms:
@@ -171,7 +171,7 @@ class Segment:
             self.time_index.append(self._max_timestamp_ms, self._max_timestamp_offset)
             self._unindexed_bytes = 0
             self._indexes_changed = True
-        size = length + LENGTH_PREFIX_SIZE
+        size = header.batch_length + LENGTH_PREFIX_SIZE
         self._unindexed_bytes += size
         self._last_batch = (base_offset, position)
         self.size_bytes = position + size
@@ -228,7 +228,10 @@ class Segment:
         """
         if self._indexes_changed and self._offsets is not None and self._times is not None:
             for kind, index in ((FileKind.OFFSET_INDEX, self._offsets), (FileKind.TIME_INDEX, self._times)):
-                self._storage.write_bytes(self.folder, self._name(kind), index.data, durable=durable)
+                if index.data or self._storage.file_size(self.folder, self._name(kind)):
+                    self._storage.write_bytes(self.folder, self._name(kind), index.data, durable=durable)
+                else:
+                    self._storage.open_file(self.folder, self._name(kind)).close()  # an empty file is made in one call
             self._indexes_changed = False
         if self._aborted_changed and self._aborted is not None:
             name = self._name(FileKind.TRANSACTION_INDEX)
@@ -394,8 +397,9 @@ class Segment:
     @property
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp of its batches; -1 if there is none."""
-        if self._max_timestamp_ms < 0 and self._times is None and self.size_bytes:
-            self._max_timestamp_ms = self._last_timestamp_in_file()
+        if self._max_timestamp_ms < 0 and self.size_bytes:
+            times = self._times
+            self._max_timestamp_ms = self._last_timestamp_in_file() if times is None else times.last.timestamp_ms
         return self._max_timestamp_ms
 
     def _last_timestamp_in_file(self) -> int:
@@ -406,7 +410,7 @@ class Segment:
             file = self._storage.open_file(self.folder, name)
             data = bytes(file.read(size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE))
             file.close()
-            if data.strip(b"\0"):
+            if data.strip(b"\0") or size == TIME_ENTRY_SIZE:
                 return TimeIndex(self.base_offset, data).last.timestamp_ms
         return self.time_index.last.timestamp_ms
 

@@ -1,8 +1,9 @@
 """The interface of the storage for the broker's files: the `LogStorage` and `LogFile` protocols.
 
 A storage holds folders (one per partition, and the root, named "") of append-only log files and small text files.
-Two implementations: `file_storage.FileStorage` (a directory) and `memory_storage.MemoryStorage` (for tests, and for
-simulations that lose unsynced bytes). All calls are synchronous: a write goes to the page cache, never to a thread.
+Two implementations: `file_storage.FileStorage` (a directory) and `memory_storage.MemoryStorage` (files without names),
+both over `descriptor_file.DescriptorFile`. `kafkaraw.testing.simulated_disk` models a disk that crashes and fails.
+All calls are synchronous: a write goes to the page cache, never to a thread.
 """
 
 from __future__ import annotations
@@ -145,13 +146,14 @@ class LogStorage(Protocol):
         ...
 
     def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small file in one step: after a crash it holds the old bytes or the new ones.
+        """Replace a small file in one step: after a crash of the process it holds the old bytes or the new ones.
 
         Args:
             folder: where.
             name: of the file.
             data: its new content.
-            durable: after the call, a crash of the machine leaves the new content.
+            durable: after the call, a crash of the machine leaves the new content. Without it, a crash may also leave a
+                damaged file: empty, or with zeros in it.
             private: only the broker's own user may read it.
         """
         ...

@@ -69,8 +69,8 @@ ReplicaFetchResult = Batches | DivergingEpoch | OffsetOutOfRange
 class IsrKeeper(Protocol):
     """Notified of changes of the ISR; replies with a new partition state."""
 
-    def is_live(self, node_id: int) -> bool:
-        """Return whether a node is running, so that it could be in sync."""
+    def is_live(self, topic_partition: TopicPartition, node_id: int) -> bool:
+        """Return whether a replica could be in sync: its node is running, and its log directory has not failed."""
         ...
 
     def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:

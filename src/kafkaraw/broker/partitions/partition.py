@@ -39,6 +39,7 @@ from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.core.log.retention import Retention, expired_segments
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.net import Clock
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -112,6 +113,7 @@ class Partition:
 
     Attributes:
         on_start_moved: called when the log start offset has increased.
+        is_offline: its log directory has failed: what the log says is not reliable, and nobody may read it.
     """
 
     def __init__(  # noqa: PLR0913  # what it depends on, and what of it is configured
@@ -138,6 +140,7 @@ class Partition:
         self.log = self.new_log(storage, folder_name(topic_partition))
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
+        self.is_offline = False
         self._lag_max_s = lag_max_ms / 1000
         self._reads_all_records = reads_all_records
         self._high_watermark = 0
@@ -206,11 +209,36 @@ class Partition:
         return self.last_stable_offset if committed_only else self._high_watermark
 
     def read(self, offset: int, size_max: int, *, at_least_one: bool, committed_only: bool = False) -> Content | None:
-        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none."""
+        """Return the batches that a consumer may read, starting with the one that contains `offset`; None for none.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR, the log cannot be read there.
+        """
         end_offset = self.end_for(committed_only=committed_only)
         if offset >= end_offset:
             return None
-        return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+        try:
+            return self.log.read(offset, size_max, at_least_one=at_least_one, end_offset=end_offset)
+        except (OSError, CorruptBatchError) as error:
+            raise self._not_read(offset, error) from error
+
+    def aborted_transactions(self, offset: int, size_bytes: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in what `read` has returned; see `PartitionLog`.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR, the log cannot be read there.
+        """
+        try:
+            return self.log.aborted_transactions(offset, size_bytes)
+        except (OSError, CorruptBatchError) as error:
+            raise self._not_read(offset, error) from error
+
+    def _not_read(self, offset: int, error: OSError | CorruptBatchError) -> ApiError:
+        """Return the error that a consumer gets when the log cannot be read."""
+        _logger.error("%s cannot be read at offset %d: %s", self.log.folder, offset, error)
+        if isinstance(error, OSError):
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error.strerror}")
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, error.message)
 
     def readable_bytes(self, offset: int, *, committed_only: bool = False) -> int:
         """Return the number of bytes that a consumer may read, starting with the batch that contains `offset`."""
@@ -381,13 +409,18 @@ class Partition:
     def _advance(self) -> None:
         """Advance the high watermark as far as possible, and notify watchers and waiting followers."""
         reached = self.log.log_end_offset
+        if self.is_offline:
+            return
         if self._followers is not None:
             if not self.has_enough_in_sync:
                 return
-            reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._isr_keeper.is_live)
+            reached = self._followers.high_watermark(self.state.isr, reached, _now_s(), self._is_live)
         if reached > self._high_watermark:
             self._raise_high_watermark(reached)
             self._wake_followers()
+
+    def _is_live(self, node_id: int) -> bool:
+        return self._isr_keeper.is_live(self.topic_partition, node_id)
 
     def _raise_high_watermark(self, reached: int) -> None:
         before, self._high_watermark = self._high_watermark, reached
@@ -400,7 +433,7 @@ class Partition:
     def low_watermark(self) -> int:
         """The lowest log start offset of all running replicas; -1 while that of a replica is unknown."""
         start = self.log.log_start_offset
-        return start if self._followers is None else self._followers.low_watermark(start, self._isr_keeper.is_live)
+        return start if self._followers is None else self._followers.low_watermark(start, self._is_live)
 
     def delete_records(self, offset: int) -> int:
         """Delete the records before an offset; followers do so when a fetch response has the new log start offset.
@@ -504,7 +537,7 @@ class Partition:
             wake: called after an answer of None, as soon as there is something new to fetch.
         """
         followers = self._followers
-        if not self.is_leader or fetch.leader_epoch != self.leader_epoch or followers is None:
+        if not self.is_leader or fetch.leader_epoch != self.leader_epoch or followers is None or self.is_offline:
             return None
         if not followers.knows(fetch.node):
             return None

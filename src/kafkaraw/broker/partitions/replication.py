@@ -157,7 +157,11 @@ class ReplicaFetcher:
         if turn != self._turn or self._following is None:
             return
         leader = self._replication.replica(self._following[0], self._partition.topic_partition)
-        answer = None if leader is None else leader.answer_follower(fetch, lambda: self._woken(turn, fetch))
+        try:
+            answer = None if leader is None else leader.answer_follower(fetch, lambda: self._woken(turn, fetch))
+        except OSError as error:  # the leader's log directory goes offline, and another replica becomes leader
+            _logger.error("%s cannot be read by its leader: %s", self._partition.log.folder, error)
+            answer = None
         if turn != self._turn:
             return
         self._move(Step.WAITING if answer is None else Step.TAKING)

@@ -99,6 +99,10 @@ class TransactionNode:
 
         return coordinator, start
 
+    def drop(self, topic_partition: TopicPartition) -> None:
+        """Stop the coordinator of a partition of `__transaction_state` whose replica is no longer on this node."""
+        self._hosting.drop(topic_partition.partition)
+
     def close(self) -> None:
         """Stop the coordinators, and answer all pending callbacks with their fallback value."""
         self._closed = True

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.group_descriptions import GroupState as GroupState
     from kafkaraw.client.admin.group_descriptions import GroupType as GroupType
     from kafkaraw.client.admin.group_descriptions import MemberDescription as MemberDescription
+    from kafkaraw.client.admin.log_dirs import LogDirDescription as LogDirDescription
+    from kafkaraw.client.admin.log_dirs import ReplicaInfo as ReplicaInfo
+    from kafkaraw.client.admin.log_dirs import TopicPartitionReplica as TopicPartitionReplica
     from kafkaraw.client.admin.partitions import NewPartitions as NewPartitions
     from kafkaraw.client.admin.quotas import QuotaEntity as QuotaEntity
     from kafkaraw.client.admin.quotas import QuotaName as QuotaName
@@ -49,6 +52,9 @@ _MODULES = {
     "GroupState": "group_descriptions",
     "GroupType": "group_descriptions",
     "MemberDescription": "group_descriptions",
+    "LogDirDescription": "log_dirs",
+    "ReplicaInfo": "log_dirs",
+    "TopicPartitionReplica": "log_dirs",
     "NewPartitions": "partitions",
     "QuotaEntity": "quotas",
     "QuotaName": "quotas",
@@ -74,17 +80,20 @@ __all__ = [
     "GroupListing",
     "GroupState",
     "GroupType",
+    "LogDirDescription",
     "MemberDescription",
     "NewPartitions",
     "NewTopic",
     "QuotaEntity",
     "QuotaName",
+    "ReplicaInfo",
     "ResourcePattern",
     "ScramPassword",
     "ScramRemoval",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
     "TransactionListing",
 ]
 

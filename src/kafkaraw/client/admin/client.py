@@ -17,6 +17,7 @@ from kafkaraw.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, GroupType
 from kafkaraw.client.admin.group_offsets import GroupOffsetAdmin
 from kafkaraw.client.admin.groups import GroupAdmin
+from kafkaraw.client.admin.log_dirs import LogDirAdmin, LogDirDescription, TopicPartitionReplica
 from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
 from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
 from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     TopicAdmin,
     PartitionAdmin,
     ClusterAdmin,
+    LogDirAdmin,
     ConfigAdmin,
     UserAdmin,
     QuotaAdmin,
@@ -69,6 +71,7 @@ class AsyncAdmin:
         self._topics = TopicAdmin(calls)
         self._partitions = PartitionAdmin(calls)
         self._cluster = ClusterAdmin(calls)
+        self._log_dirs = LogDirAdmin(calls)
         self._configs = ConfigAdmin(calls)
         self._users = UserAdmin(calls)
         self._quotas = QuotaAdmin(calls)
@@ -137,6 +140,16 @@ class AsyncAdmin:
         self, *, authorized_operations: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
         return await self._cluster.describe_cluster(authorized_operations=authorized_operations, timeout=timeout)
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        return await self._log_dirs.describe_log_dirs(brokers, timeout=timeout)
+
+    async def alter_replica_log_dirs(
+        self, destinations: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
+    ) -> None:
+        await self._log_dirs.alter_replica_log_dirs(destinations, timeout=timeout)
 
     async def describe_configs(
         self,

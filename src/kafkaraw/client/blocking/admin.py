@@ -22,6 +22,7 @@ from kafkaraw.client.admin import (
     GroupListing,
     GroupState,
     GroupType,
+    LogDirDescription,
     NewPartitions,
     NewTopic,
     QuotaEntity,
@@ -30,6 +31,7 @@ from kafkaraw.client.admin import (
     TopicCreated,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
     TransactionListing,
 )
 from kafkaraw.client.arguments import refuse_positional
@@ -114,6 +116,16 @@ class Admin:
         return self._bridge.run(
             self._async.describe_cluster(authorized_operations=authorized_operations, timeout=timeout)
         )
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        return self._bridge.run(self._async.describe_log_dirs(brokers, timeout=timeout))
+
+    def alter_replica_log_dirs(
+        self, destinations: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
+    ) -> None:
+        self._bridge.run(self._async.alter_replica_log_dirs(destinations, timeout=timeout))
 
     def describe_configs(
         self,

@@ -117,7 +117,8 @@ class TimeIndex:
 
     def __init__(self, base_offset: int, data: bytes = b"", file: str = ".timeindex") -> None:
         self.base_offset = base_offset
-        self.data = _entries(data, TIME_ENTRY_SIZE, file)
+        # An entry of timestamp 0 at the base offset is all zeros; zeros that were allocated in advance are more.
+        self.data = bytearray(data) if len(data) == TIME_ENTRY_SIZE else _entries(data, TIME_ENTRY_SIZE, file)
         if self.data and self.last.offset < base_offset:
             problem = f"the last entry has offset {self.last.offset}, below the base offset {base_offset}"
             raise DamagedFileError(file, len(self.data) - TIME_ENTRY_SIZE, problem, _REMEDY)

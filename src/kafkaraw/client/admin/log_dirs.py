@@ -1,0 +1,223 @@
+"""Log directories for the admin client: what is in them, and moves of replicas between those of one broker.
+
+Source: KIP-113, KIP-827, KIP-1066; Kafka's Admin.describeLogDirs and Admin.alterReplicaLogDirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.arguments import instance_of, list_of
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError, UsageError
+from kafkaraw.light_classes import NamedTuple, dataclass
+from kafkaraw.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kafkaraw.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+from kafkaraw.records import TopicPartition
+
+_EXAMPLE: Final = "TopicPartitionReplica('orders', 0, 1)"
+
+
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on a broker."""
+
+    topic: str
+    partition: int
+    broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """A replica in a log directory.
+
+    Attributes:
+        size_bytes: the size of its log, in bytes.
+        offset_lag: how far it is behind, in offsets: behind the high watermark; as a future replica, behind the current
+            one.
+        is_future: whether it is a copy that replaces the current replica once it has caught up.
+    """
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A log directory.
+
+    Attributes:
+        path: where it is on the broker.
+        error: why it cannot be used; None if it can.
+        replicas: the replicas in it.
+        total_bytes: the size of its volume, in bytes; None from brokers before 3.3.
+        usable_bytes: the free space of its volume, in bytes; None from brokers before 3.3.
+        is_cordoned: whether it gets no new replicas.
+    """
+
+    path: str
+    error: KafkaError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int | None
+    usable_bytes: int | None
+    is_cordoned: bool
+
+
+class LogDirAdmin:
+    """The operations on log directories.
+
+    Args:
+        calls: sends the requests to the cluster.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Return the log directories of brokers, and the replicas in them. The client asks each of these brokers.
+
+        Args:
+            brokers: ids of brokers; None is all that run.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a broker refuses.
+            UsageError: there is no broker with one of the ids.
+            KafkaError: a broker did not answer in time.
+        """
+        deadline = self._calls.deadline(timeout)
+        engine = self._calls.engine
+        found: dict[int, tuple[LogDirDescription, ...]] = {}
+
+        async def once(nodes: Sequence[int]) -> dict[int, KafkaError]:
+            async def ask(node_id: int) -> KafkaError | None:
+                if node_id not in engine.cluster.brokers:
+                    running = sorted(engine.cluster.brokers)
+                    return UsageError(f"describe_log_dirs: there is no broker {node_id}; those that run are {running}")
+                seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
+                try:
+                    answer = await engine.request(node_id, DescribeLogDirsRequest(topics=None), timeout=seconds)
+                except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                    return error
+                if answer.error_code:
+                    return failure(answer.error_code, None, f"describe the log directories of broker {node_id}")
+                found[node_id] = tuple(_directory(result) for result in answer.results)
+                return None
+
+            outcomes = await asyncio.gather(*map(ask, nodes))
+            return {node: error for node, error in zip(nodes, outcomes, strict=True) if error is not None}
+
+        await engine.refresh((), timeout=deadline.remaining)
+        await self._calls.each(engine.cluster.brokers if brokers is None else _ids(brokers), once, deadline)
+        return dict(sorted(found.items()))
+
+    async def alter_replica_log_dirs(
+        self, destinations: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
+    ) -> None:
+        """Move replicas to other log directories of their brokers; returns when the moves have begun.
+
+        `describe_log_dirs` shows a future replica until a move is complete. For a replica that does not exist yet, the
+        broker keeps the directory for its creation, and answers with REPLICA_NOT_AVAILABLE.
+
+        Args:
+            destinations: the path of the directory of each replica, as `describe_log_dirs` returns it.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a broker refuses; the message names each replica that it refused to move.
+            KafkaError: a broker did not answer in time.
+        """
+        if not isinstance(destinations, Mapping):
+            raise UsageError(
+                f"alter_replica_log_dirs({destinations!r}): give a dict, as in "
+                "{TopicPartitionReplica('orders', 0, 1): '/disk2/kafka'}"
+            )
+        wanted: dict[TopicPartitionReplica, str] = {}
+        for replica, path in destinations.items():
+            instance_of(
+                replica, TopicPartitionReplica, "alter_replica_log_dirs", "TopicPartitionReplica('orders', 0, 1)"
+            )
+            wanted[replica] = instance_of(path, str, "alter_replica_log_dirs", "'/disk2/kafka'")
+        deadline = self._calls.deadline(timeout)
+        engine = self._calls.engine
+
+        async def once(replicas: Sequence[TopicPartitionReplica]) -> dict[TopicPartitionReplica, KafkaError]:
+            failures: dict[TopicPartitionReplica, KafkaError] = {}
+
+            async def ask(broker: int, of_broker: Sequence[TopicPartitionReplica]) -> None:
+                if broker not in engine.cluster.brokers:
+                    error = UsageError(f"alter_replica_log_dirs: there is no broker {broker} that runs")
+                    failures.update(dict.fromkeys(of_broker, error))
+                    return
+                seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
+                try:
+                    answer = await engine.request(broker, _moves(of_broker, wanted), timeout=seconds)
+                except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                    failures.update(dict.fromkeys(of_broker, error))
+                    return
+                for topic in answer.results:
+                    for part in topic.partitions:
+                        if part.error_code:
+                            replica = TopicPartitionReplica(topic.topic_name, part.partition_index, broker)
+                            what = f"move {replica.topic}-{replica.partition} on broker {broker} to {wanted[replica]}"
+                            failures[replica] = failure(part.error_code, None, what, operation="ALTER")
+
+            by_broker: dict[int, list[TopicPartitionReplica]] = {}
+            for replica in replicas:
+                by_broker.setdefault(replica.broker, []).append(replica)
+            await asyncio.gather(*(ask(broker, of_broker) for broker, of_broker in by_broker.items()))
+            return failures
+
+        await engine.refresh((), timeout=deadline.remaining)
+        await self._calls.each(wanted, once, deadline)
+
+
+def _ids(brokers: Iterable[int]) -> list[int]:
+    return list_of(brokers, int, "describe_log_dirs", "1, 2")
+
+
+def _directory(result: DescribeLogDirsResult) -> LogDirDescription:
+    replicas = {
+        TopicPartition(topic.name, part.partition_index): ReplicaInfo(
+            part.partition_size, part.offset_lag, part.is_future_key
+        )
+        for topic in result.topics
+        for part in topic.partitions
+    }
+    error = failure(result.error_code, None, f"use {result.log_dir}") if result.error_code else None
+    return LogDirDescription(
+        result.log_dir,
+        error,
+        replicas,
+        result.total_bytes if result.total_bytes >= 0 else None,
+        result.usable_bytes if result.usable_bytes >= 0 else None,
+        result.is_cordoned,
+    )
+
+
+def _moves(
+    replicas: Sequence[TopicPartitionReplica], wanted: Mapping[TopicPartitionReplica, str]
+) -> AlterReplicaLogDirsRequest:
+    by_path: dict[str, dict[str, list[int]]] = {}
+    for replica in replicas:
+        by_path.setdefault(wanted[replica], {}).setdefault(replica.topic, []).append(replica.partition)
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[AlterReplicaLogDirTopic(name=name, partitions=parts) for name, parts in topics.items()],
+            )
+            for path, topics in by_path.items()
+        ]
+    )
