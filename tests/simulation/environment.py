@@ -80,6 +80,8 @@ class Environment:
         if self.compacts:
             found["log.initial.task.delay.ms"] = 50
             found["log.cleaner.backoff.ms"] = 100
+            found["log.cleaner.min.cleanable.ratio"] = 0.01
+            found["log.roll.ms"] = 500
         if self.transaction_version is not None:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3

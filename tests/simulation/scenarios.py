@@ -136,6 +136,16 @@ async def with_compacted_topic(simulation: Simulation) -> ScenarioResult:
     return replace(result, violations=result.violations + scenario.violations())
 
 
+async def with_compacted_group_offsets(simulation: Simulation) -> ScenarioResult:
+    """A group as in `with_group`, while `__consumer_offsets` is compacted by each of its replicas."""
+    return await _run_group(World(simulation, replace(environment.for_groups(simulation.rng), compacts=True)))
+
+
+async def with_compacted_transaction_state(simulation: Simulation) -> ScenarioResult:
+    """Services as in `with_transactions`, while `__transaction_state` is compacted by each of its replicas."""
+    return await _run_services(World(simulation, replace(environment.for_transactions(simulation.rng), compacts=True)))
+
+
 async def with_many_senders(simulation: Simulation) -> ScenarioResult:
     """Four kinds of senders, drawn from a table, while leaders move and responses are lost, late or repeated."""
     world = World(simulation, environment.for_senders(simulation.rng))
@@ -150,7 +160,10 @@ async def with_repeated_requests(simulation: Simulation) -> ScenarioResult:
 
 async def with_transactions(simulation: Simulation) -> ScenarioResult:
     """Three transactional services that crash at every step, while coordinators and leaders move and stop."""
-    world = World(simulation, environment.for_transactions(simulation.rng))
+    return await _run_services(World(simulation, environment.for_transactions(simulation.rng)))
+
+
+async def _run_services(world: World) -> ScenarioResult:
     await world.brokers.start()
     helpers = [inject_faults(world), inject_faults(world, "trouble beside it")]
     services = [Service(world, f"service{number}") for number in range(SERVICES)]

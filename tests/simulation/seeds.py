@@ -51,6 +51,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     # with its coordinator
     "graceful seeking groups": (51, 1104, 982083),
     "compacted topic": (),
+    "compacted groups": (),
+    "compacted transactions": (),
     "short closes": (),
     "failure reports": (),
     # a deposed leader that had appended; for the others see the commits

@@ -11,7 +11,9 @@ from tests.simulation.read_methods import READ_METHODS
 from tests.simulation.scenarios import (
     ScenarioResult,
     run_scenario,
+    with_compacted_group_offsets,
     with_compacted_topic,
+    with_compacted_transaction_state,
     with_failing_disk,
     with_failing_disks,
     with_failure_reports,
@@ -172,6 +174,16 @@ def test_a_transaction_succeeds_that_begins_while_the_previous_one_ends(seed: in
 @every_seed("compacted topic", normal=8, soak=1_000)
 def test_compaction_keeps_the_last_value_of_each_key(seed: int):
     assert check(with_compacted_topic, seed).covered["gaps"], "nothing was compacted: nothing was tested"
+
+
+@every_seed("compacted groups", normal=3, soak=300)
+def test_every_record_is_processed_while_the_committed_offsets_are_compacted(seed: int):
+    assert check(with_compacted_group_offsets, seed).covered["assigned"], "no partition was assigned"
+
+
+@every_seed("compacted transactions", normal=3, soak=300)
+def test_transactions_hold_while_the_transaction_state_is_compacted(seed: int):
+    assert check(with_compacted_transaction_state, seed).history.transactions, "there was no transaction"
 
 
 @every_seed("short closes", normal=6)
