@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
@@ -28,7 +29,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * Apache Kafka's log cleaner behind a pipe. A line asks for one round in the folder of a partition, a line answers:
  *
  *   FOLDER NOW_MS CHECKPOINT MEMORY LOAD_FACTOR IO_BUFFER NAME=VALUE...
- *     ->  ok FIRST_DIRTY END CLEAN_BYTES CLEANABLE_BYTES NEXT_DIRTY MILLISECONDS
+ *     ->  ok FIRST_DIRTY END CLEAN_BYTES CLEANABLE_BYTES NEXT_DIRTY MILLISECONDS CPU_MILLISECONDS
  *     ->  error WORDS
  *
  * The folder is opened as after an unclean stop, so that Kafka builds the indexes and the producer state.
@@ -106,14 +107,16 @@ public final class CleanLogs {
                 Double.parseDouble(words[4]), new Throttler(Double.MAX_VALUE, 300, "cleaner-io", "bytes", Time.SYSTEM),
                 time, partition -> { });
             long began = System.nanoTime();
+            long cpuBegan = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
             long next = cleanable.firstDirtyOffset();
             if (cleanable.cleanableBytes() > 0) {
                 Map.Entry<Long, CleanerStats> done = cleaner.doClean(cleanable, time.milliseconds());
                 next = done.getKey();
             }
             long took = (System.nanoTime() - began) / 1_000_000;
+            long cpu = (ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - cpuBegan) / 1_000_000;
             return cleanable.firstDirtyOffset() + " " + cleanable.firstUncleanableOffset() + " " + cleanable.cleanBytes()
-                + " " + cleanable.cleanableBytes() + " " + next + " " + took;
+                + " " + cleanable.cleanableBytes() + " " + next + " " + took + " " + cpu;
         }
     }
 

@@ -53,7 +53,7 @@ class ApacheCleaner:
         self._process.stdout.close()
 
     def clean(self, folder: Path, settings: CleanSettings) -> list[int]:
-        """Run one round: first dirty offset, end, clean bytes, cleanable bytes, next dirty offset, milliseconds."""
+        """Run one round: first dirty offset, end, clean bytes, cleanable bytes, next dirty offset, times."""
         words = [
             folder,
             settings.now_ms,
@@ -130,7 +130,7 @@ def check_seed(seed: int, apache_cleaner: ApacheCleaner, folder: Path) -> None:
             lag_min_ms=rng.choice([0, 0, 15_000]),
         )
         done = clean_folder(ours, settings)
-        *plan, next_dirty, _ = apache_cleaner.clean(theirs, settings)
+        *plan, next_dirty, _, _ = apache_cleaner.clean(theirs, settings)
         assert plan[:2] == [done.plan.first_dirty_offset, done.plan.end_offset]
         if log.codec == "none" or not number:
             assert plan[2:] == [done.plan.clean_bytes, done.plan.cleanable_bytes]

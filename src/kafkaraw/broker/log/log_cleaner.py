@@ -97,7 +97,7 @@ class LogCleaner:
         self._cleaned_bytes = 0
         self._began_ms = 0
         self._pause_ms = 0
-        logs.add_task(Task("kafka-log-cleaner", self.cleaning, self.interval_ms))
+        logs.add_task(Task("kafka-log-cleaner", self.cleaning, self.interval_ms, waits_at_first=False))
 
     def interval_ms(self) -> int:
         """Return the time until `cleaning` is to be called again, in milliseconds."""
