@@ -19,6 +19,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._filling",
     "kafkaraw.records._rows",
     "kafkaraw.records._dumping",
+    "kafkaraw.records._compaction",
 )
 
 

@@ -1,8 +1,9 @@
-"""`make bench-log`: what reading log directories costs, ours beside Apache Kafka's kafka-dump-log.
+"""`make bench-log`: what reading and cleaning log directories costs, ours beside Apache Kafka's.
 
 A directory of one partition is made: batches of 16 KB with records of 100 bytes, in segments of 64 MB with their
 indexes. `kafkaraw log dump` and kafka-dump-log take turns in fresh processes, with their output thrown away; `kafkaraw
 log verify` has no rival. CPU time counts, that of starting Python or the JVM included, because both are paid by users.
+The cleaner is measured by the CPU time of its thread, beside Kafka's (see `log_cleaner`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from bench import log_cleaner
 from bench.report import WIDTH, Goal
 from kafkaraw.core.log.indexes import encode_offset_index, encode_time_index
 from kafkaraw.core.log.leader_epochs import LeaderEpochs
@@ -84,7 +86,10 @@ def cpu_seconds(command: Sequence[str]) -> float:
     "--deep-megabytes", type=click.IntRange(1), default=64, show_default=True, help="... dumped with records."
 )
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often each is measured.")
-def main(megabytes: int, deep_megabytes: int, rounds: int) -> None:
+@click.option(
+    "--cleaner-records", type=click.IntRange(1), default=5_000_000, show_default=True, help="... that are compacted."
+)
+def main(megabytes: int, deep_megabytes: int, rounds: int, cleaner_records: int) -> None:
     """Measure and print the table."""
     missing = why_missing()
     if missing:
@@ -93,7 +98,7 @@ def main(megabytes: int, deep_megabytes: int, rounds: int) -> None:
     java: list[str] = []
     if not missing:
         java = ["java", "-Xmx512M", "-cp", f"{fetch_jars()}/*:{fetch_tools()}/*", DUMP]
-    table = Table("", "ours", "kafka-dump-log", "factor", "must", "aim", "verdict", box=SIMPLE)
+    table = Table("", "ours", "Apache Kafka", "factor", "must", "aim", "verdict", box=SIMPLE)
     with tempfile.TemporaryDirectory(prefix="bench-log-") as scratch:
         for name, size, options in (
             ("dump", megabytes, ()),
@@ -136,7 +141,19 @@ def main(megabytes: int, deep_megabytes: int, rounds: int) -> None:
             f"{VERIFY_GOAL.aim:g}",
             VERIFY_GOAL.verdict(speed),
         )
+        for row in log_cleaner.measure(Path(scratch), cleaner_records, rounds, with_apache=not missing):
+            table.add_row(*_cleaner_cells(row))
     Console(width=WIDTH).print(table)
+
+
+def _cleaner_cells(row: log_cleaner.Row) -> list[str]:
+    ours = f"{row.megabytes / row.ours.cpu_seconds:.0f} MB/s, {row.ours.bytes_per_key:.0f} B a key"
+    if row.theirs is None:
+        return [row.name, ours, "", "", str(log_cleaner.GOAL), f"{log_cleaner.GOAL.aim:g}x", ""]
+    factor = row.theirs.cpu_seconds / row.ours.cpu_seconds
+    theirs = f"{row.megabytes / row.theirs.cpu_seconds:.0f} MB/s"
+    goal = log_cleaner.GOAL
+    return [row.name, ours, theirs, f"{factor:.1f}x", str(goal), f"{goal.aim:g}x", goal.verdict(factor)]
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ DAMAGES = {
     "wrong position": (".index", lambda data: data[:4] + b"\0\0\0\1" + data[8:]),
     "wrong timestamp": (".timeindex", lambda data: b"\0" * 7 + b"\1" + data[8:]),
     "no aborted transaction": (".txnindex", lambda data: b""),
-    "wrong last stable offset": (".txnindex", lambda data: data[:-1] + b"\7"),
+    "wrong last stable offset": (".txnindex", lambda data: data[:-1] + b"\xff"),
     "cut snapshot": (".snapshot", lambda data: data[:-1]),
 }
 

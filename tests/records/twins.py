@@ -24,6 +24,7 @@ NAMES = {
     "_filling": ("fill", "fill_batches"),
     "_rows": ("Rows",),
     "_dumping": ("render_records",),
+    "_compaction": ("OffsetMap",),
 }
 PLAIN_NAMES = {
     "_fallback.builder": ("BatchBuilder", "as_bytes", "encode_headers"),
@@ -32,6 +33,7 @@ PLAIN_NAMES = {
     "_fallback.reader": ("read_batches", "read_records", "read_values", "fill", "fill_batches"),
     "_fallback.rows": ("Rows",),
     "_fallback.dumping": ("render_records",),
+    "_fallback.compaction": ("OffsetMap",),
     "record": ("Record",),
 }
 IMPLEMENTATIONS = (

@@ -35,6 +35,7 @@ class Environment:
         keeps_names: a crash keeps the names of files, even if their folders were not synced.
         disks_fail: disks are cut off from power in the middle of an operation, become full, read-only, or break.
         slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
+        compacts: the cleaner runs several times a second.
     """
 
     nodes: int
@@ -57,6 +58,7 @@ class Environment:
     calm: bool = False
     session_ms: int | None = None
     slow_coordinators: bool = False
+    compacts: bool = False
     keeps_names: bool = True
     disks_fail: bool = False
 
@@ -75,6 +77,11 @@ class Environment:
             "connections.max.idle.ms": self.broker_idle_ms,
             "replica.lag.time.max.ms": self.lag_max_ms,
         }
+        if self.compacts:
+            found["log.initial.task.delay.ms"] = 50
+            found["log.cleaner.backoff.ms"] = 100
+            found["log.cleaner.min.cleanable.ratio"] = 0.01
+            found["log.roll.ms"] = 500
         if self.transaction_version is not None:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3
@@ -172,6 +179,11 @@ def several_brokers(rng: random.Random, *, unclean: bool = False) -> Environment
         isr_min=1 if unclean else rng.choice([1, 2, 2]),
         unclean=unclean,
     )
+
+
+def for_compaction(rng: random.Random) -> Environment:
+    """A cluster, or one broker, whose cleaner runs all the time."""
+    return replace(several_brokers(rng) if rng.random() < 0.7 else one_broker(rng), compacts=True)
 
 
 def for_senders(rng: random.Random) -> Environment:

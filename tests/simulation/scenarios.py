@@ -27,6 +27,7 @@ from tests.simulation.clients import (
     send_all,
     use_recreated_topic,
 )
+from tests.simulation.compaction import CompactionScenario
 from tests.simulation.faults import REPEAT_DELAY_MAX_S, inject_faults, slow_down_coordinators
 from tests.simulation.groups import GroupScenario
 from tests.simulation.recorders import on_group_recreated
@@ -116,6 +117,35 @@ async def with_unclean_elections(simulation: Simulation) -> ScenarioResult:
     return await _run_in_cluster(world, inject_faults(world, "more trouble"))
 
 
+async def with_compacted_topic(simulation: Simulation) -> ScenarioResult:
+    """Producers that write values and tombstones of a few keys to a compacted topic, and readers that start over."""
+    world = World(simulation, environment.for_compaction(simulation.rng))
+    await world.brokers.start()
+    scenario = CompactionScenario(world)
+    helpers = [inject_faults(world), inject_faults(world, "trouble beside it")]
+    with world.brokers.stale_metadata.in_effect() if world.environment.nodes > 1 else nullcontext():
+        async with asyncio.timeout(SCENARIO_S):
+            await scenario.create_topic()
+            tasks = [asyncio.create_task(helper) for helper in helpers]
+            await scenario.run()
+            world.over = True
+            await asyncio.gather(*tasks)
+            await scenario.end()
+            await read_everything(world)
+        result = await _audit(world)
+    return replace(result, violations=result.violations + scenario.violations())
+
+
+async def with_compacted_group_offsets(simulation: Simulation) -> ScenarioResult:
+    """A group as in `with_group`, while `__consumer_offsets` is compacted by each of its replicas."""
+    return await _run_group(World(simulation, replace(environment.for_groups(simulation.rng), compacts=True)))
+
+
+async def with_compacted_transaction_state(simulation: Simulation) -> ScenarioResult:
+    """Services as in `with_transactions`, while `__transaction_state` is compacted by each of its replicas."""
+    return await _run_services(World(simulation, replace(environment.for_transactions(simulation.rng), compacts=True)))
+
+
 async def with_many_senders(simulation: Simulation) -> ScenarioResult:
     """Four kinds of senders, drawn from a table, while leaders move and responses are lost, late or repeated."""
     world = World(simulation, environment.for_senders(simulation.rng))
@@ -130,7 +160,10 @@ async def with_repeated_requests(simulation: Simulation) -> ScenarioResult:
 
 async def with_transactions(simulation: Simulation) -> ScenarioResult:
     """Three transactional services that crash at every step, while coordinators and leaders move and stop."""
-    world = World(simulation, environment.for_transactions(simulation.rng))
+    return await _run_services(World(simulation, environment.for_transactions(simulation.rng)))
+
+
+async def _run_services(world: World) -> ScenarioResult:
     await world.brokers.start()
     helpers = [inject_faults(world), inject_faults(world, "trouble beside it")]
     services = [Service(world, f"service{number}") for number in range(SERVICES)]

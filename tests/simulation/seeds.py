@@ -50,6 +50,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     # a topic whose name became known without a lookup; more than could be read in the end; an assignment that was lost
     # with its coordinator
     "graceful seeking groups": (51, 1104, 982083),
+    "compacted topic": (),
+    "compacted groups": (),
+    "compacted transactions": (),
     "short closes": (),
     "failure reports": (),
     # a deposed leader that had appended; for the others see the commits

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from tests.simulation.scenarios import (
     ScenarioResult,
     run_scenario,
+    with_compacted_group_offsets,
+    with_compacted_topic,
+    with_compacted_transaction_state,
     with_failing_disk,
     with_failing_disks,
     with_failure_reports,
@@ -71,6 +74,21 @@ def test_read_committed_consumers_see_all_or_nothing_of_a_transaction(seed: int)
 @every_seed("pipelined transactions", normal=8, soak=1_000)
 def test_a_transaction_succeeds_that_begins_while_the_previous_one_ends(seed: int):
     check(with_pipelined_transactions, seed)
+
+
+@every_seed("compacted topic", normal=4, soak=1_000)
+def test_compaction_keeps_the_last_value_of_each_key(seed: int):
+    assert check(with_compacted_topic, seed).covered["gaps"], "nothing was compacted: nothing was tested"
+
+
+@every_seed("compacted groups", normal=2, soak=300)
+def test_every_record_is_processed_while_the_committed_offsets_are_compacted(seed: int):
+    assert check(with_compacted_group_offsets, seed).covered["assigned"], "no partition was assigned"
+
+
+@every_seed("compacted transactions", normal=2, soak=300)
+def test_transactions_hold_while_the_transaction_state_is_compacted(seed: int):
+    assert check(with_compacted_transaction_state, seed).history.transactions, "there was no transaction"
 
 
 @every_seed("short closes", normal=5)

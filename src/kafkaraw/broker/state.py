@@ -33,6 +33,7 @@ from kafkaraw.broker.log.directories import (
     folder_name,
     future_folders,
 )
+from kafkaraw.broker.log.log_cleaner import LogCleaner
 from kafkaraw.broker.log.log_manager import LogManager
 from kafkaraw.broker.log.partition_log import PartitionLog, is_segment
 from kafkaraw.broker.log.replica_moves import ReplicaMoves
@@ -118,6 +119,9 @@ class BrokerState:
         guarded = [directory.guarded(self.dir_failures) for directory in directories]
         self.directories = LogDirectories(guarded, rng, lambda: self.config.logs.cordoned)
         self.logs = LogManager(self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values())
+        self.cleaner = LogCleaner(
+            self.logs, self.directories, clock, lambda: self.config.logs.cleaner, lambda: self._partitions.values(), rng
+        )
         self.moves = ReplicaMoves(self.directories, self.logs, rng)
         self._rng = rng
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)

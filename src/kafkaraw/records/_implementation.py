@@ -21,7 +21,16 @@ from kafkaraw.errors import ConfigError
 _VARIABLE: Final = "KAFKARAW_IMPL"
 _REUSE_VARIABLE: Final = "KAFKARAW_REUSE_VALUES"
 _REUSING_VERSIONS: Final = ((3, 11), (3, 12), (3, 13))
-_COMPILED_MODULES: Final = ("_builder", "_ticket", "_batch_table", "_reader", "_filling", "_rows", "_dumping")
+_COMPILED_MODULES: Final = (
+    "_builder",
+    "_ticket",
+    "_batch_table",
+    "_reader",
+    "_filling",
+    "_rows",
+    "_dumping",
+    "_compaction",
+)
 
 
 def choose(setting: str, folder: str | os.PathLike[str]) -> str:

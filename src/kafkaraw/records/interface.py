@@ -12,6 +12,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.compression import Codec
 from kafkaraw.records.header import BatchHeader
 from kafkaraw.records.record import Headers, Record, RecordMetadata
@@ -239,3 +240,100 @@ class Fill(Protocol):
         size_max_bytes: int = ...,
     ) -> int:
         """Append the records with `start_offset <= offset < end_offset` from row `at` on; return the new row count."""
+
+
+class Retained(NamedTuple):
+    """The records of one batch that compaction retains.
+
+    Attributes:
+        records_count: records that are retained.
+        without_key: records that are removed because they have no key.
+        batch: room for a header, and then the records that are retained, not compressed. None if there are none, or if
+            the batch stays as it is.
+        base_timestamp: of `batch`: what its timestamps count from.
+        max_timestamp: of `batch`: the highest timestamp of its records.
+        sets_horizon: whether `base_timestamp` is a delete horizon that the batch did not have before.
+    """
+
+    records_count: int
+    without_key: int
+    batch: bytearray | None
+    base_timestamp: int = -1
+    max_timestamp: int = -1
+    sets_horizon: bool = False
+
+
+class OffsetMap(Protocol):
+    """The last offset of each key in the dirty section of a log; constructed as `OffsetMap(slots, keys_max, seed)`.
+
+    Keys with the same hash count as the same key; the seed of the hash, 16 bytes, must be unknown to producers.
+    """
+
+    latest_offset: int
+    """The offset up to which the map is complete; -1 at the start."""
+
+    @property
+    def slots(self) -> int:
+        """Number of keys for which memory is reserved, 24 bytes each."""
+
+    @property
+    def keys_max(self) -> int:
+        """Number of keys with which the map is full."""
+
+    @property
+    def keys_count(self) -> int:
+        """Number of keys."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory in use."""
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Set the last offset of a key, and `latest_offset`.
+
+        Raises:
+            UsageError: the map is full.
+        """
+
+    def get(self, key: bytes) -> int:
+        """Return the last offset of a key, or -1."""
+
+    def clear(self) -> None:
+        """Remove all keys."""
+
+    def add_batch(self, batch: memoryview, header: BatchHeader, start_offset: int, size_max_bytes: int = ...) -> bool:
+        """Put the records of a batch that have a key, from an offset on, into the map.
+
+        Returns:
+            False if the map was full before the last of them: `latest_offset` is the last record that it took.
+
+        Raises:
+            CorruptBatchError: the batch cannot be decoded.
+            BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
+        """
+
+    def retain(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        everything: bool = False,
+        tombstones: bool = True,
+        horizon_ms: int = -1,
+        size_max_bytes: int = ...,
+    ) -> Retained:
+        """Choose the records of a batch that compaction retains: the last of each key, and those behind the map.
+
+        Args:
+            batch: one whole batch.
+            header: its header.
+            everything: retain all records, of a control batch.
+            tombstones: whether records without a value are retained.
+            horizon_ms: the delete horizon of the batch from now on if records without a value are retained, or
+                everything; -1 if the batch has one already or needs none.
+            size_max_bytes: limit on its decompressed size.
+
+        Raises:
+            CorruptBatchError: the batch cannot be decoded.
+            BatchTooLargeError: it has more than `size_max_bytes` when decompressed.
+        """

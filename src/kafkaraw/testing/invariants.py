@@ -29,6 +29,8 @@ class Invariant(StrEnum):
     """A retried batch is sent before new batches of the same partition."""
     REWRITTEN = "rewritten"
     """The same sequence numbers always identify the same bytes."""
+    COMPACTED_AWAY = "compacted away"
+    """The last acknowledged value of a key is in the log of a compacted topic, or a later one of the key."""
     POLL_SKIP = "poll skip"
     """A consumer's offsets do not skip records, not even when it resumes at its position."""
     NONMONOTONIC_POLL = "nonmonotonic poll"

@@ -78,6 +78,10 @@ def _one(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) ->
     return Plant(plant, scenarios.with_one_broker, frozenset(invariants))
 
 
+def _compaction(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, scenarios.with_compacted_topic, frozenset(invariants))
+
+
 def _several(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
     return Plant(plant, scenarios.with_several_brokers, frozenset(invariants))
 
@@ -131,6 +135,7 @@ PLANTS = {
         _one(clients_and_brokers.broker_forgets_one_of_five_batches, Invariant.DUPLICATE),
         _one(clients_and_brokers.broker_returns_the_wrong_offset, Invariant.INCONSISTENT_OFFSETS),
         _one(clients_and_brokers.broker_loses_unsynced_bytes_that_it_acknowledged, *_LOSS),
+        _compaction(clients_and_brokers.cleaner_drops_the_last_batch_of_a_segment, Invariant.COMPACTED_AWAY),
         _one(clients_and_brokers.broker_responds_twice, Invariant.ANSWERED_TWICE),
         _one(clients_and_brokers.producer_renumbers_retried_batches, Invariant.DUPLICATE),
         _one(clients_and_brokers.producer_retries_batches_in_reverse_order, Invariant.SEND_SKIP),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafkaraw.broker.connection import BrokerConnection
+from kafkaraw.broker.log import cleaning
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.partitions.followers import Followers
 from kafkaraw.broker.partitions.partition import Appended, Partition
@@ -64,6 +65,25 @@ def broker_returns_the_wrong_offset(monkeypatch: pytest.MonkeyPatch):
 
 def broker_loses_unsynced_bytes_that_it_acknowledged(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(PartitionLog, "flush", lambda self, offset=None: None)
+
+
+def cleaner_drops_the_last_batch_of_a_segment(monkeypatch: pytest.MonkeyPatch):
+    filling = cleaning._Run._filling
+
+    def short(self, cleaned, group, watched):
+        batches = self._batches
+
+        def all_but_the_last(info, position, watched):
+            found = list(batches(info, position, watched))
+            yield from found[:-1]
+
+        self._batches = all_but_the_last
+        try:
+            yield from filling(self, cleaned, group, watched)
+        finally:
+            del self._batches
+
+    monkeypatch.setattr(cleaning._Run, "_filling", short)
 
 
 def broker_responds_twice(monkeypatch: pytest.MonkeyPatch):

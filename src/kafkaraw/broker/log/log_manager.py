@@ -101,12 +101,21 @@ class Task:
         name: for the log.
         steps: returns the work of one run; it is run in turns.
         interval_ms: returns the time from the end of a run to the next one, in milliseconds; 0 or less: no further run.
+        waits_at_first: whether the first run waits for log.initial.task.delay.ms.
     """
 
-    def __init__(self, name: str, steps: Callable[[], Steps[None]], interval_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        steps: Callable[[], Steps[None]],
+        interval_ms: Callable[[], int],
+        *,
+        waits_at_first: bool = True,
+    ) -> None:
         self.name = name
         self.steps = steps
         self.interval_ms = interval_ms
+        self.waits_at_first = waits_at_first
 
 
 class LogManager:
@@ -194,17 +203,17 @@ class LogManager:
         self._read.clear()
 
     def add_task(self, task: Task) -> None:
-        """Add a task; its first run is log.initial.task.delay.ms after the start, as that of the others."""
+        """Add a task; it runs from the start on, as the others."""
         self._tasks.append(task)
         if self._is_started:
-            self._schedule(task, self._settings().initial_delay_ms)
+            self._schedule(task, self._settings().initial_delay_ms if task.waits_at_first else 0)
 
     def start(self) -> None:
         """Start the schedules, on the running event loop."""
         self._is_started = True
         self._started_ms = self._clock.time_ms()
         for task in self._tasks:
-            self._schedule(task, self._settings().initial_delay_ms)
+            self._schedule(task, self._settings().initial_delay_ms if task.waits_at_first else 0)
         self._schedule_removals()
 
     def stop(self) -> None:

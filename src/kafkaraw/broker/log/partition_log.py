@@ -91,6 +91,7 @@ class PartitionLog:
         self._epochs_file_is_stale = False
         self._epochs_file_is_durable = True
         self._deleted: list[str] = []
+        self._truncated_to: int | None = None
         self._is_changed = False
 
     # -- opening and closing -----------------------------------------------------------------------------------------
@@ -407,6 +408,16 @@ class PartitionLog:
         for name in names:
             self._storage.remove_file(self.folder, name)
 
+    def take_truncation(self) -> int | None:
+        """Return the lowest offset to which the log was truncated since the last call, for the cleaner's checkpoint."""
+        taken, self._truncated_to = self._truncated_to, None
+        return taken
+
+    def segment_at(self, base_offset: int) -> Segment | None:
+        """Return the segment with a base offset, for the cleaner, which reads it whole; None if there is none."""
+        at = self._segment_of(base_offset)
+        return self._segments[at] if self._base_offsets[at] == base_offset else None
+
     def create_cleaned_segment(self, base_offset: int) -> Segment:
         """Return an empty segment whose files end in `.cleaned`, to be filled and given to `replace_segments`.
 
@@ -478,6 +489,7 @@ class PartitionLog:
         finally:  # a failure may come after some segments are gone
             self._segments[-1].find_end()
             self._is_changed = True
+            self._truncated_to = min(offset, self._truncated_to if self._truncated_to is not None else offset)
             self._recovery_point = min(self._recovery_point, self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             if self.epochs.cut_end(self.log_end_offset):
@@ -661,7 +673,7 @@ def _first_in_batch(data: memoryview, timestamp_ms: int, start_offset: int) -> T
     """The first record of a batch, from an offset on, with that timestamp or a later one."""
     data = modern(data)
     header = parse_header(data)
-    if header.max_timestamp < timestamp_ms:
+    if header.max_timestamp < timestamp_ms or not header.records_count:  # compaction leaves empty batches
         return None
     if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME or header.is_control:
         return TimestampAndOffset(header.max_timestamp, max(header.base_offset, start_offset))

@@ -255,6 +255,10 @@ class Segment:
         """Let go of the file."""
         self._file.close()
 
+    def file_names(self) -> list[str]:
+        """Return the names that its files have; there may be no file of some of them."""
+        return [self._name(kind) for kind in SEGMENT_KINDS]
+
     def change_stage(self, stage: Stage) -> list[str]:
         """Rename the files, and return their new names.
 

@@ -34,6 +34,7 @@ from kafkaraw.broker.partitions.open_transactions import OpenTransactions
 from kafkaraw.broker.partitions.producers import ProducerTable
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.broker.validation.log_validator import validated
+from kafkaraw.core.log.cleaner import LastRecord
 from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END, EpochEnd
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
@@ -461,6 +462,13 @@ class Partition:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be changed: {error.strerror}") from error
         self._wake_followers()
         return first
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """Return where the active producers stand, by producer id: the cleaner keeps their last sequences."""
+        return {
+            one.producer_id: LastRecord(one.last_offset if one.last_sequence >= 0 else None, one.epoch)
+            for one in self.producers.snapshots()
+        }
 
     def delete_old_segments(self) -> int:
         """Delete the oldest segments that the retention settings of the topic allow to delete.

@@ -131,8 +131,8 @@ def fill(
     columns.start_at(at, unit)
     if header.is_control or not header.records_count:
         return at
-    body = _decompressed(batch, header, size_max_bytes)
-    return _fill(_from_offset(_scan_body(body, header), header, start_offset, end_offset), header, columns, at, unit)
+    body = decompressed(batch, header, size_max_bytes)
+    return _fill(_from_offset(scan_body(body, header), header, start_offset, end_offset), header, columns, at, unit)
 
 
 def _fill(scanned: _Scanned, header: BatchHeader, columns: Columns, at: int, unit: TimestampUnit) -> int:
@@ -189,8 +189,8 @@ def fill_batches(  # noqa: PLR0913 - what, where to, and the limits
                 continue
             if check is not None:
                 check(header, wire)
-            body = _decompressed(wire, header, size_max_bytes)
-            scanned = _from_offset(_scan_body(body, header), header, start_offset, end_offset)
+            body = decompressed(wire, header, size_max_bytes)
+            scanned = _from_offset(scan_body(body, header), header, start_offset, end_offset)
             row = _fill(scanned, header, columns, row, unit)
             size += len(body)
             if data_max_bytes is not None and size >= data_max_bytes:
@@ -212,17 +212,17 @@ def _from_offset(scanned: _Scanned, header: BatchHeader, start_offset: int, end_
 
 def _scan(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> _Scanned:
     """Decompress and decode all records of one batch, or raise CorruptBatchError or BatchTooLargeError."""
-    return _scan_body(_decompressed(batch, header, size_max_bytes), header)
+    return scan_body(decompressed(batch, header, size_max_bytes), header)
 
 
-def _decompressed(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
+def decompressed(batch: memoryview, header: BatchHeader, size_max_bytes: int) -> bytes:
     try:
         return codec_by_id(header.codec_id).decompress(batch[HEADER_SIZE:], size_max_bytes)
     except BatchTooLargeError:
         raise batch_too_large(header, size_max_bytes) from None
 
 
-def _scan_body(body: bytes, header: BatchHeader) -> _Scanned:
+def scan_body(body: bytes, header: BatchHeader) -> _Scanned:
     """Decode all records of one batch, or raise CorruptBatchError."""
     count = header.records_count
     if count * _RECORD_SIZE_MIN > len(body):
