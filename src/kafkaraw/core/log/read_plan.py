@@ -79,11 +79,12 @@ class OffsetIndex:
         size_bytes: of the log file; entries beyond it are left out.
     """
 
-    __slots__ = ("_base_offset", "_data", "count")
+    __slots__ = ("_base_offset", "_data", "_size_bytes", "count")
 
     def __init__(self, data: Buffer, base_offset: int, size_bytes: int) -> None:
         self._data = memoryview(data)
         self._base_offset = base_offset
+        self._size_bytes = size_bytes
         self.count = used_size(data, OFFSET_ENTRY_SIZE) // OFFSET_ENTRY_SIZE
         self.count = bisect_left(range(self.count), size_bytes, key=self._position)
 
@@ -96,9 +97,9 @@ class OffsetIndex:
         return position
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return (last offset of a batch, its position), counted from 0."""
+        """Return (last offset of a batch, its position), counted from 0; position 0 for one outside the file."""
         offset, position = _ENTRY.unpack_from(self._data, number * OFFSET_ENTRY_SIZE)
-        return self._base_offset + offset, position
+        return self._base_offset + offset, position if 0 <= position < self._size_bytes else 0
 
     def position_before(self, offset: int) -> int:
         """Return the position of the last indexed batch that ends with this offset or before it; 0 if none does."""
@@ -113,7 +114,8 @@ class OffsetIndex:
     def next_position(self, position: int) -> int | None:
         """Return the first indexed position behind this one; None if there is none."""
         number = bisect_right(range(self.count), position, key=self._position)
-        return self.entry(number)[1] if number < self.count else None
+        found = self.entry(number)[1] if number < self.count else 0
+        return found if found > position else None
 
     def offset_at(self, position: int) -> tuple[int, int] | None:
         """Return the first entry at this position or behind it; None if there is none."""
