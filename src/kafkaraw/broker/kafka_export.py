@@ -23,8 +23,15 @@ from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredenti
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, read_topics
 from kafkaraw.core.log.metadata_files import read_meta_properties
 from kafkaraw.core.log.metadata_image import FEATURES, MetadataImage, PartitionImage, TopicImage
-from kafkaraw.core.log.metadata_log import METADATA_FOLDER, MetadataEnd, bootstrap_snapshot
-from kafkaraw.core.log.names import BOOTSTRAP_FILE, META_PROPERTIES_FILE, METADATA_TOPIC, FolderState, PartitionFolder
+from kafkaraw.core.log.metadata_log import MetadataEnd, bootstrap_snapshot
+from kafkaraw.core.log.names import (
+    BOOTSTRAP_FILE,
+    META_PROPERTIES_FILE,
+    METADATA_FOLDER,
+    METADATA_TOPIC,
+    FolderState,
+    PartitionFolder,
+)
 from kafkaraw.core.sasl.scram import TYPE_OF_MECHANISM
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass

@@ -28,8 +28,8 @@ from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsWriter, read_topics
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.metadata_image import MetadataImage, TopicImage
-from kafkaraw.core.log.metadata_log import METADATA_FOLDER, MetadataEnd, read_metadata
-from kafkaraw.core.log.names import BOOTSTRAP_FILE
+from kafkaraw.core.log.metadata_log import MetadataEnd, read_metadata
+from kafkaraw.core.log.names import BOOTSTRAP_FILE, METADATA_FOLDER
 from kafkaraw.core.sasl.scram import MECHANISM_OF_TYPE, ScramCredential
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType

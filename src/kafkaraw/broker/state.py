@@ -20,7 +20,6 @@ from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
 from kafkaraw.broker.ids import RandomBits
-from kafkaraw.broker.kafka_metadata import take_over
 from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.directories import (
@@ -49,8 +48,14 @@ from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.transactions.state_log import TOPIC as TRANSACTION_TOPIC
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
-from kafkaraw.core.log.metadata_log import METADATA_FOLDER
-from kafkaraw.core.log.names import PARTITION_METADATA_FILE, FolderState, parse_file, parse_folder
+from kafkaraw.core.log.names import (
+    BOOTSTRAP_FILE,
+    METADATA_FOLDER,
+    PARTITION_METADATA_FILE,
+    FolderState,
+    parse_file,
+    parse_folder,
+)
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -150,7 +155,10 @@ class BrokerState:
         cluster_id = self.directories.open(self.node_id, None if self._is_alone else self.catalog.cluster_id)
         if self._is_alone:
             storages = [directory.storage for directory in self.directories.online]
-            take_over(storages, self.controller.storage, self.node_id, read_only=self.config.read_only)
+            if any(METADATA_FOLDER in one.folders() or BOOTSTRAP_FILE in one.files(ROOT) for one in storages):
+                from kafkaraw.broker.kafka_metadata import take_over  # it declares the records of Kafka's metadata
+
+                take_over(storages, self.controller.storage, self.node_id, read_only=self.config.read_only)
             self.controller.open(cluster_id)
         self.reconfigure()
         for directory in self.directories.online:

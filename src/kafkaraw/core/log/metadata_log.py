@@ -18,7 +18,7 @@ from kafkaraw.core.log.framed_records import decode_framed, encode_framed, metad
 from kafkaraw.core.log.metadata_image import MetadataImage
 from kafkaraw.core.log.names import (
     BOOTSTRAP_FILE,
-    METADATA_TOPIC,
+    METADATA_FOLDER,
     FileKind,
     OffsetFile,
     offset_of,
@@ -31,7 +31,6 @@ from kafkaraw.protocol.embedded.control_records import SnapshotFooterRecord, Sna
 from kafkaraw.records import Batch, BatchHeader, encode_batch
 from kafkaraw.records.header import CONTROL_BIT
 
-METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 REMEDY: Final = "restore the file from a backup or from another controller; nothing was changed"
 _PREFIX: Final = struct.Struct(">qi")
 _BATCH_SIZE_MAX: Final = 8 << 20

@@ -18,6 +18,7 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 PARTITION_METADATA_FILE: Final = "partition.metadata"
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 FOLDER_NAME_MAX: Final = 255
 _OFFSET_DIGITS: Final = 20
 
