@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kafkaraw.broker.faults import Fault, Faults, Held
     from kafkaraw.broker.foreground import run_broker
     from kafkaraw.broker.server import BrokerNode
-    from kafkaraw.broker.system import real_export
 
 __all__ = [
     "BrokerConfig",
@@ -31,7 +30,6 @@ __all__ = [
     "Faults",
     "Held",
     "Surroundings",
-    "real_export",
     "run_broker",
 ]
 
@@ -45,7 +43,6 @@ _MODULES = {
     "Faults": "faults",
     "Held": "faults",
     "Surroundings": "cluster",
-    "real_export": "system",
     "run_broker": "foreground",
 }
 

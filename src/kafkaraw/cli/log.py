@@ -353,7 +353,7 @@ def export_kafka(directory: Path) -> None:
 
     The output is what Kafka's server.properties must have.
     """
-    from kafkaraw.broker import real_export
+    from kafkaraw.broker.system import real_export
 
     with _errors_of_files():
         done = real_export(directory)
