@@ -20,7 +20,7 @@ from typing import Final
 from kafkaraw.core.log.batches import is_valid, iter_batches, problem_of
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.indexes import AbortedTransaction
-from kafkaraw.core.log.read_plan import NO_INDEX, AbortedOffsets, LogSegment, OffsetIndex, Piece
+from kafkaraw.core.log.read_plan import NO_INDEX, AbortedOffsets, LogSegment, Piece, UncheckedOffsetIndex
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.logs.files import is_local, open_file, read_file, shown_file
@@ -178,7 +178,7 @@ class _SegmentReader:
         self._read_bytes = _READ_BYTES_LOCAL if is_local(root) else _READ_BYTES_REMOTE
         self._shown = shown_file(root, piece.segment.log)
         self._ranges = _Ranges(root, piece.segment.log)
-        self._index: OffsetIndex | None = None
+        self._index: UncheckedOffsetIndex | None = None
 
     def close(self) -> None:
         """Close the file."""
@@ -300,12 +300,12 @@ class _SegmentReader:
         return is_valid(view, 0, header)
 
 
-def load_index(root: str, segment: LogSegment) -> OffsetIndex:
+def load_index(root: str, segment: LogSegment) -> UncheckedOffsetIndex:
     """Return the offset index of a segment; an empty one if there is none, or it cannot be read."""
     if not segment.offset_index:
         return NO_INDEX
     try:
-        return OffsetIndex(read_file(root, segment.offset_index), segment.base_offset, segment.size_bytes)
+        return UncheckedOffsetIndex(read_file(root, segment.offset_index), segment.base_offset, segment.size_bytes)
     except OSError as error:
         _log.warning("%s is not used: %s", shown_file(root, segment.offset_index), error)
         return NO_INDEX

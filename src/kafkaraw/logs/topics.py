@@ -48,8 +48,8 @@ from kafkaraw.core.log.producer_snapshot import decode_snapshot
 from kafkaraw.core.log.producer_state import ProducerState
 from kafkaraw.core.log.read_plan import (
     LogSegment,
-    OffsetIndex,
     ReplicaEnd,
+    UncheckedOffsetIndex,
     best_replica,
     cut_points,
     missing_partitions,
@@ -293,7 +293,7 @@ class ReadableLog:
         self._root = replica.directory.root
         self._folder = replica.folder
         self._shown = replica.shown
-        self._indexes: dict[int, OffsetIndex] = {}
+        self._indexes: dict[int, UncheckedOffsetIndex] = {}
         named = [file for file in map(parse_file, replica.files) if file is not None]
         names = finish_renames(named, lambda file: self._end_of_swap(file, replica.files)).names
         self._names = names
@@ -315,7 +315,7 @@ class ReadableLog:
                 high_watermark,
             )
 
-    def index_of(self, segment: LogSegment) -> OffsetIndex:
+    def index_of(self, segment: LogSegment) -> UncheckedOffsetIndex:
         """Return the offset index of a segment; it is loaded once."""
         index = self._indexes.get(segment.base_offset)
         if index is None:

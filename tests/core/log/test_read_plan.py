@@ -14,8 +14,8 @@ from kafkaraw.core.log.names import FileKind, OffsetFile
 from kafkaraw.core.log.read_plan import (
     AbortedOffsets,
     LogSegment,
-    OffsetIndex,
     ReplicaEnd,
+    UncheckedOffsetIndex,
     best_replica,
     cut_points,
     missing_partitions,
@@ -27,14 +27,14 @@ BATCH_BYTES = 100
 BATCH_OFFSETS = 10
 
 
-def index_of(segment: LogSegment, every: int = 3) -> OffsetIndex:
+def index_of(segment: LogSegment, every: int = 3) -> UncheckedOffsetIndex:
     """The index of a segment of batches of 100 bytes and 10 offsets, with an entry for every third one."""
     entries = [
         OffsetEntry(segment.base_offset + BATCH_OFFSETS * (number + 1) - 1, BATCH_BYTES * number)
         for number in range(every, segment.size_bytes // BATCH_BYTES, every)
     ]
     data = encode_offset_index(entries, segment.base_offset) + bytes(80)
-    return OffsetIndex(data, segment.base_offset, segment.size_bytes)
+    return UncheckedOffsetIndex(data, segment.base_offset, segment.size_bytes)
 
 
 def log_of(*batches: int) -> tuple[list[LogSegment], int]:
@@ -87,8 +87,8 @@ def test_a_damaged_index_never_changes_which_offsets_are_read(seed):
     rng = random.Random(seed)
     segments, log_end = log_of(50, 60)
 
-    def damaged(segment: LogSegment) -> OffsetIndex:
-        return OffsetIndex(rng.randbytes(rng.randrange(300)), segment.base_offset, segment.size_bytes)
+    def damaged(segment: LogSegment) -> UncheckedOffsetIndex:
+        return UncheckedOffsetIndex(rng.randbytes(rng.randrange(300)), segment.base_offset, segment.size_bytes)
 
     cuts = [10, *cut_points(segments, damaged, 10, log_end - 5, 1000), log_end - 5]
     covered = [

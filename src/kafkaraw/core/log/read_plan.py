@@ -1,8 +1,8 @@
 """Plan how a log directory is read without a broker: which segments, which bytes.
 
 Pure: callers pass names, sizes and the bytes of indexes. An index only says where to begin: what is read there is
-checked by the reader, so a damaged index costs time, never a record. Start at `segments_of`, then `OffsetIndex`,
-`cut_points` (tasks of about equal size) and `pieces` (the bytes of a range).
+checked by the reader, so a damaged index costs time, never a record. Start at `segments_of`, then
+`UncheckedOffsetIndex`, `cut_points` (tasks of about equal size) and `pieces` (the bytes of a range).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def segments_of(folder: str, names: Mapping[str, str], sizes: Mapping[str, int])
     ]
 
 
-class OffsetIndex:
+class UncheckedOffsetIndex:
     """The entries of an `.index` file, searched where they lie: a segment of 1 GB may have 260,000.
 
     Entries are not checked: a reader that starts at a position must verify what it finds there.
@@ -123,7 +123,7 @@ class OffsetIndex:
         return self.entry(number) if number < self.count else None
 
 
-NO_INDEX: Final = OffsetIndex(b"", 0, 0)
+NO_INDEX: Final = UncheckedOffsetIndex(b"", 0, 0)
 
 
 def overlapping(segments: Sequence[LogSegment], start: int, end: int) -> list[tuple[LogSegment, int, int]]:
@@ -138,7 +138,11 @@ def overlapping(segments: Sequence[LogSegment], start: int, end: int) -> list[tu
 
 
 def cut_points(
-    segments: Sequence[LogSegment], index_of: Callable[[LogSegment], OffsetIndex], start: int, end: int, bytes_max: int
+    segments: Sequence[LogSegment],
+    index_of: Callable[[LogSegment], UncheckedOffsetIndex],
+    start: int,
+    end: int,
+    bytes_max: int,
 ) -> list[int]:
     """Return offsets at which to cut a range so that each part has at most about `bytes_max` bytes of log files.
 
@@ -196,7 +200,7 @@ class Piece(NamedTuple):
 
 def pieces(
     segments: Sequence[LogSegment],
-    index_of: Callable[[LogSegment], OffsetIndex],
+    index_of: Callable[[LogSegment], UncheckedOffsetIndex],
     start: int,
     end: int,
     log_end: int,
