@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_absences, audit_group
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
@@ -321,8 +322,14 @@ async def _audit(world: World, group: GroupHistory | None = None) -> ScenarioRes
 
 
 def run_scenario(scenario: Callable[[Simulation], Awaitable[ScenarioResult]], seed: int) -> ScenarioResult:
-    """Run a scenario with a seed; it is a violation, too, if it never ends."""
+    """Run a scenario with a seed; it is a violation, too, if it never ends, or if the last reader gets a torn batch."""
     try:
         return run_virtual(scenario, seed)
     except (SimulationStalledError, TimeoutError) as error:
-        return ScenarioResult(History(), [Violation(Invariant.OVERDUE, f"the scenario never ended: {error!r}")], "", "")
+        return _broken_off(Invariant.OVERDUE, f"the scenario never ended: {error!r}")
+    except CorruptBatchError as error:
+        return _broken_off(Invariant.TORN_BATCH, f"the last reader got a batch that is torn: {error}")
+
+
+def _broken_off(invariant: Invariant, what: str) -> ScenarioResult:
+    return ScenarioResult(History(), [Violation(invariant, what)], "", "")
