@@ -35,6 +35,7 @@ from kafkaraw import (
     ResourceType,
     ScramPassword,
     TopicPartition,
+    TopicPartitionReplica,
 )
 from kafkaraw.errors import DeliveryError, KafkaTimeoutError, UsageError
 from kafkaraw.protocol import ResponseHeader, decode_request_header, encode_response
@@ -62,6 +63,10 @@ CALLS: dict[str, dict[str, Call]] = {
         "describe_topics": lambda admin, timeout: admin.describe_topics(["t"], timeout=timeout),
         "create_partitions": lambda admin, timeout: admin.create_partitions({"t": 2}, timeout=timeout),
         "delete_records": lambda admin, timeout: admin.delete_records({P0: 0}, timeout=timeout),
+        "describe_log_dirs": lambda admin, timeout: admin.describe_log_dirs(timeout=timeout),
+        "alter_replica_log_dirs": lambda admin, timeout: admin.alter_replica_log_dirs(
+            {TopicPartitionReplica("t", 0, 0): "/disk2"}, timeout=timeout
+        ),
         "describe_cluster": lambda admin, timeout: admin.describe_cluster(timeout=timeout),
         "describe_configs": lambda admin, timeout: admin.describe_configs([TOPIC], timeout=timeout),
         "alter_configs": lambda admin, timeout: admin.alter_configs({TOPIC: {"retention.ms": "1"}}, timeout=timeout),

@@ -29,6 +29,11 @@ from kafkaraw.protocol.messages.alter_client_quotas import (
     EntityData,
     OpData,
 )
+from kafkaraw.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -43,6 +48,7 @@ from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkaraw.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkaraw.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkaraw.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkaraw.protocol.messages.describe_producers import TopicRequest as DescribeProducersTopic
 from kafkaraw.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -302,6 +308,11 @@ def _describe_topic_partitions(*names: str) -> Callable[[Ids], DescribeTopicPart
     return lambda ids: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
 
 
+def _move_replica(ids: Ids) -> AlterReplicaLogDirsRequest:
+    topic = AlterReplicaLogDirTopic(name="nowhere", partitions=[0])
+    return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/nowhere", topics=[topic])])
+
+
 def _alter_quotas(ids: Ids) -> AlterClientQuotasRequest:
     entity = [EntityData(entity_type="user", entity_name="zoe")]
     change = OpData(key="producer_byte_rate", value=1e6, remove=False)
@@ -443,6 +454,8 @@ QUESTIONS = [
     ),
     Question("DescribeClientQuotas", lambda ids: DescribeClientQuotasRequest(components=[], strict=False)),
     Question("AlterClientQuotas", _alter_quotas),
+    Question("DescribeLogDirs", lambda ids: DescribeLogDirsRequest(topics=[]), refusals_only=True),  # paths differ
+    Question("AlterReplicaLogDirs", _move_replica),
     Question(
         "DeleteTopics",
         lambda ids: DeleteTopicsRequest(topic_names=["doomed-old", "nowhere"], timeout_ms=10_000),

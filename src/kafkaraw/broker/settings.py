@@ -134,6 +134,8 @@ def split_list(text: str) -> list[str]:
 
 def to_text(value: Value) -> str:
     """A value as Kafka writes it."""
+    if isinstance(value, float):
+        return str(value).replace("e+", "E").replace("e-", "E-")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -185,6 +185,7 @@ def test_nodes_of_one_cluster_share_their_entries():
 
 def test_a_damaged_file_stops_the_broker_from_starting():
     storage = MemoryStorage()
+    secured(storage).close()
     storage.write_text("", "kafkaraw-acls.json", "{")
     with pytest.raises(ConfigError, match="damaged"):
         secured(storage)
