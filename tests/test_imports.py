@@ -19,7 +19,7 @@ MODULES_MAX = {
     "from kafkaraw import Consumer": 107,
     "from kafkaraw import Admin": 139,
     "from kafkaraw import Admin, Consumer, Producer": 183,
-    "from kafkaraw.broker import EmbeddedBroker": 165,
+    "from kafkaraw.broker import EmbeddedBroker": 170,
 }
 CLIENTS = "from kafkaraw import Admin, Consumer, Producer"
 # Who needs one of these imports it on first use; the names are those of modules or packages.
