@@ -206,6 +206,7 @@ class _Run:
         for group in groups_to_clean(sources, limits.segment_bytes, limits.index_bytes, plan.end_offset):
             # The map has offsets of all sources: if the last one is truncated, none may be cleaned by it.
             watched = group if last in group else [*group, last]
+            self._check(watched)  # the step before ended a turn, and the folder may be gone
             cleaned = self._log.create_cleaned_segment(group[0].base_offset)
             try:
                 yield from self._filling(cleaned, group, watched)

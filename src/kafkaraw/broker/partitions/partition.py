@@ -518,8 +518,7 @@ class Partition:
         try:
             self.log.delete_oldest_segments(count)
         finally:
-            if self.log.log_start_offset != before:
-                self.on_start_moved()
+            if self.log.log_start_offset != before:  # it is the name of a file now, and needs no checkpoint
                 self._wake_followers()
 
     def _move_start(self, offset: int) -> None:
