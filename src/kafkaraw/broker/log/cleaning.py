@@ -154,7 +154,8 @@ class _Run:
         dirty = segments_between(self._infos, start, end)
         for at, info in enumerate(dirty):
             following = dirty[at + 1].base_offset if at + 1 < len(dirty) else end
-            for header, wire in self._batches(info, self._segment(info).position_of(start), dirty):
+            # Not all of them: that would be quadratic. A truncation changes the last one, whatever else it removes.
+            for header, wire in self._batches(info, self._segment(info).position_of(start), (info, dirty[-1])):
                 indexer.add(header, wire)
                 self._stats.indexed_bytes += len(wire)
                 if indexer.is_full:
