@@ -122,7 +122,7 @@ class BrokerState:
         self.cleaner = LogCleaner(
             self.logs, self.directories, clock, lambda: self.config.logs.cleaner, lambda: self._partitions.values(), rng
         )
-        self.moves = ReplicaMoves(self.directories, self.logs, rng)
+        self.moves = ReplicaMoves(self.directories, self.logs, self.cleaner, rng)
         self._rng = rng
         self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
         self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
@@ -389,6 +389,7 @@ class BrokerState:
         partition.on_start_moved = self.logs.write_log_starts
         try:
             yield from partition.opening(checkpoint.high_watermark, checkpoint.stopped)
+            self.cleaner.opened(key, home, partition.log.log_end_offset)
         except OSError:
             partition.log.close()
             raise

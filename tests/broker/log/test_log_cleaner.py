@@ -53,6 +53,7 @@ class Node:
         own = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0"}
         own |= {name.replace("_", "."): value for name, value in configs.items()}
         self.config = TopicConfig.of(own, BrokerConfig.parse().topic_defaults)
+        self.future: LogDirectory | None = None
         self.replicas: list[Partition] = []
         self.tasks: list[Task] = []
         self.open()
@@ -84,6 +85,9 @@ class Node:
 
     def home_of(self, key: TopicPartition) -> LogDirectory:
         return self.directory
+
+    def future_of(self, key: TopicPartition) -> LogDirectory | None:
+        return self.future
 
     def append(self, *records: tuple[bytes | None, bytes | None], **fields: object) -> None:
         plain = [(self.clock.now_ms, key, value, None) for key, value in records]

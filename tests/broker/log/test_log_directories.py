@@ -87,7 +87,7 @@ def move(state: BrokerState, path: str, key: TopicPartition = KEY) -> ErrorCode:
 
 
 async def moved(state: BrokerState, key: TopicPartition = KEY) -> None:
-    while state.moves.future_log(key) is not None:
+    while state.directories.future_of(key) is not None:
         await asyncio.sleep(0)
 
 
@@ -244,7 +244,7 @@ def test_a_future_replica_is_described_and_goes_on_after_a_crash(monkeypatch: py
         assert [folder.endswith("-future") for folder in directories.storages["/c"].folders()] == [True]
         again = make_state(directories.opened())
         again.start()
-        assert again.moves.future_log(KEY) is not None
+        assert again.directories.future_of(KEY) is not None
         await moved(again)
         assert (path_of(again), len(values(again))) == ("/c", 200)
         again.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset, is_segment
-from kafkaraw.broker.log.storage import LogStorage
+from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.records import Batch, encode_batch, iter_headers, parse_header, patch_header
+from kafkaraw.testing.simulated_disk import SimulatedDisk
 from tests.broker.log.faulty_storage import FaultyStorage
 from tests.broker.support import NOW_MS, FixedClock, content_bytes, disk_without_luck
 from tests.broker.support import batch as encoded
@@ -373,3 +375,64 @@ def test_a_truncation_that_fails_half_way_forgets_the_epochs_of_what_is_gone():
     made = bytearray(encoded(b"w", base_offset=1, partition_leader_epoch=2))
     log.append(memoryview(made), parse_header(made))
     assert log.epochs.rows == [(1, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_name_of_a_new_segment_is_synced_although_an_older_one_was_deleted_meanwhile(seed: int):
+    disk = SimulatedDisk(random.Random(seed), kept_share=0.0)
+    log = open_log(disk)
+    disk.sync_folder(ROOT)
+    append(log, b"deleted")
+    log.flush()
+    log.roll()
+    log.delete_oldest_segments(1)
+    kept = append(log, b"synced")
+    log.flush()
+    disk.lose_unsynced()
+    assert everything(open_log(disk)) == kept
+
+
+def test_a_truncation_to_before_the_first_segment_restarts_the_log_there(storage: LogStorage):
+    log = open_log(storage, segment_bytes=300)
+    for at in range(7):
+        append(log, bytes([at]) * 80)
+    log.delete_oldest_segments(2)
+    assert log.log_start_offset == 4
+    log.truncate_to(2)
+    assert (log.log_start_offset, log.log_end_offset, log.epochs.rows, log.take_truncation()) == (2, 2, [], 2)
+    written = append(log, b"of the leader")
+    assert everything(log) == written
+    log.close()
+    again = open_log(storage)
+    assert (again.log_start_offset, everything(again)) == (2, written)
+    again.close()
+
+
+def test_a_batch_far_behind_the_last_one_begins_a_segment_of_its_own_offset(storage: LogStorage):
+    """A follower of a compacted log gets such gaps; the offsets in an index are 32 bits above the base offset."""
+    log = open_log(storage)
+    first = written = append(log, b"first")
+    for base_offset in (1 << 33, (1 << 33) + 1):
+        made = bytearray(encoded(b"v" * 5000, base_offset=base_offset, partition_leader_epoch=0))
+        log.append(memoryview(made), parse_header(made))
+        written += bytes(made)
+    assert [one.base_offset for one in log.segments] == [0, 1 << 33]
+    assert log.producer_snapshots == [1 << 33]
+    assert everything(log) == written
+    assert content_bytes(log.read(1, 1 << 20, at_least_one=True)) == written[len(first) :]
+    log.close_cleanly()
+
+
+def test_indexes_of_inactive_segments_are_dropped_from_memory_and_read_again(storage: LogStorage):
+    log = PartitionLog(storage, "t-0", FixedClock(), SegmentSettings(segment_bytes=2000, index_interval_bytes=100))
+    log.open()
+    written = b"".join(append(log, b"%d" % at) for at in range(100))
+    segment = log.segment_at(0)
+    assert segment is not None
+    assert not segment.has_indexes_in_memory
+    assert content_bytes(log.read(5, 100, at_least_one=True))
+    assert segment.has_indexes_in_memory
+    log.forget_indexes()
+    assert not segment.has_indexes_in_memory
+    assert everything(log) == written
+    log.close()

@@ -154,7 +154,8 @@ class _Run:
         dirty = segments_between(self._infos, start, end)
         for at, info in enumerate(dirty):
             following = dirty[at + 1].base_offset if at + 1 < len(dirty) else end
-            for header, wire in self._batches(info, self._segment(info).position_of(start), dirty):
+            # Not all of them: that would be quadratic. A truncation changes the last one, whatever else it removes.
+            for header, wire in self._batches(info, self._segment(info).position_of(start), (info, dirty[-1])):
                 indexer.add(header, wire)
                 self._stats.indexed_bytes += len(wire)
                 if indexer.is_full:
@@ -206,6 +207,7 @@ class _Run:
         for group in groups_to_clean(sources, limits.segment_bytes, limits.index_bytes, plan.end_offset):
             # The map has offsets of all sources: if the last one is truncated, none may be cleaned by it.
             watched = group if last in group else [*group, last]
+            self._check(watched)  # the step before ended a turn, and the folder may be gone
             cleaned = self._log.create_cleaned_segment(group[0].base_offset)
             try:
                 yield from self._filling(cleaned, group, watched)

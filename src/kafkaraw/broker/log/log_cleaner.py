@@ -156,6 +156,9 @@ class LogCleaner:
             directory = self._directories.home_of(replica.topic_partition)
             if not replica.config.is_compacted or directory is None or directory.is_offline:
                 continue
+            if self._directories.future_of(replica.topic_partition) is not None:
+                continue  # a copy that has batches from before a round needs the tombstones and markers after it
+            yield from replica.log.reading_timestamps()
             if (directory.path, replica.topic_partition) in self.uncleanable:
                 continue
             candidates.append(self._candidate(replica, directory, now_ms))
@@ -218,6 +221,8 @@ class LogCleaner:
         def check() -> None:
             if not any(one is replica for one in self._replicas()) or replica.log is not log:
                 raise LogCleaningAbortedError("the broker does not have the partition any more")
+            if self._directories.future_of(key) is not None:
+                raise LogCleaningAbortedError("the replica is moved to another directory")
 
         try:
             steps = cleaning(log, plan, offsets, cleaning_round, limits, check, stats)
@@ -259,6 +264,28 @@ class LogCleaner:
         if found is None:
             found = self._checkpoints[directory.path] = _read(directory)
         return found
+
+    def opened(self, key: TopicPartition, directory: LogDirectory, log_end_offset: int) -> None:
+        """Forget the checkpoint of a log that does not reach it, before the log grows.
+
+        The checkpoint belongs to a deleted topic of the same name, or the end of the log was lost with the machine.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        if self._checkpoints_of(directory).get(key, -1) > log_end_offset:
+            self.forget(key, directory)
+
+    def forget(self, key: TopicPartition, directory: LogDirectory) -> None:
+        """Remove the checkpoint of a log that is no longer in a directory; no effect if there is none.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        offsets = dict(self._checkpoints_of(directory))
+        if offsets.pop(key, None) is not None:
+            directory.storage.write_text(ROOT, CLEANER_FILE, write_offsets(offsets))
+            self._checkpoints[directory.path] = offsets
 
     def _checkpoint(self, directory: LogDirectory, key: TopicPartition, offset: int) -> None:
         """Write up to where a log is clean; partitions that are gone are left out.

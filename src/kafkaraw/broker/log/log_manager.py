@@ -284,7 +284,11 @@ class LogManager:
         began_ms, deleted = self._clock.time_ms(), 0
         for replica in list(self._replicas()):
             try:
+                yield from replica.log.reading_timestamps()
+                if replica.log.is_closed:  # its topic was deleted since the first step
+                    continue
                 deleted += replica.delete_old_segments()
+                replica.log.forget_indexes()
             except OSError as error:
                 _logger.error("%s: old segments cannot be deleted: %s", replica.log.folder, error)
             self.collect_deleted_files(replica)
@@ -299,6 +303,8 @@ class LogManager:
         now_ms = self._clock.time_ms()
         for replica in list(self._replicas()):
             key, log = replica.topic_partition, replica.log
+            if log.is_closed:  # its topic was deleted since the first step
+                continue
             synced = log.recovery_point
             before, since_ms = self._synced.get(key, (synced, self._started_ms))
             if log.unflushed_messages and before == synced and now_ms - since_ms >= replica.config.flush_ms:

@@ -65,6 +65,7 @@ class PartitionLog:
     Attributes:
         settings: as given; a changed setting counts from the next append on.
         epochs: the leader epochs.
+        is_closed: whether its files are closed: the folder may be another log's by now, and nothing may be done in it.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class PartitionLog:
         self.folder = folder
         self.settings = settings or SegmentSettings()
         self.epochs = LeaderEpochs()
+        self.is_closed = False
         self._storage = storage
         self._clock = clock
         self._producers = producers
@@ -148,6 +150,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Close the files as they are: the next broker opens the log as after a kill."""
+        self.is_closed = True
         for segment in self._segments:
             segment.close()
 
@@ -212,6 +215,21 @@ class PartitionLog:
         ends = [*self._base_offsets[1:], self.log_end_offset]
         return [segment.info(ends[at], is_active=at == last) for at, segment in enumerate(self._segments)]
 
+    def reading_timestamps(self) -> Steps[None]:
+        """Read the timestamps in `segments` that are not known yet, a segment in each step: each reads two files.
+
+        Raises:
+            OSError: the storage is broken.
+        """
+        for segment in list(self._segments):
+            _ = segment.largest_timestamp_ms, segment.first_timestamp_ms
+            yield None
+
+    def forget_indexes(self) -> None:
+        """Drop the indexes of inactive segments from memory; the next read of a segment loads them from their files."""
+        for segment in self._segments[:-1]:
+            segment.forget_indexes()
+
     @property
     def producer_snapshots(self) -> list[int]:
         """The offsets of the producer snapshots."""
@@ -220,7 +238,7 @@ class PartitionLog:
     # -- appending ---------------------------------------------------------------------------------------------------
 
     def append(self, batch: memoryview, header: BatchHeader) -> None:
-        """Write one whole batch whose base offset is `log_end_offset`.
+        """Write one whole batch whose base offset is `log_end_offset`, or above it: compacted logs have gaps.
 
         The batch is the last thing that is written: a failure before leaves at most an epoch without batches in the
         epoch file, which `open` removes.
@@ -230,11 +248,11 @@ class PartitionLog:
             header: what they begin with.
 
         Raises:
-            OSError: the storage is full or broken; the log is as it was.
+            OSError: the storage is full or broken; the log is as it was, or ends with a new segment that is empty.
         """
         active, settings = self._segments[-1], self.settings
         if active.size_bytes and active.should_roll(header, settings, self._clock):
-            active = self._roll()
+            active = self._roll(max(header.base_offset, self.log_end_offset))
         if header.partition_leader_epoch > self.epochs.latest or self._epochs_file_is_stale:
             self.begin_epoch(header.partition_leader_epoch, header.base_offset)
         active.append(batch, header, settings.index_interval_bytes)
@@ -247,18 +265,24 @@ class PartitionLog:
         """
         if not self._segments[-1].size_bytes:
             return False
-        self._roll()
+        self._roll(self.log_end_offset)
         return True
 
-    def _roll(self) -> Segment:
-        """Start a new segment, after index files and producer snapshot are written and the old one is synced."""
-        active, offset = self._segments[-1], self.log_end_offset
+    def _roll(self, offset: int) -> Segment:
+        """Start a new segment, after index files and producer snapshot are written and the old one is synced.
+
+        Args:
+            offset: its base offset: that of the first batch, because the offsets in a segment are relative to it.
+        """
+        active = self._segments[-1]
         active.end_index()
         active.trim()
         active.write_indexes(durable=True)
         self._snapshots.write(offset, self._producers())
         self.flush()
         segment = self._new_segment(offset)
+        active.next_offset = offset
+        active.forget_indexes()
         self._segments.append(segment)
         self._base_offsets.append(offset)
         _logger.debug("%s: rolled new log segment at offset %d", self.folder, offset)
@@ -391,7 +415,8 @@ class PartitionLog:
         self._deleted += names
         segment.close()
         del self._segments[at], self._base_offsets[at]
-        self._synced_names = min(self._synced_names, len(self._segments))
+        if at < self._synced_names:
+            self._synced_names -= 1
         self._deleted += self._snapshots.mark_deleted(segment.base_offset)
 
     def take_deleted_files(self) -> list[str]:
@@ -466,15 +491,20 @@ class PartitionLog:
             if segment.base_offset not in in_place:
                 self._deleted += self._snapshots.mark_deleted(segment.base_offset)
         self._storage.sync_folder(self.folder)
-        self._synced_names = min(self._synced_names, len(self._segments))
+        self._synced_names = len(self._segments)
 
     def truncate_to(self, offset: int) -> None:
         """Truncate the log at the batch that contains `offset`, and remove epochs that then have no batches.
+
+        A log that starts behind `offset` restarts there, as in Kafka: it must not end behind the log of its leader.
 
         Raises:
             OSError: the storage is broken.
         """
         if offset > self.log_end_offset:
+            return
+        if offset < self._base_offsets[0]:
+            self.restart_at(offset)
             return
         count = len(self._segments)
         try:
@@ -489,11 +519,14 @@ class PartitionLog:
         finally:  # a failure may come after some segments are gone
             self._segments[-1].find_end()
             self._is_changed = True
-            self._truncated_to = min(offset, self._truncated_to if self._truncated_to is not None else offset)
+            self._note_truncation(offset)
             self._recovery_point = min(self._recovery_point, self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             if self.epochs.cut_end(self.log_end_offset):
                 self._rewrite_epochs()
+
+    def _note_truncation(self, offset: int) -> None:
+        self._truncated_to = offset if self._truncated_to is None else min(offset, self._truncated_to)
 
     def restart_at(self, offset: int) -> None:
         """Remove all batches, and restart the log at `offset`.
@@ -502,6 +535,7 @@ class PartitionLog:
             OSError: the storage is full or broken.
         """
         self._is_changed = True
+        self._note_truncation(offset)
         for segment in reversed(self._segments):
             if segment.base_offset == offset:
                 self._deleted += segment.change_stage(Stage.DELETED)

@@ -16,16 +16,18 @@ from typing import Final, Protocol
 
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.log.directories import LogDirectories, LogDirectory, aside_name, folder_name
+from kafkaraw.broker.log.log_cleaner import LogCleaner
 from kafkaraw.broker.log.log_loader import StoppedAs
 from kafkaraw.broker.log.log_manager import LogManager, Replica
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.replies import Deferred, Failed
-from kafkaraw.broker.turns import Steps, run_in_turns
+from kafkaraw.broker.turns import Steps, run_in_turns, run_to_end
 from kafkaraw.core.log.leader_epochs import UNKNOWN_END
 from kafkaraw.core.log.names import FolderState
 from kafkaraw.core.log.producer_snapshot import ProducerSnapshot
 from kafkaraw.core.log.producer_state import ProducerState
+from kafkaraw.errors import KafkaError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition, iter_headers
 
@@ -61,6 +63,7 @@ class _Move:
     Attributes:
         log: the copy.
         producers: the producer state at the end of the copy.
+        is_open: whether the copy is open.
         running: the copying, while it goes on in turns.
     """
 
@@ -70,7 +73,18 @@ class _Move:
         self.folder = folder
         self.producers = ProducerState()
         self.log = replica.new_log(destination.storage, folder, lambda: self.producers.snapshots())
+        self.is_open = False
         self.running: Deferred[None] | None = None
+
+    def opening(self) -> Steps[None]:
+        """Open the copy; one that an earlier run of the broker has left is read from end to end.
+
+        Raises:
+            OSError: the destination is full or broken.
+        """
+        yield from self.log.opening()
+        self.read_producers()
+        self.is_open = True
 
     def read_producers(self) -> None:
         """Restore the producer state from the copy."""
@@ -86,19 +100,21 @@ class ReplicaMoves:
     Args:
         directories: its log directories.
         logs: removes the old folders.
+        cleaner: leaves replicas that are being moved alone.
         rng: source of random ids.
     """
 
-    def __init__(self, directories: LogDirectories, logs: LogManager, rng: RandomBits) -> None:
+    def __init__(self, directories: LogDirectories, logs: LogManager, cleaner: LogCleaner, rng: RandomBits) -> None:
         self._directories = directories
         self._logs = logs
+        self._cleaner = cleaner
         self._rng = rng
         self._moves: dict[TopicPartition, _Move] = {}
 
     def future_log(self, key: TopicPartition) -> PartitionLog | None:
-        """Return the copy of a replica that is being moved."""
+        """Return the copy of a replica that is being moved, once it is open."""
         move = self._moves.get(key)
-        return None if move is None else move.log
+        return move.log if move is not None and move.is_open else None
 
     def begin(self, replica: MovableReplica, destination: LogDirectory, topic_id: Uuid) -> None:
         """Begin to move a replica; another destination replaces that of a move that is going on.
@@ -122,31 +138,25 @@ class ReplicaMoves:
         folder = aside_name(folder_name(key), random_uuid(self._rng), FolderState.FUTURE)
         try:
             destination.make_folder(folder, topic_id, self._rng)
-            self._start(replica, destination, folder)
+            move = _Move(replica, destination, folder)
+            run_to_end(move.opening())
         except OSError:
             destination.storage.remove_folder(folder)
             raise
+        self._start(move)
 
     def resume(self, replica: MovableReplica, destination: LogDirectory, folder: str) -> None:
-        """Go on with a copy that an earlier run of the broker has left.
+        """Go on with a copy that an earlier run of the broker has left."""
+        self._start(_Move(replica, destination, folder))
 
-        Raises:
-            OSError: the destination is broken.
-        """
-        self._start(replica, destination, folder)
-
-    def _start(self, replica: MovableReplica, destination: LogDirectory, folder: str) -> None:
-        move = _Move(replica, destination, folder)
-        move.log.open()
-        move.read_producers()
-        self._moves[replica.topic_partition] = move
-        self._directories.set_future(replica.topic_partition, destination)
-        _logger.info(
-            "%s: moving from %s to %s", folder_name(replica.topic_partition), self._from(move), destination.path
-        )
+    def _start(self, move: _Move) -> None:
+        key = move.replica.topic_partition
+        self._moves[key] = move
+        self._directories.set_future(key, move.destination)
+        _logger.info("%s: moving from %s to %s", folder_name(key), self._from(move), move.destination.path)
         try:
             result = run_in_turns(self._copying(move))
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             self._failed(move, error)
             return
         if isinstance(result, Deferred):
@@ -200,7 +210,10 @@ class ReplicaMoves:
 
         Raises:
             OSError: the destination is full or broken.
+            CorruptBatchError: the log is damaged.
         """
+        if not move.is_open:
+            yield from move.opening()
         while move.replica.topic_partition in self._moves:
             log, copy = move.replica.log, move.log
             if copy.log_end_offset < log.log_start_offset:
@@ -246,6 +259,8 @@ class ReplicaMoves:
         self._directories.set_home(key, destination)
         replica.use_log(log)
         old.close()
+        for directory in (home, destination):  # the copy may be older than the last round: it is cleaned from its start
+            self._cleaner.forget(key, directory)
         self._logs.write_log_starts()
         doomed = aside_name(live, random_uuid(self._rng), FolderState.DELETED)
         home.storage.rename_folder(live, doomed)

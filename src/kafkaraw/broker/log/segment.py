@@ -243,6 +243,16 @@ class Segment:
                 self._storage.remove_file(self.folder, name)
             self._aborted_changed = False
 
+    @property
+    def has_indexes_in_memory(self) -> bool:
+        """Whether the offset or the time index is in memory."""
+        return self._offsets is not None or self._times is not None
+
+    def forget_indexes(self) -> None:
+        """Drop the offset and time index from memory if their files are as they are; they are loaded when needed."""
+        if not self._indexes_changed:
+            self._offsets = self._times = None
+
     def sync(self) -> None:
         """Make the log file survive a crash of the machine."""
         self._file.sync()
@@ -433,11 +443,15 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The highest timestamp of the first batch; -1 if it has none, or there is no batch."""
+        """The highest timestamp of the first batch; -1 if it has none, there is no batch, or it is damaged."""
         if self._first_timestamp_ms is None:
             if not self.size_bytes:
                 return NO_TIMESTAMP
-            self._first_timestamp_ms = next((place.max_timestamp for place in self.places(0)), NO_TIMESTAMP)
+            try:
+                self._first_timestamp_ms = next((place.max_timestamp for place in self.places(0)), NO_TIMESTAMP)
+            except CorruptBatchError as error:  # a read of the segment tells it, too; retention must go on
+                _logger.warning("the timestamp of the first batch cannot be read: %s", error)
+                self._first_timestamp_ms = NO_TIMESTAMP
         return self._first_timestamp_ms
 
     def places(self, position: int, window_bytes: int = LOOKUP_BYTES) -> Iterator[Place]:

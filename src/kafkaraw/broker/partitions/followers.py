@@ -58,7 +58,7 @@ class DivergingEpoch:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOutOfRange:
-    """The leader's log starts after the fetch offset; the follower must restart its log there."""
+    """The leader's log starts after the fetch offset, or ends before it; the follower restarts its log at its start."""
 
     log_start_offset: int
 

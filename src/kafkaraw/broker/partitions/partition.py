@@ -518,8 +518,7 @@ class Partition:
         try:
             self.log.delete_oldest_segments(count)
         finally:
-            if self.log.log_start_offset != before:
-                self.on_start_moved()
+            if self.log.log_start_offset != before:  # it is the name of a file now, and needs no checkpoint
                 self._wake_followers()
 
     def _move_start(self, offset: int) -> None:
@@ -547,6 +546,8 @@ class Partition:
             end = self.end_of_epoch(fetch.last_epoch)
             if end == UNKNOWN_END or end.epoch < fetch.last_epoch or end.end_offset < fetch.offset:
                 return DivergingEpoch(end)
+        elif fetch.offset > self.log.log_end_offset:  # it has no batches: retention has deleted them
+            return OffsetOutOfRange(self.log.log_start_offset)
         followers.asked(fetch.node, fetch.offset, self.log.log_end_offset, _now_s())
         self._note_start(followers, fetch)
         self._admit(fetch)
