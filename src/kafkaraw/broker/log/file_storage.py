@@ -137,6 +137,19 @@ class DiskFile(DescriptorFile):
         self.let_go()
 
 
+class UnusableDirectoryError(ConfigError):
+    """A directory cannot be opened or read.
+
+    Args:
+        path: the directory.
+        error: the error of the operating system.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], error: OSError) -> None:
+        super().__init__(f"log.dirs: {path} cannot be used as a data directory: {error.strerror}")
+        self.error = error
+
+
 class FileStorage:
     """A directory of partition folders.
 
@@ -144,7 +157,8 @@ class FileStorage:
         path: the directory; it is created when absent.
 
     Raises:
-        ConfigError: the path cannot be a directory, or another broker uses it.
+        ConfigError: another broker uses the directory.
+        UnusableDirectoryError: the path cannot be a directory, or its file system is broken or read-only.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -158,7 +172,7 @@ class FileStorage:
         except BlockingIOError as error:
             raise ConfigError(f"log.dirs: {self.path} is in use by another broker; stop it first") from error
         except OSError as error:
-            raise ConfigError(f"log.dirs: {self.path} cannot be used as a data directory: {error.strerror}") from error
+            raise UnusableDirectoryError(self.path, error) from error
 
     def folders(self) -> list[str]:
         """Names of all folders, sorted."""
