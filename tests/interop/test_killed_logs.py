@@ -142,10 +142,8 @@ def check_directory(directory: Path) -> None:
         assert "passed sanity check" in said
 
 
-def check_copy(directory: Path, scratch: Path) -> None:
-    """Open a copy of a killed broker's directory, close it, and check it."""
-    copy = scratch / "copy"
-    shutil.copytree(directory, copy)
+def check_copy(copy: Path) -> None:
+    """Open a copy of a killed broker's directory, close it, check it, and remove it."""
     with EmbeddedBroker(data_dir=copy):
         pass
     check_directory(copy)
@@ -173,8 +171,9 @@ def test_a_broker_that_is_killed_under_load_has_all_acknowledged_records_once(ki
                 time.sleep(rng.uniform(0.0, 0.5))  # the load goes on meanwhile
                 os.kill(broker.process_id, signal.SIGKILL)
                 broker.kill()  # collect the process
-                check_copy(directory, tmp_path)
-                broker = start()
+                copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+                broker = start()  # soon: the producers do not wait for ever
+                check_copy(copy)
         finally:
             load.stop()
         for (topic, partition), sent in load.sent.items():
