@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkaraw import Admin
+from kafkaraw import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from kafkaraw.cli import main
+from kafkaraw.errors import BrokerError, KafkaError
 
 TIMEOUT = 30.0
 
@@ -61,8 +62,6 @@ def test_the_broker_listens_on_loopback_by_default():
 
 
 def test_topics_in_a_data_folder_outlive_the_broker(tmp_path: Path):
-    from kafkaraw.client.admin import NewTopic
-
     for run in (1, 2):
         with running_broker("--data-dir", str(tmp_path)) as (process, address):
             with Admin(bootstrap_servers=address) as admin:
@@ -73,9 +72,55 @@ def test_topics_in_a_data_folder_outlive_the_broker(tmp_path: Path):
             assert process.wait(TIMEOUT) == 0
 
 
-def test_a_property_is_accepted_with_its_kafka_name():
-    from kafkaraw.client.admin import NewTopic
+def tree(directory: Path) -> dict[Path, tuple[int, int, int, bytes]]:
+    """The mode, size, time and content of everything in a directory, and of itself."""
+    found = {path: path.stat() for path in (directory, *directory.rglob("*"))}
+    return {
+        path: (one.st_mode, one.st_size, one.st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path, one in found.items()
+    }
 
+
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_read_only_serves_a_killed_brokers_directory_and_leaves_it_as_it_is(end: str, tmp_path: Path):
+    tp, data = TopicPartition("t", 0), tmp_path / "data"
+    with running_broker("--data-dir", str(data)) as (process, address):
+        with Producer(bootstrap_servers=address) as producer:
+            assert producer.send("t", b"kept").result(TIMEOUT).offset == 0
+        with Admin(bootstrap_servers=address) as admin:
+            admin.alter_group_offsets("g", {tp: OffsetAndMetadata(1)})
+        process.kill()
+        process.wait(TIMEOUT)
+    for path in (data, *data.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = tree(data)
+    try:
+        with running_broker("--read-only", "--data-dir", str(data)) as (process, address):
+            with Admin(bootstrap_servers=address) as admin:
+                assert admin.list_group_offsets(["g"])["g"][tp].offset == 1
+                with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
+                    admin.create_topics([NewTopic("new", 1)], timeout=TIMEOUT)
+            with (
+                Producer(bootstrap_servers=address, enable_idempotence=False) as producer,
+                pytest.raises(KafkaError, match="POLICY_VIOLATION"),
+            ):
+                producer.send("t", b"refused").result(TIMEOUT)
+            with Consumer(bootstrap_servers=address, group_id="g", auto_offset_reset="earliest") as consumer:
+                consumer.assign([tp])
+                consumer.seek(tp, 0)
+                (batch,) = consumer.poll(timeout=TIMEOUT).values()
+                assert list(batch.values()) == [b"kept"]
+                with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+                    consumer.commit({tp: OffsetAndMetadata(0)})
+            getattr(process, end)()
+            process.wait(TIMEOUT)
+        assert tree(data) == before
+    finally:
+        for path in (data, *filter(Path.is_dir, data.rglob("*"))):
+            path.chmod(0o755)
+
+
+def test_a_property_is_accepted_with_its_kafka_name():
     with running_broker("-X", "num.partitions=5") as (_, address), Admin(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic("t")], timeout=TIMEOUT)
         assert len(admin.describe_topics(["t"], timeout=TIMEOUT)["t"].partitions) == 5

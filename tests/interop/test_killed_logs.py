@@ -47,10 +47,27 @@ class Load:
         self.sent: dict[tuple[str, int], list[tuple[bytes, Ticket]]] = defaultdict(list)
         self.committed: list[bytes] = []
         self.undecided: set[bytes] = set()
+        self._transactions_ended = 0
         self._threads = [threading.Thread(target=self._write, args=(codec,)) for codec in CODECS]
         self._threads.append(threading.Thread(target=self._transact))
         for thread in self._threads:
             thread.start()
+
+    def wait_for_progress(self) -> None:
+        """Wait until the broker has acknowledged something new of each producer, so that a kill hits their load."""
+        before = self._acknowledged()
+        deadline = time.monotonic() + PATIENCE_S
+        while any(now <= then for now, then in zip(self._acknowledged(), before, strict=True)):
+            assert time.monotonic() < deadline, "a producer cannot write"
+            time.sleep(0.02)  # the producers are threads: there is nothing else to wait on
+
+    def _acknowledged(self) -> list[int]:
+        """Return how many records or transactions of each producer have a result."""
+        counts = [self._transactions_ended]
+        for codec in CODECS:
+            known = (list(self.sent.get((codec, number), ())) for number in range(PARTITIONS))
+            counts.append(sum(ticket.done for sent in known for _, ticket in sent))
+        return counts
 
     def stop(self) -> None:
         """Stop, and wait until every record has its result."""
@@ -88,6 +105,7 @@ class Load:
                         self.undecided.update(values)
                         producer.commit_transaction(PATIENCE_S)
                         self.committed += values
+                        self._transactions_ended += 1
                         continue
                 except TransactionAbortableError:
                     pass
@@ -124,10 +142,8 @@ def check_directory(directory: Path) -> None:
         assert "passed sanity check" in said
 
 
-def check_copy(directory: Path, scratch: Path) -> None:
-    """Open a copy of a killed broker's directory, close it, and check it."""
-    copy = scratch / "copy"
-    shutil.copytree(directory, copy)
+def check_copy(copy: Path) -> None:
+    """Open a copy of a killed broker's directory, close it, check it, and remove it."""
     with EmbeddedBroker(data_dir=copy):
         pass
     check_directory(copy)
@@ -151,11 +167,13 @@ def test_a_broker_that_is_killed_under_load_has_all_acknowledged_records_once(ki
         load = Load(servers)
         try:
             for _ in range(kills):
-                time.sleep(rng.uniform(0.2, 1.0))  # the load goes on meanwhile
+                load.wait_for_progress()
+                time.sleep(rng.uniform(0.0, 0.5))  # the load goes on meanwhile
                 os.kill(broker.process_id, signal.SIGKILL)
                 broker.kill()  # collect the process
-                check_copy(directory, tmp_path)
-                broker = start()
+                copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+                broker = start()  # soon: the producers do not wait for ever
+                check_copy(copy)
         finally:
             load.stop()
         for (topic, partition), sent in load.sent.items():
@@ -165,6 +183,7 @@ def test_a_broker_that_is_killed_under_load_has_all_acknowledged_records_once(ki
             assert [value for value in stored if value in set(acknowledged)] == acknowledged
             assert acknowledged, "nothing was written: nothing was tested"
         stored = read(servers, "transactions", 0)
+        assert load.committed, "no transaction was committed: nothing was tested"
         assert len(stored) == len(set(stored))
         assert set(load.committed) <= set(stored) <= load.undecided | set(load.committed)
     finally:

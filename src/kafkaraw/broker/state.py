@@ -57,6 +57,7 @@ from kafkaraw.core.log.names import (
     parse_file,
     parse_folder,
 )
+from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -621,9 +622,24 @@ class BrokerState:
 
 
 def _with_metadata(directories: Sequence[LogDirectory]) -> LogDirectory:
-    """Return the directory that has the metadata of a single node: the first one, unless another one has it already."""
-    found = (one for one in directories if one.storage.read_text(ROOT, TOPICS_FILE) is not None)
-    return next(found, directories[0])
+    """Return the directory that has the metadata of a single node: the first one, unless another one has it already.
+
+    Raises:
+        ConfigError: it may be in a directory that cannot be read.
+    """
+    unread: list[tuple[LogDirectory, OSError]] = []
+    for directory in directories:
+        try:
+            if directory.storage.read_text(ROOT, TOPICS_FILE) is not None:
+                return directory
+        except OSError as error:
+            unread.append((directory, error))
+    for directory, cause in unread:
+        raise ConfigError(
+            f"log.dirs: {directory.path} cannot be used as a data directory: {cause.strerror}; the broker cannot start "
+            f"without it, because no other one has the broker's metadata ({TOPICS_FILE})"
+        ) from cause
+    return directories[0]
 
 
 def _is_empty_file(directory: LogDirectory, folder: str, name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaraw.broker.cluster import Cluster, Surroundings
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.faults import Faults
+from kafkaraw.broker.log.dir_failures import FailedStorage
 from kafkaraw.broker.log.directories import IN_MEMORY, LogDirectory, Storages, Volume
 from kafkaraw.broker.log.memory_storage import Descriptors, MemoryStorage
 from kafkaraw.broker.log.storage import LogStorage
@@ -105,31 +106,49 @@ def _in_memory(descriptors: Descriptors | None = None) -> tuple[LogDirectory, ..
 def _opened(paths: Sequence[str], node_id: int, *, read_only: bool = False) -> tuple[LogDirectory, ...]:
     """Open the directories of a node, after a look at all of them.
 
+    As in Kafka, one whose disk has failed is offline, while there are others (`LogManager.createAndValidateLogDirs`).
+
     Raises:
-        ConfigError: one cannot be used.
+        ConfigError: a directory may not be used, or none can be.
     """
-    from kafkaraw.broker.log.file_storage import FileStorage  # only for brokers that keep their topics on disk
+    from kafkaraw.broker.log.file_storage import (  # only for brokers that keep their topics on disk
+        FileStorage,
+        UnusableDirectoryError,
+    )
     from kafkaraw.broker.log.read_only_storage import ReadOnlyStorage
 
     places = [os.path.abspath(path) for path in paths]
     doubled = [path for path in places if places.count(path) > 1]
     if doubled:
         raise ConfigError(f"log.dirs: {doubled[0]} is listed twice; each directory can be listed once")
-    found = check_directories([_listing(path) for path in places], node_id)
+    failures: dict[str, UnusableDirectoryError] = {}
+    listings = []
+    for path in places:
+        try:
+            listings.append(_listing(path))
+        except OSError as error:
+            failures[path] = UnusableDirectoryError(path, error)
+    found = check_directories(listings, node_id)
     if read_only and None in found:
         raise ConfigError(
-            f"read.only: {places[found.index(None)]} has no {META_PROPERTIES_FILE}, so it is no data directory to serve"
+            f"read.only: {listings[found.index(None)].path} has no {META_PROPERTIES_FILE}, so it is no data directory "
+            "to serve"
         )
-    opened: list[LogDirectory] = []
+    storages: dict[str, LogStorage] = {}
     try:
-        for path in places:
-            storage = ReadOnlyStorage(path) if read_only else FileStorage(path)
-            opened.append(LogDirectory(path, storage, partial(_volume, path)))
+        for path in [listing.path for listing in listings]:
+            try:
+                storages[path] = ReadOnlyStorage(path) if read_only else FileStorage(path)
+            except UnusableDirectoryError as failure:
+                failures[path] = failure
+        if failures and (read_only or not storages):
+            raise next(iter(failures.values()))
     except ConfigError:
-        for directory in opened:
-            directory.storage.close()
+        for storage in storages.values():
+            storage.close()
         raise
-    return tuple(opened)
+    storages |= {path: FailedStorage(failure.error) for path, failure in failures.items()}
+    return tuple(LogDirectory(path, storages[path], partial(_volume, path)) for path in places)
 
 
 def _facts(path: str) -> LogStorage:
@@ -152,7 +171,7 @@ def _listing(path: str) -> Listing:
     """Return what lies in a directory, before it is opened; a directory that does not exist yet is empty.
 
     Raises:
-        ConfigError: it is no directory, or cannot be read.
+        OSError: it is no directory, or cannot be read.
     """
     meta = None
     try:
@@ -163,8 +182,6 @@ def _listing(path: str) -> Listing:
                 meta = file.read()
     except FileNotFoundError:
         found = {}
-    except OSError as error:
-        raise ConfigError(f"log.dirs: {path} cannot be used as a data directory: {error.strerror}") from error
     folders = [name for name, is_folder in found.items() if is_folder]
     return Listing(path, folders, [name for name in found if name not in folders], meta)
 

@@ -6,7 +6,6 @@ Source: org.apache.kafka.storage.internals.log.LogManager.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from kafkaraw.core.log.offset_checkpoint import LOG_STARTS_FILE, read_offsets
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.logs.dump import mapped
+from kafkaraw.net.directory_locks import DirectoryLock
 from kafkaraw.records import TopicPartition
 
 
@@ -79,9 +79,7 @@ def size_of(folder: Path) -> int:
 
 @contextlib.contextmanager
 def locked(directory: Path, *, creates: bool) -> Iterator[None]:
-    """Hold the lock of a log directory, as a broker does.
-
-    Apache Kafka locks with fcntl, kafkaraw's broker with flock: both are taken.
+    """Hold the lock of a log directory, as a broker does, Apache Kafka's or this package's.
 
     Args:
         directory: the log directory.
@@ -94,16 +92,14 @@ def locked(directory: Path, *, creates: bool) -> Iterator[None]:
     if not creates and not (directory / LOCK_FILE).exists():
         yield
         return
-    descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{directory} is in use by a broker, which holds its {LOCK_FILE}; stop it first") from None
+        lock = DirectoryLock(directory / LOCK_FILE)
+    except BlockingIOError:
+        raise UsageError(f"{directory} is in use by a broker, which holds its {LOCK_FILE}; stop it first") from None
+    try:
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,12 @@ from kafkaraw.broker.log import file_storage, memory_storage
 from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.memory_storage import INLINE_BYTES_MAX, Descriptors, MemoryStorage
 from kafkaraw.broker.log.partition_log import PartitionLog
+from kafkaraw.broker.log.read_only_storage import ReadOnlyStorage
 from kafkaraw.broker.log.storage import ROOT, LogStorage
+from kafkaraw.core.log.names import LOCK_FILE
 from kafkaraw.core.log.rolling import SegmentSettings
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.logs.directory import locked
 from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
 from kafkaraw.records import parse_header
@@ -411,3 +417,65 @@ def test_a_file_that_was_removed_behind_the_brokers_back_is_an_error_and_not_a_n
     (few_open_files.path / "t-0" / "a.log").unlink()
     with pytest.raises(FileNotFoundError):
         file.append(b"x")
+
+
+ASK_AS_KAFKA = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def is_locked_for_kafka(directory: Path) -> bool:
+    """Whether another process, such as Apache Kafka, is refused the lock of a directory; its lock is of fcntl."""
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK_AS_KAFKA, directory / LOCK_FILE], capture_output=True, check=False
+    )
+    assert asked.returncode == 0 or b"BlockingIOError" in asked.stderr, asked.stderr
+    return asked.returncode != 0
+
+
+def refused_broker(directory: Path) -> None:
+    with pytest.raises(ConfigError, match="in use by another broker"):
+        FileStorage(directory)
+
+
+def refused_reader(directory: Path) -> None:
+    with pytest.raises(ConfigError, match="in use by a broker"):
+        ReadOnlyStorage(directory)
+
+
+def refused_repair(directory: Path) -> None:
+    with pytest.raises(UsageError, match="in use by a broker"), locked(directory, creates=True):
+        pass
+
+
+def copied(directory: Path) -> None:
+    (directory / LOCK_FILE).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, locks of fcntl belong to the process")
+@pytest.mark.parametrize("use", [refused_broker, refused_reader, refused_repair, copied])
+def test_the_lock_of_a_directory_survives_other_uses_of_it_in_the_same_process(
+    use: Callable[[Path], None], tmp_path: Path
+):
+    storage = FileStorage(tmp_path)
+    assert is_locked_for_kafka(tmp_path)
+    use(tmp_path)
+    assert is_locked_for_kafka(tmp_path)
+    storage.close()
+    assert not is_locked_for_kafka(tmp_path)
+    storage = FileStorage(tmp_path)
+    storage.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, locks of fcntl belong to the process")
+def test_readers_of_a_directory_share_its_lock_against_brokers(tmp_path: Path):
+    FileStorage(tmp_path).close()
+    first, second = ReadOnlyStorage(tmp_path), ReadOnlyStorage(tmp_path)
+    first.close()
+    refused_broker(tmp_path)
+    assert is_locked_for_kafka(tmp_path)
+    second.close()
+    assert not is_locked_for_kafka(tmp_path)
+    FileStorage(tmp_path).close()

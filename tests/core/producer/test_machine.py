@@ -132,6 +132,31 @@ def test_a_partition_is_never_in_flight_to_two_leaders():
     assert driver.batches_in_flight == [second] and driver.sent[0].node_id == 2
 
 
+def test_a_partition_without_a_leader_does_not_hold_up_others_of_its_topic():
+    driver = Driver()
+    driver.leaders[TopicPartition("t", 0)] = None
+    lost, first, second = FakeBatch(partition=0), FakeBatch(partition=1), FakeBatch(partition=1)
+    driver.seal(lost, first)
+    driver.answer()
+    driver.seal(second)
+    driver.answer()
+    assert driver.acknowledged.keys() == {first, second}
+    assert driver.refreshes == [frozenset({"t"})], "the next refresh waits for its backoff"
+
+
+def test_partitions_go_on_while_another_one_of_their_topic_waits_for_metadata():
+    driver = Driver()
+    driver.on_refresh = lambda topics: None
+    driver.seal(FakeBatch(partition=0), other := FakeBatch(partition=1))
+    driver.answer(ErrorCode.KAFKA_STORAGE_ERROR)
+    driver.sleep(1000)
+    assert driver.sent == [], "both were refused, and the refresh is not over"
+    driver.seal(third := FakeBatch(partition=2))
+    driver.answer()
+    assert driver.acknowledged.keys() == {third}
+    assert other not in driver.failed
+
+
 def test_a_partition_without_a_leader_waits_for_metadata_with_a_growing_back_off():
     driver = Driver()
     driver.leaders.clear()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, Never, ParamSpec, TypeVar
 
 from kafkaraw.broker.log.storage import Buffer, Content, LogFile, LogStorage
 
@@ -29,6 +29,27 @@ class LogDirOfflineError(OSError):
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.EIO, f"the log directory {path} is offline")
+
+
+class FailedStorage:
+    """The storage of a directory that could not be opened: every operation fails in the same way.
+
+    Args:
+        error: why.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        self._error = error
+
+    def _fail(self, *_args: object, **_kwargs: object) -> Never:
+        raise OSError(self._error.errno, self._error.strerror)
+
+    folders = make_folder = rename_folder = remove_folder = files = sync_folder = _fail
+    open_file = file_size = rename_file = remove_file = _fail
+    read_bytes = write_bytes = read_text = write_text = _fail
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class LogDirFailureChannel:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import resource
 import shutil
@@ -18,6 +17,7 @@ from kafkaraw.broker.log.descriptor_file import DescriptorFile, read_at
 from kafkaraw.broker.log.storage import Buffer, Content, LogFile
 from kafkaraw.core.log.names import LOCK_FILE
 from kafkaraw.errors import ConfigError
+from kafkaraw.net.directory_locks import DirectoryLock
 from kafkaraw.net.shared_files import SharedFile
 
 OPEN_FILES_MAX = 1024
@@ -137,6 +137,19 @@ class DiskFile(DescriptorFile):
         self.let_go()
 
 
+class UnusableDirectoryError(ConfigError):
+    """A directory cannot be opened or read.
+
+    Args:
+        path: the directory.
+        error: the error of the operating system.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], error: OSError) -> None:
+        super().__init__(f"log.dirs: {path} cannot be used as a data directory: {error.strerror}")
+        self.error = error
+
+
 class FileStorage:
     """A directory of partition folders.
 
@@ -144,7 +157,8 @@ class FileStorage:
         path: the directory; it is created when absent.
 
     Raises:
-        ConfigError: the path cannot be a directory, or another broker uses it.
+        ConfigError: another broker uses the directory.
+        UnusableDirectoryError: the path cannot be a directory, or its file system is broken or read-only.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -154,15 +168,11 @@ class FileStorage:
         self._places: WeakValueDictionary[tuple[_Folder, str], _Place] = WeakValueDictionary()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ConfigError(f"log.dirs: {self.path} cannot be used as a data directory: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # other brokers of this package, in any process
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Apache Kafka, whose lock is of this kind
-        except OSError as error:
-            os.close(self._lock)
+            self._lock = DirectoryLock(self.path / LOCK_FILE)
+        except BlockingIOError as error:
             raise ConfigError(f"log.dirs: {self.path} is in use by another broker; stop it first") from error
+        except OSError as error:
+            raise UnusableDirectoryError(self.path, error) from error
 
     def folders(self) -> list[str]:
         """Names of all folders, sorted."""
@@ -269,10 +279,7 @@ class FileStorage:
 
     def close(self) -> None:
         """Release the lock of the directory."""
-        if self._lock >= 0:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a forked child may still have the descriptor, and so the lock
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.release()
 
 
 def sync_folder(path: Path) -> None:

@@ -7,15 +7,16 @@ every byte. The directory must not change meanwhile: its names are read once. St
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
 from kafkaraw.core.log.names import LOCK_FILE
 from kafkaraw.errors import ConfigError
+from kafkaraw.net.directory_locks import DirectoryLock
 
 _MAPPED_BYTES_MIN: Final = 256 * 1024
 """Smaller files are read: a process may map a limited number of files."""
@@ -108,7 +109,7 @@ class ReadOnlyStorage:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._lock = -1
+        self._lock: DirectoryLock | None = None
         try:
             entries = list(os.scandir(self.path))
             self._lock_shared()
@@ -121,14 +122,9 @@ class ReadOnlyStorage:
     def _lock_shared(self) -> None:
         """Take the lock of the directory, if it has the file, together with other readers only."""
         try:
-            self._lock = os.open(self.path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # against this package's brokers
-            fcntl.lockf(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # against Kafka's
-        except OSError as error:
-            self.close()
+            with suppress(FileNotFoundError):
+                self._lock = DirectoryLock(self.path / LOCK_FILE, is_shared=True)
+        except BlockingIOError as error:
             raise ConfigError(
                 f"log.dirs: {self.path} is in use by a broker, which changes it: stop it, or copy the directory"
             ) from error
@@ -200,9 +196,8 @@ class ReadOnlyStorage:
 
     def close(self) -> None:
         """Release the lock of the directory."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._lock is not None:
+            self._lock.release()
 
 
 def _files_of(folder: Path) -> dict[str, CopyOnWriteFile]:

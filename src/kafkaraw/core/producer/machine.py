@@ -116,7 +116,7 @@ class ProducerMachine:
         self._blocked_since: dict[int, int] = {}
         self._id_request = _PendingRequest()
         self._refreshing = _PendingRequest()
-        self._stale_topics: set[str] = set()
+        self._stale: set[TopicPartition] = set()  # wait for a metadata refresh; others of their topics do not
         self._refreshed_topics: frozenset[str] = frozenset()
         self._last_error: KafkaError | None = None
         self._part_of_transaction: set[TopicPartition] = set()
@@ -164,14 +164,14 @@ class ProducerMachine:
     def deadline_ms(self) -> int | None:
         """Return when to call `tick` at the latest; None while only an event can cause an action."""
         expires_ms = self._incomplete.expires_ms
-        if not self._backing_off and not self._stale_topics and self._identity is not None:  # all is well
+        if not self._backing_off and not self._stale and self._identity is not None:  # all is well
             return expires_ms
         times = [queue.resume_ms for queue in self._backing_off.values()]
         if expires_ms is not None:
             times.append(expires_ms)
         if self._wants_identity() and not self._id_request.under_way:
             times.append(self._id_request.next_ms)
-        if self._stale_topics and not self._refreshing.under_way:
+        if self._stale and not self._refreshing.under_way:
             times.append(self._refreshing.next_ms)
         return min(times, default=None)
 
@@ -252,7 +252,7 @@ class ProducerMachine:
 
     def _on_refreshed(self, event: MetadataRefreshed, now_ms: int) -> None:
         self._last_error = event.error or self._last_error
-        self._stale_topics -= self._refreshed_topics
+        self._stale = {one for one in self._stale if one.topic not in self._refreshed_topics}
         self._refreshed_topics = frozenset()
         self._refreshing.under_way = False
         self._refreshing.next_ms = now_ms + self._backoff_ms(self._refreshing.attempts)
@@ -274,7 +274,7 @@ class ProducerMachine:
         self._last_error = event.error
         for queue, batch in self._complete(event.request_id):
             batch.maybe_written |= event.maybe_written
-            self._stale_topics.add(batch.topic_partition.topic)
+            self._stale.add(batch.topic_partition)
             self._retry(queue, batch, event.error, retriable=event.retriable)
             self._try_end_drain(queue, now_ms)
 
@@ -363,7 +363,7 @@ class ProducerMachine:
             self._send_back_split(queue, batch, error)
         else:
             if remedy is Remedy.RETRY_AFTER_REFRESH and not outcome.new_leader_known:
-                self._stale_topics.add(batch.topic_partition.topic)
+                self._stale.add(batch.topic_partition)
             at_once = outcome.new_leader_known or (verdict is Verdict.OUT_OF_SEQUENCE and not first)
             self._retry(queue, batch, error, RENUMBERING.get(remedy, Renumbering.KEEP), at_once=at_once)
 
@@ -413,9 +413,9 @@ class ProducerMachine:
             self._add_partitions()
             self._init_identity(now_ms)
             self._make_requests(now_ms)
-        if self._stale_topics and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
+        if self._stale and not self._refreshing.under_way and self._refreshing.next_ms <= now_ms:
             self._refreshing.under_way = True
-            self._refreshed_topics = frozenset(self._stale_topics)
+            self._refreshed_topics = frozenset(one.topic for one in self._stale)
             self._do(RefreshMetadata(self._refreshed_topics))
 
     def _make_requests(self, now_ms: int) -> None:
@@ -470,11 +470,11 @@ class ProducerMachine:
         return requests
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
-        if topic_partition.topic in self._stale_topics:
+        if topic_partition in self._stale:
             return None
         node_id = self._leaders.leader_of(topic_partition)
         if node_id is None:
-            self._stale_topics.add(topic_partition.topic)
+            self._stale.add(topic_partition)
         return node_id
 
     def _do(self, action: Action) -> None:
