@@ -36,7 +36,7 @@ SHOWS_AT = {
     "consumer_position_is_ahead_of_delivered_records": 4,
     "coordinator_acknowledges_offsets_before_replication": 59,
     "coordinator_assigns_partitions_before_they_are_revoked": 7,
-    "coordinator_does_not_abort_expired_transactions": 28,
+    "coordinator_does_not_abort_expired_transactions": 32,
     "coordinator_does_not_check_generations": 16,
     "coordinator_does_not_fence_zombies": 2,
     "coordinator_does_not_wait_for_its_markers": 1,
