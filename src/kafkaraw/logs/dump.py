@@ -562,7 +562,10 @@ class _Walk:
                 else:
                     yield from map(self._renderer.producer, producers)
             case "":
-                raise UsageError(f"{self._shown}: a file without a suffix is none that can be dumped")
+                raise UsageError(
+                    f"{self._shown}: the name has no suffix, so its kind is not known; give a .log, .index, "
+                    ".timeindex, .txnindex, .snapshot or .checkpoint file"
+                )
             case _:
                 complain(f"Ignoring unknown file {self._shown}")
 
