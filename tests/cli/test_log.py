@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
 import shutil
+import signal
 import struct
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +30,7 @@ from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, FileKind, OffsetFile
 from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offsets
 from kafkaraw.logs import dump_files
 from kafkaraw.logs.decoders import java_text
+from kafkaraw.logs.dump_files import words_of
 from tests.logs.sample_directory import END_OFFSET, SEGMENT_OFFSETS, SEGMENTS, make_directory
 
 
@@ -126,7 +134,7 @@ def test_dump_counts_the_bytes_of_a_batch_that_is_cut_short(folder: Path):
     [
         ("x.txt", "Ignoring unknown file", 0),
         ("x.log", "must begin with the base offset", 1),
-        ("x", "without a suffix", 1),
+        ("x", "the name has no suffix, so its kind is not known; give a .log", 1),
     ],
 )
 def test_dump_says_why_a_file_is_not_dumped(tmp_path: Path, name: str, words: str, code: int):
@@ -137,6 +145,69 @@ def test_dump_says_why_a_file_is_not_dumped(tmp_path: Path, name: str, words: st
 
 def test_dump_of_a_missing_file_says_so(tmp_path: Path):
     assert "No such file" in run("dump", tmp_path / "0.log", code=1).stderr
+
+
+def test_dump_of_a_missing_file_or_a_folder_says_so_whatever_its_name(folder: Path, tmp_path: Path):
+    said = run("dump", tmp_path / "nowhere.log", code=1).stderr
+    assert said == f"Error: {tmp_path}/nowhere.log: No such file or directory; give a file that exists\n"
+    said = run("dump", folder, code=1).stderr
+    assert said == f"Error: {folder}: Is a directory; give the files in it, as DIR/*.log\n"
+
+
+def test_output_into_a_closed_pipe_ends_without_a_word(folder: Path):
+    log = segment_file(folder, 0)
+    command = [sys.executable, "-m", "kafkaraw", "log", "dump", "--print-data-log", *[str(log)] * 100]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) == 1
+
+
+INTERRUPTED = """
+import sys
+from kafkaraw.cli import log, main
+log.PARALLEL_BYTES_MIN = 0
+main(["log", "verify", "--jobs", "2", sys.argv[1]])
+"""
+
+
+def test_interrupt_ends_parallel_runs_without_a_traceback(tmp_path: Path):
+    # Processes wait in a FIFO, so that the interrupt finds them at work.
+    for number in range(4):
+        shutil.copytree(make_directory(tmp_path / f"d{number}"), tmp_path / "logs" / f"flights-{number}")
+        fifo = tmp_path / "logs" / f"flights-{number}" / "partition.metadata"
+        fifo.unlink()
+        os.mkfifo(fifo)
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "logs")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as running:
+        writers: dict[Path, int] = {}
+        deadline = time.monotonic() + 60
+        while len(writers) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+            for fifo in (tmp_path / "logs").glob("*/partition.metadata"):
+                with contextlib.suppress(OSError):  # no process reads it yet
+                    writers[fifo] = writers.get(fifo) or os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.stderr is not None
+        timer = threading.Timer(60, os.killpg, (running.pid, signal.SIGKILL))
+        timer.start()
+        said = running.stderr.read()
+        timer.cancel()
+        assert b"Traceback" not in said
+        assert running.wait(60) == 130
+    for descriptor in writers.values():
+        os.close(descriptor)
+
+
+def test_errors_of_the_operating_system_get_only_the_advice_that_fits():
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert words_of(full) == "[Errno 28] No space left on device"
+    full.filename = "/disk/x"
+    assert words_of(full) == "/disk/x: No space left on device"
 
 
 def test_bytes_that_are_no_text_are_shown_as_java_shows_them():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE, FileKind
 from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, write_offsets
 from kafkaraw.errors import UsageError
+from kafkaraw.logs import files
 from kafkaraw.logs.files import expand, shown
 from kafkaraw.logs.segment_reader import Damages, read_pieces
 from kafkaraw.logs.topics import LogTopics, ReadableLog, arrow_batches
 from kafkaraw.records import TopicPartition, encode_batch
+from kafkaraw.records.header import stamp_crc
 from tests.logs.sample_directory import END_OFFSET, SEGMENT_OFFSETS, TIME_MS, make_directory
 
 TP = TopicPartition("flights", 0)
@@ -53,13 +56,11 @@ def test_all_records_are_read_and_read_committed_leaves_out_aborted_ones(directo
 @pytest.mark.parametrize("kind", [FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX])
 @pytest.mark.parametrize("content", [None, b"\x01" * 77, b""])
 def test_missing_and_damaged_indexes_change_no_record(directory, kind, content):
-    damaged_transactions = kind is FileKind.TRANSACTION_INDEX and content in (None, b"")
     for file in segment_files(directory, kind):
         file.unlink()
         if content is not None:
             file.write_bytes(content)
-    if not damaged_transactions:  # no file, and an empty one, say that there is no aborted transaction
-        assert offsets(directory, read_committed=True) == sorted(set(RECORDS) - ABORTED)
+    assert offsets(directory, read_committed=True) == sorted(set(RECORDS) - ABORTED)
     log = log_in(directory)
     for start in range(0, END_OFFSET, 7):
         found = read_pieces(log.range_of(start, END_OFFSET, read_committed=False), Damages(fails=True))
@@ -186,3 +187,86 @@ def test_example_of_the_page_reads_the_records(directory, capsys):
     code = re.sub(r'\["/backup/broker-1", [^\]]*\]', f'["{directory}"]', code)
     exec(compile(code, str(PAGE), "exec"), {})
     assert sum(map(int, capsys.readouterr().out.split())) == len(RECORDS)
+
+
+def test_segments_that_are_renamed_after_the_listing_are_listed_again(directory):
+    there = LogTopics([str(directory)])
+    first, second = segment_files(directory)[:2]
+    content = second.read_bytes()
+    second.rename(f"{second}.deleted")  # the cleaner has replaced it
+    second.write_bytes(content)
+    for file in (directory / "flights-0").glob(f"{first.stem}.*"):
+        file.rename(f"{file}.deleted")  # retention has deleted it
+    assert there.logs([TP])[TP].start_offset == SEGMENT_OFFSETS
+
+
+def test_listing_without_a_segment_that_is_being_replaced_is_repeated(directory, monkeypatch):
+    listed = []
+
+    def list_once(root: str, path: str) -> dict[str, int] | None:
+        found = files.list_folder(root, path)
+        listed.append(path)
+        if found is not None and len(listed) == 1:
+            found = {name: size for name, size in found.items() if not name.startswith(f"{SEGMENT_OFFSETS:020d}")}
+        return found
+
+    monkeypatch.setattr("kafkaraw.logs.topics.list_folder", list_once)
+    assert offsets(directory) == RECORDS
+    assert len(listed) == 3
+
+
+def test_removed_partition_is_an_error_that_names_its_folder(directory):
+    there = LogTopics([str(directory)])
+    (directory / "flights-0").rename(directory / "flights-0.00000000000000000000000000000001-delete")
+    with pytest.raises(
+        UsageError, match=r"flights-0: removed or changed while it was looked up: .* run the query again"
+    ):
+        there.logs([TP])
+
+
+def read_planned(log: ReadableLog, change: Callable[[Path], object], first: Path, *, fails: bool = True) -> list[int]:
+    """Plan a read, change the first segment as a broker does, then read."""
+    work = log.range_of(0, END_OFFSET, read_committed=False)
+    change(first)
+    return [record.offset for each in read_pieces(work, Damages(fails=fails)) for record in each.batch]
+
+
+def test_planned_segments_that_a_broker_deletes_or_cleans_are_read_until_it_removes_them(directory, tmp_path):
+    first = segment_files(directory)[0]
+    log = log_in(directory)
+    assert read_planned(log, lambda file: file.rename(f"{file}.deleted"), first) == RECORDS
+    assert read_planned(log, lambda file: file.write_bytes(b""), first) == RECORDS  # its cleaned successor
+    (deleted,) = (directory / "flights-0").glob("*.log.deleted")
+    size = deleted.stat().st_size
+    with pytest.raises(
+        DamagedFileError, match=rf"byte 0: the file ends there, and had {size} bytes.*run the query again"
+    ):
+        read_planned(log, lambda _: deleted.unlink(), first)
+    with pytest.raises(DamagedFileError, match=r"does not exist any more.*a broker writes to this directory"):
+        read_planned(log, lambda file: file.unlink(), first)
+    kept = read_planned(log, lambda _: None, first, fails=False)
+    assert kept == [offset for offset in RECORDS if offset >= SEGMENT_OFFSETS]
+
+
+def test_planned_swap_file_is_read_under_its_final_name(directory):
+    first = segment_files(directory)[0]
+    first.rename(f"{first}.swap")
+    log = log_in(directory)
+    assert read_planned(log, lambda file: Path(f"{file}.swap").rename(file), first) == RECORDS
+
+
+def test_empty_batches_that_the_cleaner_left_open_no_transaction(directory):
+    """Kafka keeps the last batch of a producer without its records, and removes the marker behind it."""
+    for file in (directory / "flights-0").glob("*"):
+        if file.suffix in (".snapshot", ".txnindex", ".index", ".timeindex"):
+            file.unlink()
+    log = segment_files(directory)[0]
+    empty = bytearray(
+        encode_batch([(TIME_MS, None, b"v", None)], base_offset=0, producer_id=50, producer_epoch=0, transactional=True)
+    )[:61]
+    empty[8:12] = (61 - 12).to_bytes(4)
+    empty[57:61] = bytes(4)
+    stamp_crc(empty)
+    content = log.read_bytes()
+    log.write_bytes(empty + content[12 + int.from_bytes(content[8:12]) :])
+    assert offsets(directory, read_committed=True) == sorted(set(RECORDS) - ABORTED - {0, 1, 2})

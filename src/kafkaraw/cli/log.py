@@ -264,10 +264,11 @@ def _read_all(read: Callable[[Path], T], paths: list[Path], jobs: int | None) ->
                 found[path] = read(path)
                 advance(sizes[path])
             return found
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor, as_completed
+        from concurrent.futures import as_completed
 
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        from kafkaraw.logs.processes import processes
+
+        with processes(jobs) as pool:
             largest_first = sorted(paths, key=lambda path: -sizes[path])
             waiting = {pool.submit(read, path): path for path in largest_first}
             for done in as_completed(waiting):
@@ -371,7 +372,7 @@ def _errors_of_files() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, KafkaError):
+        if isinstance(error, KafkaError | BrokenPipeError):
             raise
         from kafkaraw.logs.dump_files import words_of
 

@@ -562,7 +562,11 @@ class _Walk:
                 else:
                     yield from map(self._renderer.producer, producers)
             case "":
-                raise UsageError(f"{self._shown}: a file without a suffix is none that can be dumped")
+                self._path.open("rb").close()  # a missing file or a folder is that first
+                raise UsageError(
+                    f"{self._shown}: the name has no suffix, so its kind is not known; give a .log, .index, "
+                    ".timeindex, .txnindex, .snapshot or .checkpoint file"
+                )
             case _:
                 complain(f"Ignoring unknown file {self._shown}")
 
@@ -570,6 +574,7 @@ class _Walk:
     def _base_offset(self) -> int:
         stem = self._path.name.split(".")[0]
         if not (stem.isascii() and stem.isdigit()):
+            self._path.open("rb").close()  # a missing file is that first
             raise UsageError(f"{self._shown}: the name must begin with the base offset, as 00000000000000000000.log")
         return int(stem)
 

@@ -6,18 +6,23 @@ files. As many files as there are processes are in work, so that no more texts t
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.logs.decoders import DecoderName, decoder_named
 from kafkaraw.logs.dump import DumpOptions, JsonRenderer, Mismatches, TextRenderer, dump
+from kafkaraw.logs.processes import processes
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _COPY_SIZE: Final = 1 << 20
 PARALLEL_BYTES_MIN: Final = 256 << 20
@@ -79,6 +84,8 @@ def dump_file(
             done.complaints.append,
             advance,
         )
+    except BrokenPipeError:
+        raise  # the reader of the output has ended: that is no error of the file
     except (KafkaError, OSError) as error:
         done.error = words_of(error)
     return done
@@ -137,30 +144,21 @@ def _in_turn(
 def _side_by_side(
     files: Sequence[str], settings: DumpSettings, stream: BinaryIO, jobs: int, advance: Callable[[int], object]
 ) -> Iterator[Dumped]:
-    import multiprocessing  # only for large dumps, as the rest of these
-    from concurrent.futures import Future, ProcessPoolExecutor
-
-    with (
-        tempfile.TemporaryDirectory(prefix="kafkaraw-dump-") as folder,
-        ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="kafkaraw-dump-") as folder, processes(jobs) as pool:
         waiting: deque[tuple[str, Path, Future[Dumped]]] = deque()
         left = deque(enumerate(files))
-        try:
-            while left or waiting:
-                while left and len(waiting) < jobs:
-                    number, path = left.popleft()
-                    target = Path(folder, str(number))
-                    waiting.append((path, target, pool.submit(dump_into, path, settings, str(target))))
-                path, target, future = waiting.popleft()
-                done = future.result()
-                with open(target, "rb") as text:
-                    shutil.copyfileobj(text, stream, _COPY_SIZE)
-                target.unlink()
-                advance(size_of_file(path))
-                yield done
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while left or waiting:
+            while left and len(waiting) < jobs:
+                number, path = left.popleft()
+                target = Path(folder, str(number))
+                waiting.append((path, target, pool.submit(dump_into, path, settings, str(target))))
+            path, target, future = waiting.popleft()
+            done = future.result()
+            with open(target, "rb") as text:
+                shutil.copyfileobj(text, stream, _COPY_SIZE)
+            target.unlink()
+            advance(size_of_file(path))
+            yield done
 
 
 def dump_into(path: str, settings: DumpSettings, target: str) -> Dumped:
@@ -177,8 +175,16 @@ def size_of_file(path: str) -> int:
         return 0
 
 
+_HINTS: Final = {
+    errno.ENOENT: "; give a file that exists",
+    errno.EISDIR: "; give the files in it, as DIR/*.log",
+    errno.EACCES: "; run the command as a user who may read and, for a repair, write it",
+}
+
+
 def words_of(error: KafkaError | OSError) -> str:
     """Return what is said of an error of a file."""
-    if isinstance(error, OSError) and not isinstance(error, KafkaError):
-        return f"{error.filename}: {error.strerror}; give a file that exists and that you may read"
-    return str(error)
+    if not isinstance(error, OSError) or isinstance(error, KafkaError) or error.filename is None:
+        return str(error)
+    hint = _HINTS.get(error.errno or 0, "")
+    return f"{error.filename}: {error.strerror}{hint}"

@@ -38,6 +38,10 @@ class RangeFile(Protocol):
         """Read bytes at the position into a buffer; fewer at the end of the file."""
         ...
 
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        ...
+
     def close(self) -> None:
         """Close the file."""
         ...
@@ -200,6 +204,21 @@ def listing(directory: Directory) -> Listing:
         elif entry.type == fs.FileType.File and len(parts) == 2:
             found.folders.setdefault(parts[0], {})[parts[1]] = entry.size
     return found
+
+
+def list_folder(root: str, path: str) -> dict[str, int] | None:
+    """Return the size in bytes of each file of a folder, by name; None if there is no such folder.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    import pyarrow.fs as fs
+
+    try:
+        entries = filesystem_of(root).get_file_info(fs.FileSelector(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return {entry.base_name: entry.size for entry in entries if entry.type == fs.FileType.File}
 
 
 def read_file(root: str, path: str) -> bytes:

@@ -20,10 +20,11 @@ from typing import Final
 from kafkaraw.core.log.batches import is_valid, iter_batches, problem_of
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.indexes import AbortedTransaction
+from kafkaraw.core.log.names import Stage
 from kafkaraw.core.log.read_plan import NO_INDEX, AbortedOffsets, LogSegment, Piece, UncheckedOffsetIndex
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
-from kafkaraw.logs.files import is_local, open_file, read_file, shown_file
+from kafkaraw.logs.files import RangeFile, is_local, open_file, read_file, shown_file
 from kafkaraw.records import HEADER_SIZE, Batch, BatchHeader, OldFormatError, Wire, batches_of, parse_header, verify_crc
 from kafkaraw.records.header import LENGTH_PREFIX_SIZE, MAGIC, whole_batches
 
@@ -35,6 +36,9 @@ _READ_BYTES_REMOTE: Final = 8 << 20
 """The same of other filesystems, where a request costs more than the bytes."""
 _READ_BYTES_MIN: Final = 256 << 10
 _GROUP_BYTES: Final = 2 << 20
+
+
+_REMEDY: Final = "set failOnDataLoss to false to read the records around it, or read another replica"
 
 
 class LogRange(NamedTuple):
@@ -75,17 +79,25 @@ class Damages:
         self.count = 0
         self.size_bytes = 0
 
-    def found(self, file: str, position: int, problem: str) -> None:
+    def found(self, file: str, position: int, problem: str, remedy: str = _REMEDY) -> None:
         """Report a damaged place.
 
         Raises:
             DamagedFileError: damaged places are an error.
         """
         if self._fails:
-            remedy = "set failOnDataLoss to false to read the records around it, or read another replica"
             raise DamagedFileError(file, position, problem, remedy)
         self.count += 1
         _log.warning("%s: byte %d: %s; it is skipped", file, position, problem)
+
+    def changed(self, file: str, position: int, problem: str) -> None:
+        """Report a file that a broker has removed, replaced or truncated since the read was planned.
+
+        Raises:
+            DamagedFileError: damaged places are an error.
+        """
+        remedy = "a broker writes to this directory: run the query again, or read a snapshot of the disk"
+        self.found(file, position, problem, remedy)
 
     def skipped(self, size_bytes: int) -> None:
         """Count the bytes of a place that was reported."""
@@ -134,7 +146,8 @@ def read_pieces(work: LogRange, damages: Damages) -> Iterator[LogBatch]:
         try:
             reader = _SegmentReader(work.root, piece, damages)
         except FileNotFoundError:
-            damages.found(shown_file(work.root, piece.segment.log), 0, "the file does not exist any more")
+            damages.changed(shown_file(work.root, piece.segment.log), 0, "the file does not exist any more")
+            damages.skipped(piece.segment.size_bytes)
             continue
         with closing(reader):
             yield from reader.batches(work.topic, work.partition, aborted)
@@ -164,7 +177,7 @@ class _Ignored(Damages):
     def __init__(self) -> None:
         super().__init__(fails=False)
 
-    def found(self, file: str, position: int, problem: str) -> None:
+    def found(self, file: str, position: int, problem: str, remedy: str = "") -> None:
         """Ignore it."""
 
 
@@ -173,11 +186,22 @@ class _SegmentReader:
 
     def __init__(self, root: str, piece: Piece, damages: Damages) -> None:
         self._root = root
-        self._piece = piece
         self._damages = damages
         self._read_bytes = _READ_BYTES_LOCAL if is_local(root) else _READ_BYTES_REMOTE
         self._shown = shown_file(root, piece.segment.log)
-        self._ranges = _Ranges(root, piece.segment.log)
+        segment = piece.segment
+        file = _open_planned(root, segment)
+        self._ranges = _Ranges(root, file)
+        size = file.size()
+        if size < segment.size_bytes:
+            try:
+                damages.changed(self._shown, size, f"the file ends there, and had {segment.size_bytes} bytes")
+            except DamagedFileError:
+                self._ranges.close()
+                raise
+            damages.skipped(segment.size_bytes - size)
+            piece = piece._replace(segment=segment._replace(size_bytes=size))
+        self._piece = piece
         self._index: UncheckedOffsetIndex | None = None
 
     def close(self) -> None:
@@ -311,6 +335,36 @@ def load_index(root: str, segment: LogSegment) -> UncheckedOffsetIndex:
         return NO_INDEX
 
 
+def _open_planned(root: str, segment: LogSegment) -> RangeFile:
+    """Open the log file of a segment as it was when the read was planned.
+
+    A broker that deletes or cleans a segment renames the file first, and removes it after `file.delete.delay.ms`.
+
+    Raises:
+        FileNotFoundError: it does not exist any more.
+    """
+    if not is_local(root):
+        return open_file(root, segment.log)
+    live = segment.log.removesuffix(Stage.SWAP)
+    smaller: RangeFile | None = None
+    for path in dict.fromkeys((segment.log, live, live + Stage.DELETED)):
+        try:
+            file = open_file(root, path)
+        except FileNotFoundError:
+            continue
+        if file.size() >= segment.size_bytes:
+            if smaller is not None:
+                smaller.close()
+            return file
+        if smaller is None:
+            smaller = file
+        else:
+            file.close()
+    if smaller is None:
+        raise FileNotFoundError(segment.log)
+    return smaller
+
+
 def _whole(view: memoryview, position: int, file: str) -> tuple[list[Positioned], int, str]:
     """Return the whole batches of a range, the bytes that they have, and what is wrong behind them."""
     try:
@@ -362,8 +416,8 @@ def _size_of_first(view: memoryview) -> int:
 class _Ranges:
     """Ranges of an open file, in a buffer that each read reuses: a range is valid until the next read."""
 
-    def __init__(self, root: str, path: str) -> None:
-        self._file = open_file(root, path)
+    def __init__(self, root: str, file: RangeFile) -> None:
+        self._file = file
         self._buffer = bytearray()
         self._spare = bytearray()
         self._thread = None if is_local(root) else ThreadPoolExecutor(1, thread_name_prefix="kafkaraw-read-ahead")

@@ -44,7 +44,7 @@ from kafkaraw.core.log.names import (
     parse_folder,
 )
 from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, read_offsets
-from kafkaraw.core.log.producer_snapshot import decode_snapshot
+from kafkaraw.core.log.producer_snapshot import ProducerSnapshot, decode_snapshot
 from kafkaraw.core.log.producer_state import ProducerState
 from kafkaraw.core.log.read_plan import (
     LogSegment,
@@ -59,7 +59,18 @@ from kafkaraw.core.log.read_plan import (
 )
 from kafkaraw.errors import CorruptBatchError, UsageError
 from kafkaraw.light_classes import NamedTuple
-from kafkaraw.logs.files import Directory, Listing, expand, is_local, listing, read_end, read_file, shown, shown_file
+from kafkaraw.logs.files import (
+    Directory,
+    Listing,
+    expand,
+    is_local,
+    list_folder,
+    listing,
+    read_end,
+    read_file,
+    shown,
+    shown_file,
+)
 from kafkaraw.logs.segment_reader import Damages, LogRange, Positioned, iter_wires, load_index, read_pieces
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, Columns, TopicPartition
@@ -77,6 +88,8 @@ INTERNAL_TOPICS: Final = frozenset(
 )
 _AT_ONCE: Final = 16
 """Partitions that are looked up at the same time on a remote filesystem."""
+_LISTINGS_MAX: Final = 20
+"""Attempts to list a folder in which a broker renames files."""
 _INDEXED_STARTS: Final = 8
 """Index entries that are tried, from the last one back, before a segment is read from its beginning."""
 
@@ -183,11 +196,25 @@ class LogTopics:
         return {tp: self._logs[tp] for tp in wanted}
 
     def _log(self, tp: TopicPartition) -> ReadableLog:
-        replicas = self._replicas[tp]
-        if len(replicas) > 1:
-            _check_ids(tp, replicas)
-        marks = [one.high_watermark for one in replicas if one.high_watermark is not None]
-        logs = [ReadableLog(tp, one, max(marks, default=None)) for one in replicas]
+        for attempt in range(_LISTINGS_MAX):
+            replicas = [found for one in self._replicas[tp] if (found := _listed_again(one)) is not None]
+            if not replicas:
+                break
+            if len(replicas) > 1:
+                _check_ids(tp, replicas)
+            marks = [one.high_watermark for one in replicas if one.high_watermark is not None]
+            try:
+                logs = [ReadableLog(tp, one, max(marks, default=None)) for one in replicas]
+                return self._best(tp, replicas, logs)
+            except FileNotFoundError as error:
+                _log.debug("%s-%d: listed again (%d): %s", tp.topic, tp.partition, attempt + 1, error)
+        raise UsageError(
+            f"{', '.join(one.shown for one in self._replicas[tp])}: removed or changed while it was looked up: a "
+            "broker is writing to the directory; run the query again, or read a snapshot of the disk"
+        )
+
+    @staticmethod
+    def _best(tp: TopicPartition, replicas: Sequence[_Replica], logs: Sequence[ReadableLog]) -> ReadableLog:
         ends = [ReplicaEnd(log.epoch, log.log_end, log.start_offset) for log in logs]
         best = best_replica(ends)
         if len(replicas) > 1:
@@ -212,6 +239,27 @@ def _each(do: Callable[[S], T], what: Sequence[S], *, at_once: int) -> list[T]:
         return [do(one) for one in what]
     with ThreadPoolExecutor(at_once, thread_name_prefix="kafkaraw-logs") as pool:
         return list(pool.map(do, what))
+
+
+def _listed_again(replica: _Replica) -> _Replica | None:
+    """List a local folder until its names stay the same; None if it does not exist any more.
+
+    A listing is not atomic: it may have neither the old nor the new name of a file that a broker renames meanwhile.
+    """
+    if not is_local(replica.directory.root):
+        return replica
+    names: set[str] = set()
+    for _ in range(_LISTINGS_MAX):
+        files = list_folder(replica.directory.root, replica.folder)
+        if files is None:
+            return None
+        if names == files.keys():
+            return replica._replace(files=files)
+        names = set(files)
+    raise UsageError(
+        f"{replica.shown}: its files change too fast: a broker is writing to it; run the query again, or read a "
+        "snapshot of the disk"
+    )
 
 
 def _no_log_directory(directory: Directory, there: Listing) -> str:
@@ -370,41 +418,82 @@ class ReadableLog:
     def _transactions(self) -> tuple[list[AbortedTransaction], int | None]:
         """The aborted transactions, and the first offset of the oldest open one; None if none is open.
 
-        The indexes have the aborted ones. Where a segment has no indexes, or a damaged one, and behind the newest
-        producer snapshot, the batches tell.
+        The indexes have the aborted ones. Behind the newest producer snapshot, and where a transaction index is damaged
+        or may have been lost, the batches tell.
         """
         known: list[AbortedTransaction] = []
-        doubtful = self.log_end
-        for segment in self.segments:
-            found = self._transaction_index(segment)
-            if found is None:
-                doubtful = min(doubtful, segment.base_offset)
-            else:
-                known += found
-        offset, state = self._producers_before(doubtful)
-        for segment, low, _ in overlapping(self.segments, offset, self.log_end):
+        newest, state = self._producers_before(self.log_end)
+        at_once = 1 if is_local(self._root) else _AT_ONCE
+        bounds = [*(segment.base_offset for segment in self.segments[1:]), self.log_end]
+        ends = [min(bound, newest) for bound in bounds]
+        found = _each(self._indexed_transactions, list(zip(self.segments, ends, strict=True)), at_once=at_once)
+        followed: tuple[int, ProducerState] = (-1, ProducerState())
+        for segment, end, indexed in zip(self.segments, ends, found, strict=True):
+            if indexed is not None:
+                known += indexed
+            elif segment.base_offset < end:
+                start, earlier = max(followed, self._producers_before(segment.base_offset), key=lambda one: one[0])
+                known += self._follow(earlier, start, end)
+                followed = (end, earlier)
+        known += self._follow(state, newest, self.log_end)
+        return list(dict.fromkeys(known)), state.first_ongoing_offset
+
+    def _follow(self, state: ProducerState, start: int, end: int) -> list[AbortedTransaction]:
+        """Add the batches of a range to the state of the producers; return the transactions that are aborted there."""
+        found = []
+        for segment, low, high in overlapping(self.segments, start, end):
             position = self.index_of(segment).position_before(low)
             for each in iter_wires(self._root, segment, low, position):
-                if each.header.base_offset < offset or each.header.producer_id < 0:
+                header = each.header
+                if header.base_offset >= high:
+                    break
+                # The cleaner leaves empty batches of transactions that have ended, and may have removed their markers.
+                if header.base_offset < start or header.producer_id < 0 or not header.records_count:
                     continue
                 try:
-                    aborted = state.add(each.header, each.wire)
+                    aborted = state.add(header, each.wire)
                 except CorruptBatchError:
                     continue  # the reader of this batch reports it
                 if aborted is not None:
-                    known.append(aborted)
-        return list(dict.fromkeys(known)), state.first_ongoing_offset
+                    found.append(aborted)
+        return found
 
-    def _transaction_index(self, segment: LogSegment) -> list[AbortedTransaction] | None:
-        """Return the entries of a transaction index; None if the batches must be read instead."""
-        if not segment.transaction_index:
-            return [] if segment.offset_index or segment.time_index or not segment.size_bytes else None
-        file = shown_file(self._root, segment.transaction_index)
+    def _indexed_transactions(self, of: tuple[LogSegment, int]) -> list[AbortedTransaction] | None:
+        """Return the aborted transactions of a segment up to an offset; None if the batches must be read for them.
+
+        A broker creates the transaction index of a segment with the first aborted transaction. So a segment without
+        one has none, or its index was lost: then the snapshot at its end has a producer that has ended a transaction.
+        """
+        segment, end = of
+        if not segment.size_bytes:
+            return []
+        if segment.transaction_index:
+            file = shown_file(self._root, segment.transaction_index)
+            try:
+                content = read_file(self._root, segment.transaction_index)
+                found = decode_transaction_index(content, segment.base_offset, file)
+            except FileNotFoundError:
+                return None
+            except DamagedFileError as error:
+                _log.warning("%s is not used: byte %d: %s", error.file, error.position, error.problem)
+                return None
+            if found:
+                return found
+        producers = self._snapshot(end)
+        return [] if producers is not None and all(one.coordinator_epoch < 0 for one in producers) else None
+
+    def _snapshot(self, offset: int) -> list[ProducerSnapshot] | None:
+        """Return the producers before an offset; None if there is no valid snapshot."""
+        name = self._names.get(OffsetFile(offset, FileKind.PRODUCER_SNAPSHOT).name)
+        if name is None:
+            return None
+        path = f"{self._folder}/{name}"
         try:
-            content = read_file(self._root, segment.transaction_index)
-            return decode_transaction_index(content, segment.base_offset, file)
+            return decode_snapshot(read_file(self._root, path), path)
+        except FileNotFoundError:
+            return None
         except DamagedFileError as error:
-            _log.warning("%s is not used: byte %d: %s", error.file, error.position, error.problem)
+            _log.warning("%s is not used: %s", shown_file(self._root, path), error.problem)
             return None
 
     def _producers_before(self, offset: int) -> tuple[int, ProducerState]:
@@ -412,12 +501,9 @@ class ReadableLog:
         bounds = [offset_of(name, FileKind.PRODUCER_SNAPSHOT) for name in self._names]
         first = self.segments[0].base_offset if self.segments else 0
         for bound in sorted((one for one in bounds if one is not None and first <= one <= offset), reverse=True):
-            name = self._names[OffsetFile(bound, FileKind.PRODUCER_SNAPSHOT).name]
-            path = f"{self._folder}/{name}"
-            try:
-                return bound, ProducerState(decode_snapshot(read_file(self._root, path), path))
-            except DamagedFileError as error:
-                _log.warning("%s is not used: %s", shown_file(self._root, path), error.problem)
+            producers = self._snapshot(bound)
+            if producers is not None:
+                return bound, ProducerState(producers)
         return first, ProducerState()
 
     def cuts(self, start: int, end: int, bytes_max: int) -> list[int]:
