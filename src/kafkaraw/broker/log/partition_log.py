@@ -92,6 +92,7 @@ class PartitionLog:
         self._synced_names = 0  # segments whose names are durable in the folder
         self._epochs_file_is_stale = False
         self._epochs_file_is_durable = True
+        self._epochs_file_exists = False
         self._deleted: list[str] = []
         self._truncated_to: int | None = None
         self._is_changed = False
@@ -115,6 +116,8 @@ class PartitionLog:
         self._storage.make_folder(self.folder)
         has_epochs = self._load_epochs()
         epochs_are_damaged = not has_epochs and self._storage.file_size(self.folder, EPOCHS_FILE) is not None
+        if epochs_are_damaged:  # those of all batches are needed, not only of those behind the recovery point
+            stopped = StoppedAs(log_start_offset=stopped.log_start_offset)
         loader = LogLoader(self._storage, self.folder, self.settings, stopped, self._clock.time_ms())
         loaded = yield from loader.loading(self.epochs)
         self.epochs = loaded.epochs
@@ -139,6 +142,7 @@ class PartitionLog:
     def _load_epochs(self) -> bool:
         """Read the leader epoch checkpoint; return whether there is a valid one."""
         text = self._storage.read_text(self.folder, EPOCHS_FILE)
+        self._epochs_file_exists = text is not None
         self.epochs = LeaderEpochs()
         try:
             self.epochs.load(self.epochs.text() if text is None else text)
@@ -350,13 +354,13 @@ class PartitionLog:
             self._write_epochs(self.epochs)
 
     def _write_epochs(self, epochs: LeaderEpochs, *, durable: bool = False) -> None:
-        """Write the epochs to their file. A first epoch alone waits for the first sync: the batches have it, too.
+        """Write the epochs to their file. Without a file, a first epoch waits for the first sync: the batches have it.
 
         Raises:
             OSError: the storage is full or broken.
         """
-        if durable or epochs.rows != [(0, 0)] or self._epochs_file_is_stale:
-            self._epochs_file_is_stale = True
+        if durable or self._epochs_file_exists or epochs.rows != [(0, 0)] or self._epochs_file_is_stale:
+            self._epochs_file_is_stale = self._epochs_file_exists = True
             self._storage.write_text(self.folder, EPOCHS_FILE, epochs.text(), durable=durable)
         self._epochs_file_is_stale = False
         self._epochs_file_is_durable = durable
