@@ -147,7 +147,7 @@ def test_a_mistake_is_told_with_stage_value_and_remedy(places: Places, face: str
     error = made(mistake, desk, face)
     seconds = time.monotonic() - began
     told = str(error)
-    assert type(error) is mistake.error
+    assert isinstance(error, mistake.error)
     assert desk.named(mistake.stage) in told
     assert desk.named(mistake.value) in told
     assert desk.named(mistake.remedy) in told

@@ -273,6 +273,7 @@ class AsyncProducer:
             UsageError: a transaction is open, or `init_transactions` was not called.
             TransactionAbortableError: the last transaction failed and was not aborted.
             ProducerFencedError: a newer producer has the same transactional id.
+            KafkaTimeoutError: the coordinator could not be reached within `default_api_timeout_ms`.
         """
         await self._core.transactions.begin()
 

@@ -74,6 +74,41 @@ def test_a_transaction_spans_a_crash_of_the_broker(level: int) -> None:
     on_cluster(test, transaction_version=level)
 
 
+@GENERATIONS
+def test_a_transaction_that_begins_without_a_broker_waits_for_it(level: int) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, 1)
+        async with cluster.producer(transactional_id="tx", linger_ms=0) as producer:
+            await producer.init_transactions()
+            await cluster.kill()
+            await asyncio.sleep(1)  # the client notices
+            begun = asyncio.ensure_future(producer.begin_transaction())
+            await asyncio.sleep(2)
+            assert not begun.done()
+            await cluster.restart()
+            await begun
+            await producer.send(TOPIC, b"behind the restart")
+            await producer.commit_transaction()
+        assert await committed(cluster) == [b"behind the restart"]
+
+    on_cluster(test, transaction_version=level)
+
+
+def test_begin_transaction_without_a_broker_ends_by_its_timeout() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer(transactional_id="tx", default_api_timeout_ms=3_000) as producer:
+            await producer.init_transactions()
+            await cluster.kill()
+            await asyncio.sleep(1)  # the client notices
+            with pytest.raises(KafkaTimeoutError, match=r"not done within 3 s; last seen: .*cannot connect"):
+                await producer.begin_transaction()
+            await cluster.restart()
+            await producer.begin_transaction()
+            await producer.abort_transaction()
+
+    on_cluster(test)
+
+
 def test_a_producer_that_takes_too_long_is_fenced_and_its_records_are_not_read() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, 1)

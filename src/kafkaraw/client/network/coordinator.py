@@ -91,10 +91,7 @@ class Coordinator:
             try:
                 response = await self._attempt(message, deadline, version_max)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
-                self._node_id = None
-                # A request that was given what was left of the time is no cause: what was seen before it is.
-                if not (attempt and deadline.expired and isinstance(error, KafkaTimeoutError)):
-                    last = str(error)
+                last = self._lost(error, attempt, last, deadline)
             else:
                 code = code_of(response)
                 if not is_retriable(code):
@@ -102,11 +99,45 @@ class Coordinator:
                 last = str(error_for(code, self.what))
                 if code in _MOVED:
                     self._node_id = None
-            if deadline.expired:
-                raise KafkaTimeoutError(f"{self.what}: not done within {shown(deadline.timeout)} s; last seen: {last}")
-            log.debug("%s: %s; trying again", self.what, last)
-            await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
+            await self._pause(attempt, last, deadline)
             attempt += 1
+
+    async def connection(self, deadline: Deadline) -> Connection:
+        """Return a connection to the coordinator's broker; retry while there is none.
+
+        Raises:
+            KafkaTimeoutError: the deadline has passed; the message has the last error.
+            KafkaError: the coordinator cannot be looked up, for example because this principal may not describe it.
+        """
+        attempt, last = 0, "no broker was asked yet"
+        longest = self._engine.config.request_timeout_ms / 1000
+        while True:
+            try:
+                node_id = await self.node_id(deadline.at_most(longest))
+                return await self._engine.connection(node_id, timeout=deadline.at_most(longest))
+            except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
+                last = self._lost(error, attempt, last, deadline)
+            await self._pause(attempt, last, deadline)
+            attempt += 1
+
+    def _lost(self, error: Exception, attempt: int, last: str, deadline: Deadline) -> str:
+        """Look the coordinator up again next time; return what to say if there is no time for that."""
+        self._node_id = None
+        # A request that was given what was left of the time is no cause: what was seen before it is.
+        if attempt and deadline.expired and isinstance(error, KafkaTimeoutError):
+            return last
+        return str(error)
+
+    async def _pause(self, attempt: int, last: str, deadline: Deadline) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            KafkaTimeoutError: the deadline has passed.
+        """
+        if deadline.expired:
+            raise KafkaTimeoutError(f"{self.what}: not done within {shown(deadline.timeout)} s; last seen: {last}")
+        log.debug("%s: %s; trying again", self.what, last)
+        await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
 
     async def once(self, message: Ask[R], *, timeout: float, lane: Lane = "main", find_s: float | None = None) -> R:
         """Send a request once. If the broker cannot be reached or is not the coordinator, the next call looks it up.

@@ -62,9 +62,10 @@ class Transactions:
 
     async def begin(self) -> None:
         """Begin a transaction; see `AsyncProducer.begin_transaction`."""
-        async with self._alone(self._engine.deadline(None), "begin_transaction"):
+        deadline = self._engine.deadline(None)
+        async with self._alone(deadline, "begin_transaction"):
             if self._machine.phase is Phase.READY:
-                await self._manager.learn_version()
+                await self._manager.learn_version(deadline)
             self._manager.begin()
             self._sender.receive(TransactionBegun(self._manager.implicit))
             self._manager.resume()

@@ -119,11 +119,9 @@ class TransactionManager:
 
     # ---- the life of a transaction
 
-    async def learn_version(self) -> None:
+    async def learn_version(self, deadline: Deadline) -> None:
         """Ask the coordinator's broker which generation of the protocol the next transaction follows."""
-        timeout = self._config.request_timeout_ms / 1000
-        node_id = await self._coordinator.node_id(timeout)
-        connection = await self._engine.connection(node_id, timeout=timeout)
+        connection = await self._coordinator.connection(deadline)
         self.implicit = connection.api_versions.features.get(FEATURE, 0) >= IMPLICIT_FROM_LEVEL
 
     async def init_producer_id(self, deadline: Deadline) -> ProducerIdentity:
