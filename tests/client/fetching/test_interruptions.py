@@ -254,8 +254,8 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-# A handler may raise between the call that makes a coroutine and its first step. Nothing has happened then, and Python has
-# no way to make both at once.
+# A handler may raise between the call that makes a coroutine and its first step. Nothing has happened then, and Python
+# has no way to make both at once.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("error", [Interrupted, Alarm])
 @pytest.mark.parametrize("read", [next_of, iterating, in_batches, polling, in_columns])
