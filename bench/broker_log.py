@@ -60,7 +60,7 @@ BATCH_RECORDS: Final = 2000
 FILL_RECORDS: Final = 1740
 """200 KB."""
 FILL_PARTITIONS: Final = 50
-"""So many in one request."""
+"""Partitions in one Produce request."""
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 6
 METADATA_KEY, METADATA_VERSION = 3, 9
 TOPIC: Final = "bench"

@@ -310,7 +310,7 @@ class BrokerState:
         return PARTITION_METADATA_FILE in files or any(is_segment(name) for name in files)
 
     def start(self) -> None:
-        """Start the work on the logs that goes by schedule, and go on with moves to other directories."""
+        """Start the scheduled tasks of the LogManager, and resume moves of replicas to other directories."""
         if self.config.read_only:
             return
         self.logs.start()

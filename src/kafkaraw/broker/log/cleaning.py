@@ -28,7 +28,7 @@ from kafkaraw.records.compaction import OffsetMap
 from kafkaraw.records.header import LENGTH_PREFIX_SIZE
 
 SYNC_BYTES: Final = 8 << 20
-"""A cleaned segment is synced after so many bytes, so that no sync waits long for the disk."""
+"""Bytes of a cleaned segment between two syncs, so that no sync waits long for the disk."""
 _LENGTH: Final = struct.Struct(">8xi")
 
 

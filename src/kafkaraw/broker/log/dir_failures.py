@@ -2,7 +2,7 @@
 
 `LogDirFailureChannel.guard` wraps the storage of a directory. If an operation of a guarded storage fails, the channel
 logs it, refuses all further operations, and notifies the broker, which takes the replicas in the directory out of
-service. As in Kafka, one error is enough: after a failed sync, for example, nobody knows which bytes are on the disk.
+service. As in Kafka, one error is enough: after a failed sync, for example, the bytes on the disk are unknown.
 A process that has no free descriptor is not a failure of its directory. In-memory topics cannot fail in this way.
 Source: org.apache.kafka.storage.internals.log.LogDirFailureChannel, LocalLog.maybeHandleIOException.
 """

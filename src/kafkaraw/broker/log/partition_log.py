@@ -401,7 +401,7 @@ class PartitionLog:
             the names of their files, renamed to `.deleted`: see `take_deleted_files`.
 
         Raises:
-            ValueError: there are not so many segments before the active one.
+            ValueError: the log has fewer segments before the active one.
             OSError: the storage is broken; the segments renamed before are removed from the log.
         """
         if not 0 <= count < len(self._segments):

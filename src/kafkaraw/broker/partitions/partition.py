@@ -113,7 +113,7 @@ class Partition:
 
     Attributes:
         on_start_moved: called when the log start offset has increased.
-        is_offline: its log directory has failed: what the log says is not reliable, and nobody may read it.
+        is_offline: its log directory has failed; the broker neither reads nor writes its log.
     """
 
     def __init__(  # noqa: PLR0913  # what it depends on, and what of it is configured

@@ -12,9 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kafkaraw.core.log.indexes import RELATIVE_OFFSET_MAX
 from kafkaraw.light_classes import dataclass
 
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 _NEVER: Final = 2**63 - 1
 
 
@@ -182,7 +182,7 @@ def groups_to_clean(
             groups
             and log_bytes <= segment_bytes
             and max(offset_index_bytes, time_index_bytes) <= index_bytes
-            and (not segment.size_bytes or following - 1 - groups[-1][0].base_offset <= _RELATIVE_OFFSET_MAX)
+            and (not segment.size_bytes or following - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
         ):
             groups[-1].append(segment)
             continue
