@@ -22,6 +22,7 @@ from kafkaraw.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkaraw.records import TopicPartition, encode_batch
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.scripted_cluster import runtime_of
 
@@ -30,7 +31,7 @@ P0 = TopicPartition("t", 0)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties={"auto.create.topics.enable": "false"}) as broker:
+    with EmbeddedBroker(properties={"auto.create.topics.enable": "false", **KEEP_RECORDS}) as broker:
         yield broker
 
 

@@ -64,6 +64,7 @@ SINGLE_NODE = {
     "broker.session.timeout.ms": "30000",  # a node on a busy machine may be silent for long
     "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "true",
+    "log.retention.ms": "-1",  # tests write records with timestamps of years ago
 }
 
 # For tests that kill the node: it may come back only when its session is over.

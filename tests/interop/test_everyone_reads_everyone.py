@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
 from tests.interop.java_client import JavaClient, why_no_java_client
@@ -38,7 +39,7 @@ KEYLESS = tuple(Sample(None, f"no key {number}".encode()) for number in range(20
 
 @pytest.fixture(scope="module")
 def our_broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties={"num.partitions": str(PARTITIONS)}) as broker:
+    with EmbeddedBroker(properties={"num.partitions": str(PARTITIONS), **KEEP_RECORDS}) as broker:
         yield broker
 
 

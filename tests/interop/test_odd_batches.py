@@ -22,6 +22,7 @@ from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records import Batch, BatchHeader, iter_headers
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.interop import odd_batches
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.odd_batches import QUESTIONS, RECOMPRESSED, STAMPED, TOPICS, Question
@@ -177,7 +178,7 @@ def now() -> int:
 @pytest.fixture(scope="module")
 def ours() -> Iterator[str]:
     """A broker with the topics, which reads records where it must."""
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(properties=KEEP_RECORDS) as broker:
         with RawClient(broker.bootstrap_servers) as client:
             make_topics(client)
         yield broker.bootstrap_servers

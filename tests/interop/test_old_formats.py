@@ -11,6 +11,7 @@ import pytest
 from kafkaraw import Admin, NewTopic
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import Batch
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.client.fetching.test_old_formats import put_old_segment
 from tests.interop.apache_kafka import why_missing
 from tests.interop.clients import Client, Confluent, Kafkaraw
@@ -99,7 +100,7 @@ def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         admin.create_topics([NewTopic("old", partitions=len(PLACES))])
     for partition, (kind, codec) in enumerate(PLACES):
         put_old_segment(folder / f"old-{partition}", vector(kind, codec))
-    with EmbeddedBroker(data_dir=folder) as broker:
+    with EmbeddedBroker(data_dir=folder, properties=KEEP_RECORDS) as broker:
         yield broker.bootstrap_servers
 
 

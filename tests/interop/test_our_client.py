@@ -28,6 +28,7 @@ from kafkaraw import (
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.core.fetch import requests
 from kafkaraw.errors import BrokerError, ConfigError, KafkaError, RecordTooLargeError
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.interop.apache_kafka import SOON_BACK, ApacheKafka, why_missing
 
 HOUR_MS = 3_600_000
@@ -36,7 +37,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def our_broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(properties=KEEP_RECORDS) as broker:
         yield broker
 
 

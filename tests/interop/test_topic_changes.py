@@ -49,6 +49,7 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.broker.security.test_sasl_authenticator import Peer
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
 from tests.interop.java_tools import CONFIGS, SharedTools, shared_tools
@@ -72,7 +73,7 @@ OURS = {
 
 @pytest.fixture(scope="module")
 def our_broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties={"node.id": 1}) as broker:
+    with EmbeddedBroker(properties={"node.id": 1, **KEEP_RECORDS}) as broker:
         yield broker
 
 

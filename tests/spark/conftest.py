@@ -15,6 +15,7 @@ from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.spark.writing import dead_letters, decisions, exactly_once
 from kafkaraw.spark.writing import task as writing
+from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(process=True) as embedded:
+    with EmbeddedBroker(process=True, properties=KEEP_RECORDS) as embedded:
         yield embedded
 
 
@@ -35,7 +36,7 @@ def kafka(broker) -> Iterator[Kafka]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[EmbeddedCluster]:
     """Three brokers in this process, which can be killed and told to lead."""
-    with EmbeddedCluster(3, data_dir=tmp_path_factory.mktemp("nodes")) as cluster:
+    with EmbeddedCluster(3, data_dir=tmp_path_factory.mktemp("nodes"), properties=KEEP_RECORDS) as cluster:
         yield cluster
 
 

@@ -58,6 +58,20 @@ def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_brokers_of_the_session_keep_records_of_any_age(tmp_path: Path):
+    (tmp_path / "test_age.py").write_text(
+        "from kafkaraw import Admin, ConfigResource, NewTopic\n\n"
+        "def test_age(kafka_broker_session, kafka_cluster_session):\n"
+        "    for each in (kafka_broker_session, kafka_cluster_session):\n"
+        "        with Admin(bootstrap_servers=each.bootstrap_servers) as admin:\n"
+        "            admin.create_topics([NewTopic('old', 1)])\n"
+        "            topic = ConfigResource.topic('old')\n"
+        "            assert admin.describe_configs([topic])[topic]['retention.ms'].value == '-1'\n"
+    )
+    result = run_pytest(tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_each_fixture_is_listed(tmp_path: Path):
     listing = run_pytest(tmp_path, "--fixtures").stdout
     missing = [name for name in FIXTURES if f"\n{name} " not in listing]

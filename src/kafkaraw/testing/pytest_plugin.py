@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster, Faults
+
+KEEP_RECORDS: Final = {"log.retention.ms": -1}
+"""Properties of a broker that lives longer than a test.
+
+Tests write records with timestamps of years ago. Retention of a week would delete them in its first run, 30 seconds
+after the start of the broker: in the middle of any test.
+"""
 
 
 @pytest.fixture
@@ -37,10 +44,13 @@ def kafka_broker(kafka_broker_factory: Callable[..., EmbeddedBroker]) -> Embedde
 
 @pytest.fixture(scope="session")
 def kafka_broker_session() -> Iterator[EmbeddedBroker]:
-    """One broker for all tests of this process; each test needs its own topics. Set no faults on it."""
+    """One broker for all tests of this process, which keeps records of any age; each test needs its own topics.
+
+    Set no faults on it.
+    """
     from kafkaraw.broker import EmbeddedBroker
 
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker(properties=KEEP_RECORDS) as broker:
         yield broker
 
 
@@ -65,10 +75,13 @@ def kafka_cluster(kafka_cluster_factory: Callable[..., EmbeddedCluster]) -> Embe
 
 @pytest.fixture(scope="session")
 def kafka_cluster_session() -> Iterator[EmbeddedCluster]:
-    """One cluster for all tests of this process; each test needs its own topics. Stop none of its nodes."""
+    """One cluster for all tests of this process, which keeps records of any age; each test needs its own topics.
+
+    Stop none of its nodes.
+    """
     from kafkaraw.broker import EmbeddedCluster
 
-    with EmbeddedCluster() as cluster:
+    with EmbeddedCluster(properties=KEEP_RECORDS) as cluster:
         yield cluster
 
 

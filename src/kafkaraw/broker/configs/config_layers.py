@@ -19,6 +19,15 @@ from kafkaraw.broker.settings import Setting, to_text
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.config_codes import ConfigSource, ConfigType
 
+_COARSER = {
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.retention.minutes": ("log.retention.hours",),
+    "log.roll.ms": ("log.roll.hours",),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+}
+"""The configurations that Kafka shows behind one that has a value (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -70,7 +79,12 @@ class BrokerLayers:
         return cls(own, cluster, given_at_start(config))
 
     def layers(self, name: str) -> tuple[Layer, ...]:
-        """The values of one configuration, the one in force first."""
+        """The values of one configuration, the one in force first; behind a value, those of coarser configurations."""
+        own = self._layers_of(name)
+        behind = _COARSER.get(name, ()) if own else ()
+        return own + tuple(layer for coarser in behind for layer in self._layers_of(coarser))
+
+    def _layers_of(self, name: str) -> tuple[Layer, ...]:
         declared = BROKER_CONFIGS.get(name)
         secret = declared is None or declared.is_sensitive
         found = (
