@@ -14,6 +14,7 @@ from kafkaraw.broker import BrokerConfig, BrokerNode, Cluster, Surroundings
 from kafkaraw.broker.handlers.registration import load_handlers
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Catalog
+from kafkaraw.errors import ConfigError
 from kafkaraw.testing.simulated_disk import SimulatedDisk
 from kafkaraw.testing.virtual import Simulation
 from tests.simulation.environment import PASSWORD, PORT, USER, Environment, host_of
@@ -86,6 +87,17 @@ def crash_if_due(disk: SimulatedDisk, how: Down) -> None:
         disk.lose_unsynced()
 
 
+@contextmanager
+def failing_with_the_disk() -> Iterator[None]:
+    """A broker starts in this context: if its disk fails, raise the disk's error, which the broker explains."""
+    try:
+        yield
+    except ConfigError as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from error
+        raise
+
+
 class OneBroker:
     """A cluster of one broker."""
 
@@ -106,14 +118,15 @@ class OneBroker:
 
     async def bring_up(self, node_id: int) -> None:
         simulation = self._simulation
-        node = BrokerNode(
-            config(self._climate, node_id),
-            network=simulation.network,
-            storage=self.disks[0],
-            clock=simulation.clock,
-            rng=self._rng,
-        )
-        await node.start()
+        with failing_with_the_disk():
+            node = BrokerNode(
+                config(self._climate, node_id),
+                network=simulation.network,
+                storage=self.disks[0],
+                clock=simulation.clock,
+                rng=self._rng,
+            )
+            await node.start()
         self._node = node
 
     def has_failed(self, node_id: int) -> bool:
@@ -169,7 +182,8 @@ class SeveralBrokers:
     async def bring_up(self, node_id: int) -> None:
         async with self._switching:
             if self._has_power and node_id not in self.running:  # after a power cut, all come up together
-                await self.cluster.start_node(node_id)
+                with failing_with_the_disk():
+                    await self.cluster.start_node(node_id)
 
     async def take_down(self, node_id: int, how: Down) -> None:
         async with self._switching:
