@@ -169,7 +169,6 @@ def test_uris_of_local_files_and_of_fsspec_are_opened(directory):
 
 
 def test_archive_is_read_through_fsspec(directory, tmp_path):
-    pytest.importorskip("fsspec")
     shutil.make_archive(str(tmp_path / "backup"), "zip", directory)
     found = arrow_batches([f"zip://::file://{tmp_path}/backup.zip"], ["flights"], columns=["offset"])
     assert [offset for batch in found for offset in batch.column(0).to_pylist()] == RECORDS
