@@ -355,6 +355,16 @@ def test_truncation_lowers_the_high_watermark_and_removes_newer_snapshots_and_ep
     assert run("verify", folder.parent).stdout == ""
 
 
+@pytest.mark.parametrize("log_start", [0, 3 * SEGMENT_OFFSETS])
+def test_a_leader_epoch_checkpoint_without_rows_is_no_damage_if_all_batches_are_below_the_log_start_offset(
+    folder: Path, log_start: int
+):
+    (folder / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (folder.parent / "log-start-offset-checkpoint").write_text(f"0\n1\n{folder.name.replace('-', ' ')} {log_start}\n")
+    said = run("verify", folder.parent, code=0 if log_start else 1).output
+    assert ("the file says -1" in said) == (log_start == 0), said
+
+
 def test_a_swap_that_was_not_finished_is_no_damage_and_repair_finishes_it(folder: Path):
     before = contents(folder.parent)
     for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX):

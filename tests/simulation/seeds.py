@@ -26,8 +26,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     "several brokers": (2, 50651842006),
     "unclean elections": (),
     "failing disk": (),
-    # a truncated batch and a removed segment that a crash brought back; a damaged leader epoch checkpoint
-    "failing disks": (11, 112, 117),
+    # a truncated batch and a removed segment that a crash brought back; a damaged leader epoch checkpoint; one without
+    # rows because all batches were deleted
+    "failing disks": (11, 112, 117, 50131),
     # a coordinator that responded before its state was replicated
     "transactions": (23381031011,),
     # aborted while partitions were added; and while the markers of the previous transaction were written

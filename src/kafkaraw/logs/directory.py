@@ -138,12 +138,23 @@ def summaries(directory: Path) -> list[PartitionSummary]:
         UsageError: the path is no log directory.
         OSError: a file cannot be read.
     """
-    starts: dict[TopicPartition, int] = {}
-    file = directory / LOG_STARTS_FILE
-    if file.exists():
-        with contextlib.suppress(DamagedFileError):  # `verify` tells
-            starts = read_offsets(file.read_text(errors="replace"), str(file))
+    starts = log_start_offsets(directory)
     return [_summary(folder, path, starts) for folder, path in partition_folders(directory)]
+
+
+def log_start_offsets(directory: Path) -> dict[TopicPartition, int]:
+    """Return the offsets of a log directory's `log-start-offset-checkpoint`; none if it is missing or damaged.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    file = directory / LOG_STARTS_FILE
+    if not file.exists():
+        return {}
+    try:
+        return read_offsets(file.read_text(errors="replace"), str(file))
+    except DamagedFileError:  # `verify` tells
+        return {}
 
 
 def _summary(folder: PartitionFolder, path: Path, starts: dict[TopicPartition, int]) -> PartitionSummary:

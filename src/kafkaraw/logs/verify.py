@@ -34,6 +34,7 @@ from kafkaraw.core.log.names import (
     PARTITION_METADATA_FILE,
     FileKind,
     OffsetFile,
+    parse_folder,
     parse_metadata_snapshot,
 )
 from kafkaraw.core.log.offset_checkpoint import CHECKPOINT_FILES, CLEANER_FILE, read_offsets
@@ -41,7 +42,7 @@ from kafkaraw.core.log.producer_snapshot import decode_snapshot
 from kafkaraw.core.log.producer_state import ProducerState
 from kafkaraw.core.log.recovery import Segment, recover_segment
 from kafkaraw.light_classes import dataclass, field
-from kafkaraw.logs.directory import offset_files
+from kafkaraw.logs.directory import log_start_offsets, offset_files
 from kafkaraw.logs.dump import mapped
 from kafkaraw.records import TopicPartition
 
@@ -405,7 +406,8 @@ def _check_epochs(found: Examined) -> None:
             problem = f"the file is missing, and the batches have the epochs {found.epochs.rows}"
             found.findings.append(Finding(str(file), -1, problem, Repair.REBUILD_EPOCHS))
         return
-    known_start = known.rows[0][1] if known.rows else 0  # batches before it are deleted, or in part
+    # Batches before it are deleted, or in part.
+    known_start = known.rows[0][1] if known.rows else _log_start_offset(found)
     for epoch, start in found.epochs.rows:
         if start >= known_start and known.epoch_at(start) != epoch:
             problem = f"the batch at offset {start} has epoch {epoch}, the file says {known.epoch_at(start)}"
@@ -416,6 +418,14 @@ def _check_epochs(found: Examined) -> None:
             f"epoch {known.rows[-1][0]} starts at offset {known.rows[-1][1]}, and the log ends at {found.end_offset}"
         )
         found.findings.append(Finding(str(file), -1, problem, Repair.REBUILD_EPOCHS))
+
+
+def _log_start_offset(found: Examined) -> int:
+    """Return the log start offset that the log directory has for a partition; 0 if it has none."""
+    folder = parse_folder(found.path.name)
+    if folder is None:
+        return 0
+    return log_start_offsets(found.path.parent).get(TopicPartition(folder.topic, folder.partition), 0)
 
 
 def _examine_metadata_snapshots(found: Examined) -> None:
