@@ -200,7 +200,7 @@ class Checker:
                 assert set(complaints) <= first_offsets(files), complaints
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
 def test_a_broker_that_is_killed_under_load_has_all_acknowledged_records_once(kills: int, tmp_path: Path):
     rng, (port,) = random.Random(kills), free_ports(1)
     directory = tmp_path / "data"
