@@ -197,8 +197,8 @@ class _Run:
             SegmentToClean(
                 info.base_offset,
                 info.size_bytes,
-                offset_index_bytes=len(self._segment(info).offset_index.data),
-                time_index_bytes=len(self._segment(info).time_index.data),
+                offset_index_bytes=self._segment(info).offset_index.size_bytes,
+                time_index_bytes=self._segment(info).time_index.size_bytes,
             )
             for info in segments_between(self._infos, 0, end_offset)
         ]
