@@ -387,7 +387,7 @@ class BrokerState:
             lag_max_ms=self.config.replica_lag_time_max_ms,
             reads_all_records=self.config.validates_all_records,
         )
-        partition.on_start_moved = self.logs.write_log_starts
+        partition.on_start_moved = self.logs.log_start_moved
         try:
             yield from partition.opening(checkpoint.high_watermark, checkpoint.stopped)
             self.cleaner.opened(key, home, partition.log.log_end_offset)
