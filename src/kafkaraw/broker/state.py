@@ -316,12 +316,12 @@ class BrokerState:
         self.logs.start()
         for directory in self.directories.online:
             for key, folder in future_folders(directory).items():
-                partition = self._partitions.get(key)
+                partition, topic = self._partitions.get(key), self.catalog.topic(key.topic)
                 try:
-                    if partition is None or self.directories.home_of(key) is directory:
+                    if partition is None or topic is None or self.directories.home_of(key) is directory:
                         self._remove_doomed(directory, folder)
                     else:
-                        self.moves.resume(partition, directory, folder)
+                        self.moves.resume(partition, directory, folder, topic.topic_id)
                 except OSError as error:
                     _logger.error("%s cannot be moved to %s: %s", folder_name(key), directory.path, error)
 

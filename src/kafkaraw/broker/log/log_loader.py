@@ -107,7 +107,7 @@ class LogLoader:
         self._finish_renames()
         self._remove_orphans()
         loaded.snapshots = ProducerSnapshots(self._storage, self._folder, self._offsets(FileKind.PRODUCER_SNAPSHOT))
-        damaged = self._open_segments()
+        damaged = yield from self._opening_segments()
         yield from self._recover(damaged)
         self._check_start()
         end = loaded.segments[-1].next_offset
@@ -158,7 +158,7 @@ class LogLoader:
                     self._storage.remove_file(self._folder, name)
                     self._names.discard(name)
 
-    def _open_segments(self) -> set[int]:
+    def _opening_segments(self) -> Steps[set[int]]:
         """Open the segments; return the base offsets of those whose indexes have to be rebuilt."""
         segments = self._loaded.segments
         damaged = set()
@@ -167,6 +167,7 @@ class LogLoader:
             if segments:
                 segments[-1].next_offset = base
             segments.append(segment)
+            yield None
             missing = [kind for kind in _INDEXES[:2] if OffsetFile(base, kind).name not in self._names]
             if missing and segment.size_bytes:
                 damaged.add(base)
