@@ -35,7 +35,7 @@ PARTITIONS = 3
 PATIENCE_S = 60.0
 CODECS = ("none", "lz4", "zstd")
 BUSY_WAIT_S, SLOW_WAIT_S = 0.01, 0.2
-"""Time between two writes of a producer, under load, and while a copy is checked."""
+"""Time between two writes of a producer: under load, and while a broker starts and a copy is checked."""
 DUMPED_BYTES_MAX = 4_000_000
 """Bytes of the files that the dump tool reads at once: it prints several times as many, which are kept in memory."""
 SEGMENTS = {"internal.segment.bytes": "20000", "segment.index.bytes": "400", "index.interval.bytes": "500"}
@@ -79,7 +79,7 @@ class Load:
 
     @contextlib.contextmanager
     def slowly(self) -> Iterator[None]:
-        """Write less for a time: otherwise a check that takes longer would make all later checks longer."""
+        """Write less for a time: otherwise a start or a check that takes longer would make all later ones longer."""
         self._wait_s = SLOW_WAIT_S
         try:
             yield
@@ -216,15 +216,17 @@ def test_a_broker_that_is_killed_under_load_has_all_acknowledged_records_once(ki
             admin.create_topics([*topics, NewTopic("transactions", 1, configs=SEGMENTS)])
         load, checker = Load(servers), Checker()
         try:
-            for _ in range(kills):
+            for number in range(1, kills + 1):
                 load.wait_for_progress()
                 time.sleep(rng.uniform(0.0, 0.5))  # the load goes on meanwhile
                 os.kill(broker.process_id, signal.SIGKILL)
                 broker.kill()  # collect the process
-                copy = Path(shutil.copytree(directory, tmp_path / "copy"))
-                broker = start()  # soon: the producers do not wait for ever
                 with load.slowly():
+                    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+                    broker = start()  # soon: the producers do not wait for ever
+                    began = time.monotonic()
                     checker.check_copy(copy)
+                    print(f"kill {number}: the copy was checked in {time.monotonic() - began:.1f} s", flush=True)
         finally:
             load.stop()
         for (topic, partition), sent in load.sent.items():
