@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -344,6 +345,7 @@ def test_truncation_lowers_the_high_watermark_and_removes_newer_snapshots_and_ep
     os.truncate(log, log.stat().st_size // 2)
     said = run("verify", folder.parent, code=1)
     assert "(repair: truncate the log there; loses offsets" in said.stdout
+    assert re.search(r"bytes, and 1 segment\)", said.stdout), said.stdout
     run("repair", folder.parent, "--yes")
     end = json.loads(run("list", folder.parent, "-o", "json").stdout)["endOffset"]
     assert SEGMENT_OFFSETS < end < 2 * SEGMENT_OFFSETS

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import subprocess
+import tempfile
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -15,6 +18,8 @@ from tests.interop.java_client import java_command, why_no_java_client
 
 CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
+ERRORS_BYTES_MAX = 4000
+"""How much of the end of the JVM's standard error an error message quotes."""
 
 
 def run_tool(main_class: str, *arguments: str) -> str:
@@ -24,6 +29,16 @@ def run_tool(main_class: str, *arguments: str) -> str:
         AssertionError: it failed.
     """
     return shared_tools().run(main_class, *arguments)
+
+
+def first_offsets(files: Iterable[str]) -> set[str]:
+    """Return what DumpLogSegments complains of in each log file that does not start at offset 0.
+
+    It takes -1 for the offset before the first record of every file, also of later segments that Apache Kafka wrote.
+    """
+    logs = [Path(name) for name in files if name.endswith(".log")]
+    lines = {f"Non-consecutive offsets in {log}" for log in logs if int(log.stem)}
+    return lines | {f"  -1 is followed by {int(log.stem)}" for log in logs if int(log.stem)}
 
 
 @cache
@@ -42,11 +57,15 @@ class SharedTools:
 
     def __init__(self) -> None:
         self._jvm: subprocess.Popen[str] | None = None
+        self._errors: IO[bytes] | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """End the JVM; the next tool gets a new one."""
         jvm, self._jvm = self._jvm, None
+        errors, self._errors = self._errors, None
+        if errors is not None:
+            errors.close()
         if jvm is None:
             return
         assert jvm.stdin is not None
@@ -88,20 +107,31 @@ class SharedTools:
 
     def _answer(self, line: str) -> str:
         if self._jvm is None:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # `close` closes it
             self._jvm = subprocess.Popen(
                 java_command(Path(__file__).with_name("Tools.java")),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=self._errors,
                 text=True,
             )
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
-        self._jvm.stdin.write(line)
-        self._jvm.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended before: there is no answer, and its errors tell why
+            self._jvm.stdin.write(line)
+            self._jvm.stdin.flush()
         answer = self._jvm.stdout.readline()
-        assert answer, "the JVM of the tools has ended"
+        if not answer:
+            status = self._jvm.wait(10)
+            raise AssertionError(f"the JVM of the tools has ended with exit code {status}: {self._last_errors()}")
         return answer
+
+    def _last_errors(self) -> str:
+        """Return the end of what the JVM has written to its standard error."""
+        assert self._errors is not None
+        end = self._errors.seek(0, 2)
+        self._errors.seek(max(0, end - ERRORS_BYTES_MAX))
+        return self._errors.read().decode(errors="replace").strip() or "it printed no error"
 
     def _kill(self) -> None:
         if self._jvm is not None:

@@ -1,17 +1,21 @@
 """A compacted topic: producers write values and tombstones of a few keys while the cleaner runs and faults happen.
 
-Start at `CompactionScenario`. The producers own different keys, so that the order of the values of a key is known.
+One of them writes in transactions, which stay open while the cleaner runs, and often aborts. Start at
+`CompactionScenario`. The producers own different keys, so that the order of the values of a key is known.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.errors import KafkaError
-from kafkaraw.records import Ticket, TopicPartition
+from kafkaraw.records import TopicPartition
 from kafkaraw.testing.audit import Invariant, Violation
 from tests.simulation.clients import CATCH_UP_S, SETTLE_S, persist
 from tests.simulation.world import World
@@ -23,8 +27,19 @@ KEYS = 4
 """Keys of each producer."""
 RECORDS = 150
 """Records of each producer."""
+TRANSACTIONS = 10
+OFFSETS_OF_TRANSACTIONS = 40
+"""More offsets than the markers have: so many may be missing although nothing was compacted."""
+TRANSACTION_TIMEOUT_MS = 5_000
 TOMBSTONE_SHARE = 0.15
 CALL_S = 20.0
+
+
+class _Sent(NamedTuple):
+    """A value of a key, and whether it is known that readers get it."""
+
+    value: bytes | None
+    is_acknowledged: Callable[[], bool]
 
 
 class CompactionScenario:
@@ -36,7 +51,7 @@ class CompactionScenario:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._sent: dict[bytes, list[tuple[bytes | None, Ticket]]] = {}
+        self._sent: dict[bytes, list[_Sent]] = {}
         self._found: list[Violation] = []
         self._last: dict[bytes, tuple[int, bytes | None]] = {}
         self._writing = True
@@ -59,7 +74,8 @@ class CompactionScenario:
     async def run(self) -> None:
         """Write all records, while a reader starts over at the first record."""
         reader = asyncio.create_task(self._keep_reading())
-        await asyncio.gather(*(self._send(f"producer{number}") for number in range(PRODUCERS)))
+        senders = [self._send(f"producer{number}") for number in range(PRODUCERS)]
+        await asyncio.gather(*senders, self._transact("transactional"))
         self._writing = False
         await reader
 
@@ -72,7 +88,7 @@ class CompactionScenario:
             ticket = await persist(
                 world, producer, lambda k=key, v=value: producer.send(COMPACTED, v, key=k, partition=0)
             )
-            self._sent.setdefault(key, []).append((value, ticket))
+            self._sent.setdefault(key, []).append(_Sent(value, lambda t=ticket: t.done and t.exception() is None))
             if rng.random() < 0.4:
                 await asyncio.sleep(rng.uniform(0, 0.15))
         with suppress(KafkaError):
@@ -80,6 +96,56 @@ class CompactionScenario:
         await asyncio.sleep(SETTLE_S)
         with suppress(KafkaError):
             await world.close(name, producer.close(10), 10)
+
+    async def _transact(self, name: str) -> None:
+        world, rng = self.world, self.world.rng(name)
+        producer: AsyncProducer | None = None
+        for number in range(TRANSACTIONS):
+            try:
+                if producer is None:
+                    producer = self._transactional(name, number)
+                    await world.call("init_transactions", producer.init_transactions(CALL_S), CALL_S)
+                await self._transaction(producer, name, number, rng)
+            except KafkaError as error:
+                world.covered[f"{type(error).__name__} in a transaction"] += 1
+                if producer is not None:
+                    await self._close(name, producer)
+                producer = None
+        if producer is not None:
+            await self._close(name, producer)
+
+    def _transactional(self, name: str, number: int) -> AsyncProducer:
+        return self.world.producer(
+            f"{name} #{number}",
+            transactional_id=name,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            delivery_timeout_ms=4_000,
+            buffer_memory=1_000_000,
+        )
+
+    async def _transaction(self, producer: AsyncProducer, name: str, number: int, rng: random.Random) -> None:
+        """Write a few values, wait while segments are rolled and cleaned, and commit or abort."""
+        await producer.begin_transaction()
+        written: dict[bytes, bytes | None] = {}
+        for at in range(rng.randint(1, 3)):
+            key = b"%s key %d" % (name.encode(), rng.randrange(KEYS))
+            written[key] = None if rng.random() < TOMBSTONE_SHARE else b"%s-%d-%d" % (name.encode(), number, at)
+            await producer.send(COMPACTED, written[key], key=key, partition=0)
+        await producer.flush(CALL_S)
+        await asyncio.sleep(rng.choice([0, rng.uniform(0.5, 2)]))
+        if rng.random() < 0.5:
+            await self.world.call("abort_transaction", producer.abort_transaction(CALL_S), CALL_S)
+            return
+        committed: list[bool] = []
+        for key, value in written.items():
+            self._sent.setdefault(key, []).append(_Sent(value, lambda: bool(committed)))
+        await self.world.call("commit_transaction", producer.commit_transaction(CALL_S), CALL_S)
+        committed.append(True)
+        self.world.covered["committed to the compacted topic"] += 1
+
+    async def _close(self, name: str, producer: AsyncProducer) -> None:
+        with suppress(KafkaError):
+            await self.world.close(name, producer.close(10), 10)
 
     async def _keep_reading(self) -> None:
         rng: random.Random = self.world.rng("reader from the start")
@@ -98,7 +164,7 @@ class CompactionScenario:
             KafkaError: a call has failed.
         """
         last: dict[bytes, tuple[int, bytes | None]] = {}
-        async with self.world.consumer(name) as consumer:
+        async with self.world.consumer(name, isolation_level="read_committed") as consumer:
             consumer.assign([PARTITION])
             ends = await self.world.call("end_offsets", consumer.end_offsets([PARTITION], CALL_S), CALL_S)
             give_up_at_s = self.world.now_s + give_up_s
@@ -115,7 +181,7 @@ class CompactionScenario:
                             self._found.append(Violation(Invariant.NONMONOTONIC_POLL, what))
                         offset, count = record.offset, count + 1
                         last[record.key] = record.offset, record.value
-            if count < ends[PARTITION]:
+            if count < ends[PARTITION] - OFFSETS_OF_TRANSACTIONS:
                 self.world.covered["gaps"] += 1
         return last
 
@@ -132,11 +198,11 @@ class CompactionScenario:
             if (problem := self._problem_of(key, sent))
         ]
 
-    def _problem_of(self, key: bytes, sent: list[tuple[bytes | None, Ticket]]) -> str:
-        acknowledged = [at for at, (_, ticket) in enumerate(sent) if ticket.done and ticket.exception() is None]
+    def _problem_of(self, key: bytes, sent: list[_Sent]) -> str:
+        acknowledged = [at for at, one in enumerate(sent) if one.is_acknowledged()]
         if not acknowledged:
             return ""
-        possible = [value for value, _ in sent[acknowledged[-1] :]]
+        possible = [one.value for one in sent[acknowledged[-1] :]]
         offset, value = self._last.get(key, (-1, None))  # a tombstone may be gone: that is no value, too
         if value in possible:
             return ""

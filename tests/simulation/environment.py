@@ -82,6 +82,8 @@ class Environment:
             found["log.cleaner.backoff.ms"] = 100
             found["log.cleaner.min.cleanable.ratio"] = 0.01
             found["log.roll.ms"] = 500
+            found["transaction.state.log.num.partitions"] = 3
+            found["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = 500
         if self.transaction_version is not None:
             found["transaction.version"] = self.transaction_version
             found["transaction.state.log.num.partitions"] = 3

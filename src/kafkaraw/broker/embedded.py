@@ -24,7 +24,7 @@ from kafkaraw.net import LoopThread
 if TYPE_CHECKING:
     from kafkaraw.broker.child import BrokerProcess
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0  # a recovery after SIGKILL reads about 1 GB/s
 STOP_TIMEOUT_S = 30.0
 
 

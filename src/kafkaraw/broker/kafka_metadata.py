@@ -24,6 +24,7 @@ from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.producer_ids import IDS_FILE
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, quotas_text
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, credentials_text
+from kafkaraw.broker.start_folders import written_by_kafka
 from kafkaraw.broker.topics.catalog import Topic
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, TopicsWriter, read_topics
 from kafkaraw.core.log.damage import DamagedFileError
@@ -57,8 +58,7 @@ def take_over(storages: Sequence[LogStorage], own: LogStorage, node_id: int, *, 
             was written.
         OSError: a file cannot be read or written.
     """
-    logs = [storage for storage in storages if METADATA_FOLDER in storage.folders()]
-    formatted = [storage for storage in storages if BOOTSTRAP_FILE in storage.files(ROOT)]
+    logs, formatted = written_by_kafka(storages)
     if not logs and not formatted:
         return
     if len(logs) > 1:

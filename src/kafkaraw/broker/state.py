@@ -35,7 +35,6 @@ from kafkaraw.broker.log.directories import (
 )
 from kafkaraw.broker.log.log_cleaner import LogCleaner
 from kafkaraw.broker.log.log_manager import LogManager
-from kafkaraw.broker.log.partition_log import PartitionLog, is_segment
 from kafkaraw.broker.log.replica_moves import ReplicaMoves
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.old_releases import Offer
@@ -43,21 +42,18 @@ from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
+from kafkaraw.broker.start_folders import (
+    choosing_copy,
+    directory_with_metadata,
+    remove_doomed,
+    setting_strays_aside,
+    written_by_kafka,
+)
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
-from kafkaraw.broker.topics.topic_files import TOPICS_FILE
 from kafkaraw.broker.transactions.node import TRANSACTION_TOPIC, TransactionNode
 from kafkaraw.broker.turns import Steps, run_to_end
-from kafkaraw.core.log.leader_epochs import EPOCHS_FILE
-from kafkaraw.core.log.names import (
-    BOOTSTRAP_FILE,
-    METADATA_FOLDER,
-    PARTITION_METADATA_FILE,
-    FolderState,
-    parse_file,
-    parse_folder,
-)
-from kafkaraw.errors import ConfigError
+from kafkaraw.core.log.names import FolderState
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import Clock
 from kafkaraw.protocol import Uuid
@@ -114,7 +110,7 @@ class BrokerState:
         self.clock = clock
         self.node_id = config.node_id
         directories = as_directories(storage)
-        self.controller = controller or Controller(config, _with_metadata(directories).storage, rng)
+        self.controller = controller or Controller(config, directory_with_metadata(directories).storage, rng)
         self._is_alone = controller is None
         self.dir_failures = LogDirFailureChannel(self._dir_failed)
         guarded = [directory.guarded(self.dir_failures) for directory in directories]
@@ -169,17 +165,17 @@ class BrokerState:
         cluster_id = self.directories.open(self.node_id, None if self._is_alone else self.catalog.cluster_id)
         if self._is_alone:
             storages = [directory.storage for directory in self.directories.online]
-            if any(METADATA_FOLDER in each.folders() or BOOTSTRAP_FILE in each.files(ROOT) for each in storages):
+            if any(written_by_kafka(storages)):
                 from kafkaraw.broker.kafka_metadata import take_over  # only for directories that Apache Kafka wrote
 
                 take_over(storages, self.controller.storage, self.node_id, read_only=self.config.read_only)
             self.controller.open(cluster_id)
         self.reconfigure()
         for directory in self.directories.online:
-            yield from self._setting_strays_aside(directory)
+            yield from setting_strays_aside(directory, self._claimed_folders(), self.controller.is_deleting, self._rng)
         doubled = self.directories.find(key for topic in self.catalog.topics() for key in topic.partitions())
         for key, homes in doubled.items():
-            yield from self._choosing_copy(key, homes)
+            yield from choosing_copy(key, homes, self.directories, self.clock, self._rng)
         self.logs.read_checkpoints()
         for topic in self.catalog.topics():
             yield from self._opening_replicas(topic)
@@ -192,6 +188,15 @@ class BrokerState:
         self._is_open = True
         if self._offline:
             self.controller.replicas_failed(self.node_id, list(self._offline))
+
+    def _claimed_folders(self) -> dict[str, Topic]:
+        """Return the topics of this node's replicas by the names of their folders."""
+        return {
+            folder_name(key): topic
+            for topic in self.catalog.topics()
+            for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True)
+            if self.node_id in state.replicas
+        }
 
     def _dir_failed(self, path: str, error: OSError) -> None:
         """Take the replicas of a failed log directory out of service, once the operation that failed has ended."""
@@ -240,75 +245,6 @@ class BrokerState:
         partition = self._partitions.get(topic_partition)
         return topic_partition in self._offline if partition is None else partition.is_offline
 
-    def _setting_strays_aside(self, directory: LogDirectory) -> Steps[None]:
-        """Folders that no topic claims are from a creation or deletion that a crash cut short.
-
-        They are removed if they hold no record, or if it is known that their topic was being deleted. Others are
-        renamed, as in Kafka, because a user may have created them.
-        """
-        topics = {
-            folder_name(key): topic
-            for topic in self.catalog.topics()
-            for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True)
-            if self.node_id in state.replicas
-        }
-        removed = 0
-        for folder in directory.storage.folders():
-            yield None
-            if folder == METADATA_FOLDER:
-                continue
-            parsed = parse_folder(folder)
-            if parsed is None or parsed.state is FolderState.STRAY:
-                continue
-            live = folder_name(TopicPartition(parsed.topic, parsed.partition))
-            if parsed.state is FolderState.DELETED:
-                self._remove_doomed(directory, folder)
-            elif self._is_stray(directory, folder, topics.get(live)):
-                if parsed.state is FolderState.FUTURE or self._holds_nothing(directory, folder):
-                    self._remove_doomed(directory, folder)
-                    removed += 1
-                    continue
-                stray = directory.set_aside(folder, self._rng)
-                _logger.warning("%s belongs to no topic; renamed to %s", folder, stray)
-        if removed:
-            _logger.info("removed %d folders that have no records, or whose topic was being deleted", removed)
-
-    def _choosing_copy(self, key: TopicPartition, homes: Sequence[LogDirectory]) -> Steps[None]:
-        """Keep one of several folders of a replica: the broker was killed while a move gave one the place of the other.
-
-        The folder with the most offsets is the newer one, because only that was written to afterwards; or both are the
-        same. Kafka does not start here, and asks the user to remove one.
-        """
-        folder, ends = folder_name(key), []
-        for directory in homes:
-            log = PartitionLog(directory.storage, folder, self.clock)
-            yield from log.opening()
-            ends.append(log.log_end_offset)
-            log.close()
-        kept = homes[ends.index(max(ends))]
-        self.directories.set_home(key, kept)
-        for directory in homes:
-            if directory is not kept:
-                stray = directory.set_aside(folder, self._rng)
-                _logger.warning(
-                    "%s is in %s, too; renamed %s/%s to %s", folder, kept.path, directory.path, folder, stray
-                )
-
-    def _holds_nothing(self, directory: LogDirectory, folder: str) -> bool:
-        """Whether a stray folder of a partition has no records, or those of a topic that was being deleted."""
-        if directory.storage.read_text(folder, PARTITION_METADATA_FILE) is None:
-            return False
-        if self.controller.is_deleting(directory.topic_id_of(folder)):
-            return True
-        return all(_is_empty_file(directory, folder, name) for name in directory.storage.files(folder))
-
-    def _is_stray(self, directory: LogDirectory, folder: str, topic: Topic | None) -> bool:
-        found = directory.topic_id_of(folder)
-        if topic is not None:
-            return found is not None and found != topic.topic_id
-        files = directory.storage.files(folder)
-        return PARTITION_METADATA_FILE in files or any(is_segment(name) for name in files)
-
     def start(self) -> None:
         """Start the scheduled tasks of the LogManager, and resume moves of replicas to other directories."""
         if self.config.read_only:
@@ -316,12 +252,12 @@ class BrokerState:
         self.logs.start()
         for directory in self.directories.online:
             for key, folder in future_folders(directory).items():
-                partition = self._partitions.get(key)
+                partition, topic = self._partitions.get(key), self.catalog.topic(key.topic)
                 try:
-                    if partition is None or self.directories.home_of(key) is directory:
-                        self._remove_doomed(directory, folder)
+                    if partition is None or topic is None or self.directories.home_of(key) is directory:
+                        remove_doomed(directory, folder)
                     else:
-                        self.moves.resume(partition, directory, folder)
+                        self.moves.resume(partition, directory, folder, topic.topic_id)
                 except OSError as error:
                     _logger.error("%s cannot be moved to %s: %s", folder_name(key), directory.path, error)
 
@@ -387,7 +323,7 @@ class BrokerState:
             lag_max_ms=self.config.replica_lag_time_max_ms,
             reads_all_records=self.config.validates_all_records,
         )
-        partition.on_start_moved = self.logs.write_log_starts
+        partition.on_start_moved = self.logs.log_start_moved
         try:
             yield from partition.opening(checkpoint.high_watermark, checkpoint.stopped)
             self.cleaner.opened(key, home, partition.log.log_end_offset)
@@ -570,14 +506,7 @@ class BrokerState:
         except OSError as error:
             _logger.error("%s of a deleted topic cannot be renamed: %s", folder, error)
             return
-        self.logs.remove_later(directory, delay_ms, lambda: self._remove_doomed(directory, doomed))
-
-    def _remove_doomed(self, directory: LogDirectory, folder: str) -> None:
-        """Remove a folder that is renamed already; one that cannot be removed now is removed at the next start."""
-        try:
-            directory.storage.remove_folder(folder)
-        except OSError as error:
-            _logger.warning("%s cannot be deleted before the next start: %s", folder, error)
+        self.logs.remove_later(directory, delay_ms, lambda: remove_doomed(directory, doomed))
 
     def close(self, *, sync: bool = True) -> None:
         """Close the storage.
@@ -619,33 +548,3 @@ class BrokerState:
             except OSError as error:
                 _logger.error("the next start must recover logs, because %s", error)
         self._partitions.clear()
-
-
-def _with_metadata(directories: Sequence[LogDirectory]) -> LogDirectory:
-    """Return the directory that has the metadata of a single node: the first one, unless another one has it already.
-
-    Raises:
-        ConfigError: it may be in a directory that cannot be read.
-    """
-    unread: list[tuple[LogDirectory, OSError]] = []
-    for directory in directories:
-        try:
-            if directory.storage.read_text(ROOT, TOPICS_FILE) is not None:
-                return directory
-        except OSError as error:
-            unread.append((directory, error))
-    for directory, cause in unread:
-        raise ConfigError(
-            f"log.dirs: {directory.path} cannot be used as a data directory: {cause.strerror}; the broker cannot start "
-            f"without it, because no other one has the broker's metadata ({TOPICS_FILE})"
-        ) from cause
-    return directories[0]
-
-
-def _is_empty_file(directory: LogDirectory, folder: str, name: str) -> bool:
-    """Return whether a file of a partition's folder has no records."""
-    if name.removesuffix(".tmp") in (PARTITION_METADATA_FILE, EPOCHS_FILE):
-        return True
-    if parse_file(name) is None:
-        return False
-    return not is_segment(name) or not directory.storage.file_size(folder, name)

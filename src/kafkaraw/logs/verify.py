@@ -383,7 +383,9 @@ def _tell_loss(found: Examined) -> None:
         words = f"offsets {damaged.next_offset} to {end - 1} ({end - damaged.next_offset} offsets, {size} bytes"
     else:
         words = f"what was after offset {damaged.next_offset - 1} ({size} bytes"
-    words += f", and {len(behind)} segments)" if behind else ")"
+    if behind:
+        words += f", and {len(behind)} segment{'s' if len(behind) > 1 else ''}"
+    words += ")"
     for at, finding in enumerate(found.findings):
         if finding.repair in (Repair.TRUNCATE, Repair.DROP_SEGMENT) and finding.base_offset == damaged.base_offset:
             found.findings[at] = Finding(

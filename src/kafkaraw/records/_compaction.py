@@ -4,9 +4,12 @@ The interface and its documentation are in `records/interface.py`; the twin in p
 `_fallback/compaction.py`. This is Cython in its pure-Python mode: C types are annotations, and `setup.py` compiles it.
 Never import it uncompiled. Start at `OffsetMap.add_batch` and `OffsetMap.retain`.
 
-The map is a table with linear probing: 16 bytes of a keyed hash and 8 bytes of an offset for each key, keys are not
-kept. Memory for all slots is reserved at the start, and used only as far as it is needed: the table begins small and
-grows in place. Records are handled in groups, so that the table's memory is fetched for several keys at once.
+The map is a table with linear probing, ordered by hash: 12 bytes of a keyed hash and 8 bytes of an offset for each key;
+keys are not kept. A key is at its home, the slot that its hash names, or behind it. The order makes a search for a key
+that is absent as short as one for a key that is present, also in a table that is nearly full, and the table can grow
+in place, in one pass in the order of memory. So it grows by 7 % at a time, and needs at most 24 bytes for each key at
+every size. Address space for all keys is reserved at the start; the system makes it memory as far as it is used.
+Records are handled in groups, so that the table's memory is fetched for several keys at once.
 
 Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap, MemoryRecords.filterTo.
 """
@@ -21,7 +24,7 @@ from cython.cimports.kafkaraw.records._key_hash import Hash, key_hash, little_en
 from cython.cimports.kafkaraw.records._reader import Body
 from cython.cimports.kafkaraw.records._wire import Fields, next_record, varint
 from cython.cimports.libc.stdlib import calloc, free, realloc
-from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.libc.string import memcpy, memmove, memset
 
 from kafkaraw.errors import UsageError
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES
@@ -29,18 +32,21 @@ from kafkaraw.records.interface import Retained
 
 _HEADER_SIZE = cython.declare(cython.Py_ssize_t, 61)
 _DELETE_HORIZON_BIT = cython.declare(cython.int, 0x40)
-_SLOTS_MIN = cython.declare(cython.longlong, 1024)
-_SLOTS_MAX = cython.declare(cython.longlong, 2**31 - 1)
+_HOMES_MIN = cython.declare(cython.longlong, 1024)
+_KEYS_MAX = cython.declare(cython.longlong, 2**31 - 1)
+# Slots behind the last home: with 0.9 keys for each home, one key in 10**11 needs more of them.
+_TAIL = cython.declare(cython.longlong, 128)
 _GROUP = cython.declare(cython.int, 64)
-# Set in entries that have not been moved yet, while the table grows.
-_UNMOVED = cython.declare(cython.ulonglong, 1 << 63)
 # How much longer a record becomes at most with another timestamp delta: that varint, and the one of its length.
 _GROWTH_MAX = cython.declare(cython.Py_ssize_t, 14)
 
+# 20 bytes: fields of 4 bytes, because a field of 8 bytes would make them 24.
 _Entry = cython.struct(
-    low=cython.ulonglong,
-    high=cython.ulonglong,
-    next_offset=cython.ulonglong,  # one more than the offset: 0 is an empty slot
+    first=cython.uint,  # the upper half of the low word of the hash: it names the home, and the table is ordered by it
+    second=cython.uint,
+    third=cython.uint,  # the lower half of the high word of the hash
+    low=cython.uint,
+    high=cython.uint,  # with `low`, one more than the offset: 0 is an empty slot
 )
 _Found = cython.struct(
     start=cython.p_uchar,
@@ -59,34 +65,36 @@ _Kept = cython.struct(start=cython.p_uchar, end=cython.p_uchar, timestamp=cython
 class OffsetMap:
     """The last offset of each key. See `interface.OffsetMap`."""
 
-    slots = cython.declare(cython.longlong, visibility="readonly")
     keys_max = cython.declare(cython.longlong, visibility="readonly")
     keys_count = cython.declare(cython.longlong, visibility="readonly")
     latest_offset = cython.declare(cython.longlong, visibility="public")
     _entries: cython.pointer(_Entry)
-    _used_slots: cython.longlong
+    _homes: cython.longlong
+    _homes_max: cython.longlong
+    _tail: cython.longlong
     _seed0: cython.ulonglong
     _seed1: cython.ulonglong
     _group: _Found[64]
     _kept: cython.pointer(_Kept)
     _kept_room: cython.Py_ssize_t
 
-    def __cinit__(self, slots: cython.longlong, keys_max: cython.longlong, seed: bytes):
-        if PyBytes_GET_SIZE(seed) != 16 or not 0 < keys_max < slots <= _SLOTS_MAX:
-            raise UsageError(
-                f"an offset map cannot have {slots} slots for {keys_max} keys and {len(seed)} bytes of seed"
-            )
-        self.slots = slots
+    def __cinit__(self, keys_max: cython.longlong, seed: bytes):
+        if PyBytes_GET_SIZE(seed) != 16 or not 0 < keys_max <= _KEYS_MAX:
+            raise UsageError(f"an offset map cannot have {keys_max} keys and {len(seed)} bytes of seed")
         self.keys_max = keys_max
         self._seed0 = little_endian(cython.cast(cython.p_uchar, PyBytes_AS_STRING(seed)), 8)
         self._seed1 = little_endian(cython.cast(cython.p_uchar, PyBytes_AS_STRING(seed)) + 8, 8)
-        self._entries = cython.cast(cython.pointer(_Entry), calloc(slots, cython.sizeof(_Entry)))
+        self._tail = min(_TAIL, keys_max)
+        self._homes_max = max(keys_max + keys_max // 5 - self._tail, min(_HOMES_MIN, keys_max))
+        self._entries = cython.cast(
+            cython.pointer(_Entry), calloc(self._homes_max + self._tail + 1, cython.sizeof(_Entry))
+        )  # the slot behind the last one stays empty, so that every search ends
         if self._entries is cython.NULL:
             raise MemoryError
-        self._used_slots = min(_SLOTS_MIN, slots)
+        self._homes = min(_HOMES_MIN, self._homes_max)
         self.latest_offset = -1
 
-    def __init__(self, slots: int, keys_max: int, seed: bytes) -> None:
+    def __init__(self, keys_max: int, seed: bytes) -> None:
         pass
 
     def __dealloc__(self):
@@ -96,13 +104,12 @@ class OffsetMap:
     @property
     def size_bytes(self) -> int:
         """Memory of the slots in use so far."""
-        return self._used_slots * cython.sizeof(_Entry)
+        return (self._homes + self._tail) * cython.sizeof(_Entry)
 
     def put(self, key: bytes, offset: int) -> None:
         """Set the last offset of a key. See `interface.OffsetMap`."""
-        if self.keys_count >= self.keys_max:
+        if self.keys_count >= self.keys_max or not self._put(self._hash_of(key), offset):
             raise UsageError(f"the offset map has the {self.keys_max} keys that it has room for")
-        self._put(self._hash_of(key), offset)
 
     def get(self, key: bytes) -> int:
         """Return the last offset of a key, or -1."""
@@ -110,7 +117,7 @@ class OffsetMap:
 
     def clear(self) -> None:
         """Remove all keys; the memory stays in use."""
-        memset(self._entries, 0, self._used_slots * cython.sizeof(_Entry))
+        memset(self._entries, 0, (self._homes + self._tail) * cython.sizeof(_Entry))
         self.keys_count = 0
         self.latest_offset = -1
 
@@ -133,9 +140,8 @@ class OffsetMap:
                 found = cython.address(self._group[index])
                 if not found.has_key or found.offset < start_offset:
                     continue
-                if self.keys_count >= self.keys_max:
+                if self.keys_count >= self.keys_max or not self._put(found.key, found.offset):
                     return False
-                self._put(found.key, found.offset)
         if body.walk.at != body.walk.end:
             raise body.left_over()
         return True
@@ -240,7 +246,7 @@ class OffsetMap:
             found.has_key = fields.key.size >= 0
             if found.has_key:
                 found.key = key_hash(self._seed0, self._seed1, fields.key.data, fields.key.size)
-                prefetch(cython.address(self._entries[self._slot_of(found.key)]))
+                prefetch(cython.address(self._entries[self._home_of(_first_of(found.key))]))
             count += 1
         return count
 
@@ -249,9 +255,12 @@ class OffsetMap:
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def _slot_of(self, key: Hash) -> cython.longlong:
-        """The slot where the search for a key begins."""
-        return cython.cast(cython.longlong, ((key.low >> 32) * cython.cast(cython.ulonglong, self._used_slots)) >> 32)
+    def _home_of(self, first: cython.uint) -> cython.longlong:
+        """The slot where the search for a key begins; it grows with the hash."""
+        return cython.cast(
+            cython.longlong,
+            (cython.cast(cython.ulonglong, first) * cython.cast(cython.ulonglong, self._homes)) >> 32,
+        )
 
     @cython.cfunc
     def _hash_of(self, key: bytes) -> Hash:
@@ -262,82 +271,138 @@ class OffsetMap:
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def _get(self, key: Hash) -> cython.longlong:
-        slot: cython.longlong = self._slot_of(key)
-        entry: cython.pointer(_Entry)
-        while True:
-            entry = cython.address(self._entries[slot])
-            if (entry.low == key.low and entry.high == key.high) or not entry.next_offset:
-                return cython.cast(cython.longlong, entry.next_offset) - 1
-            slot += 1
-            if slot == self._used_slots:
-                slot = 0
+    def _find(self, key: Hash) -> cython.pointer(_Entry):
+        """The entry of a key; if it is absent, the first one behind it in the order, or an empty one."""
+        first: cython.uint = _first_of(key)
+        second: cython.uint = cython.cast(cython.uint, key.low)
+        third: cython.uint = cython.cast(cython.uint, key.high)
+        entry: cython.pointer(_Entry) = cython.address(self._entries[self._home_of(first)])
+        while entry.first < first and _is_used(entry):
+            entry += 1
+        while entry.first == first and _is_used(entry) and (entry.second != second or entry.third != third):
+            entry += 1
+        return entry
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def _put(self, key: Hash, offset: cython.longlong) -> cython.void:
-        """Set an offset. There is a free slot: fewer keys than slots are allowed."""
+    def _get(self, key: Hash) -> cython.longlong:
+        entry: cython.pointer(_Entry) = self._find(key)
+        return _offset_of(entry) if _is_key(entry, key) else -1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _put(self, key: Hash, offset: cython.longlong) -> cython.bint:
+        """Set an offset; False if there is no slot for the key, which needs very unlikely hashes."""
+        entry: cython.pointer(_Entry) = self._find(key)
+        if not _is_key(entry, key):
+            entry = self._insert(key, entry)
+            if entry is cython.NULL:
+                return False
+        entry.low = cython.cast(cython.uint, offset + 1)
+        entry.high = cython.cast(cython.uint, (offset + 1) >> 32)
         self.latest_offset = offset
-        slot: cython.longlong = self._slot_of(key)
-        entry: cython.pointer(_Entry)
-        while True:
-            entry = cython.address(self._entries[slot])
-            if not entry.next_offset:
-                break
-            if entry.low == key.low and entry.high == key.high:
-                entry.next_offset = cython.cast(cython.ulonglong, offset) + 1
-                return
-            slot += 1
-            if slot == self._used_slots:
-                slot = 0
-        entry.low = key.low
-        entry.high = key.high
-        entry.next_offset = cython.cast(cython.ulonglong, offset) + 1
-        self.keys_count += 1
-        if self._used_slots < self.slots and self.keys_count * 6 > self._used_slots * 5:
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _insert(self, key: Hash, entry: cython.pointer(_Entry)) -> cython.pointer(_Entry):
+        """Make room for a key where its search has ended; NULL if there is none.
+
+        The entries from there up to the next empty slot move by one slot, and stay in order.
+        """
+        if self._homes < self._homes_max and (self.keys_count + 1) * 10 > self._homes * 9:
             self._grow()
+            entry = self._find(key)
+        empty: cython.pointer(_Entry) = self._empty_from(entry)
+        while empty is cython.NULL:
+            if self._homes == self._homes_max:
+                return cython.NULL
+            self._grow()
+            entry = self._find(key)
+            empty = self._empty_from(entry)
+        memmove(entry + 1, entry, (empty - entry) * cython.sizeof(_Entry))
+        entry.first = _first_of(key)
+        entry.second = cython.cast(cython.uint, key.low)
+        entry.third = cython.cast(cython.uint, key.high)
+        self.keys_count += 1
+        return entry
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _empty_from(self, entry: cython.pointer(_Entry)) -> cython.pointer(_Entry):
+        """The first empty slot from an entry on; NULL if there is none in the table."""
+        end: cython.pointer(_Entry) = self._entries + (self._homes + self._tail)
+        while _is_used(entry):
+            entry += 1
+        return cython.NULL if entry == end else entry
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _grow(self) -> cython.void:
-        """Use half as many slots more, and move each key to its new one.
+        """Use 7 % more slots, and move each key to its new place.
 
-        A key that is moved takes the next slot whose entry has been moved not yet, and that entry is moved next. So a
-        slot becomes empty only where no key that has been moved was looked for.
+        The entries go to the end of the new table, without the empty slots between them, and from there, in their
+        order, each to its new home or behind the one before. None is overwritten before it is read: if the entries
+        from a home on fit behind it, no entry is placed behind the slot from which it is read; and they fit, because
+        they did in the smaller table.
         """
-        slot: cython.longlong
-        old_slots: cython.longlong = self._used_slots
-        for slot in range(old_slots):
-            if self._entries[slot].next_offset:
-                self._entries[slot].next_offset |= _UNMOVED
-        self._used_slots = min(old_slots + old_slots // 2, self.slots)
-        for slot in range(old_slots):
-            if self._entries[slot].next_offset & _UNMOVED:
-                self._move(slot)
+        slots: cython.longlong = self._homes + self._tail
+        self._homes = min(self._homes + self._homes * 7 // 100 + 1, self._homes_max)
+        end: cython.longlong = self._homes + self._tail
+        entries: cython.pointer(_Entry) = self._entries
+        source: cython.longlong = slots
+        target: cython.longlong = end
+        while source:
+            source -= 1
+            if _is_used(entries + source):
+                target -= 1
+                entries[target] = entries[source]
+        at: cython.longlong = 0
+        home: cython.longlong
+        for source in range(target, end):
+            home = self._home_of(entries[source].first)
+            if home > at:
+                memset(entries + at, 0, (home - at) * cython.sizeof(_Entry))
+                at = home
+            entries[at] = entries[source]
+            at += 1
+        memset(entries + at, 0, (end - at) * cython.sizeof(_Entry))
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _move(self, slot: cython.longlong) -> cython.void:
-        key: Hash
-        at: cython.longlong
-        displaced: _Entry
-        carried: _Entry = self._entries[slot]
-        self._entries[slot].low = self._entries[slot].high = self._entries[slot].next_offset = 0
-        while True:
-            carried.next_offset &= ~_UNMOVED
-            key.low = carried.low
-            key.high = carried.high
-            at = self._slot_of(key)
-            while self._entries[at].next_offset and not self._entries[at].next_offset & _UNMOVED:
-                at += 1
-                if at == self._used_slots:
-                    at = 0
-            displaced = self._entries[at]
-            self._entries[at] = carried
-            if not displaced.next_offset:
-                return
-            carried = displaced
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _first_of(key: Hash) -> cython.uint:
+    return cython.cast(cython.uint, key.low >> 32)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_used(entry: cython.pointer(_Entry)) -> cython.bint:
+    return (entry.low | entry.high) != 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_key(entry: cython.pointer(_Entry), key: Hash) -> cython.bint:
+    return (
+        entry.first == _first_of(key)
+        and entry.second == cython.cast(cython.uint, key.low)
+        and entry.third == cython.cast(cython.uint, key.high)
+        and _is_used(entry)
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _offset_of(entry: cython.pointer(_Entry)) -> cython.longlong:
+    return cython.cast(cython.longlong, (cython.cast(cython.ulonglong, entry.high) << 32) | entry.low) - 1
 
 
 @cython.cfunc

@@ -264,17 +264,13 @@ class Retained(NamedTuple):
 
 
 class OffsetMap(Protocol):
-    """The last offset of each key in the dirty section of a log; constructed as `OffsetMap(slots, keys_max, seed)`.
+    """The last offset of each key in the dirty section of a log; constructed as `OffsetMap(keys_max, seed)`.
 
     Keys with the same hash count as the same key; the seed of the hash, 16 bytes, must be unknown to producers.
     """
 
     latest_offset: int
     """The offset up to which the map is complete; -1 at the start."""
-
-    @property
-    def slots(self) -> int:
-        """Number of keys for which memory is reserved, 24 bytes each."""
 
     @property
     def keys_max(self) -> int:
@@ -286,7 +282,7 @@ class OffsetMap(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use."""
+        """Memory in use: at most 24 bytes a key, but for the smallest maps."""
 
     def put(self, key: bytes, offset: int) -> None:
         """Set the last offset of a key, and `latest_offset`.

@@ -209,6 +209,11 @@ def test_the_cleaner_needs_a_megabyte_per_thread():
     assert not BrokerConfig.parse({**given, "log.cleaner.enable": False}).logs.cleaner.is_enabled
 
 
+@pytest.mark.parametrize(("threads", "is_enabled"), [(0, False), (1, True), (8, True)])
+def test_without_cleaner_threads_nothing_is_compacted(threads: int, *, is_enabled: bool):
+    assert BrokerConfig.parse({"log.cleaner.threads": threads}).logs.cleaner.is_enabled is is_enabled
+
+
 def test_every_default_of_a_topic_passes_its_own_check():
     for setting in TOPIC_SETTINGS.values():
         assert setting.parse(setting.default) == setting.default

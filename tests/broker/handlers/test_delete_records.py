@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkaraw.broker.log.memory_storage import MemoryStorage
@@ -105,6 +107,41 @@ def test_a_topic_made_anew_under_the_name_starts_at_zero_even_after_a_restart():
     assert partition_of(state).log.log_start_offset == 0
     state.close()
     assert partition_of(make_state(storage)).log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_the_log_starts_of_one_request_are_written_once(monkeypatch: pytest.MonkeyPatch, *, is_started: bool):
+    storage = MemoryStorage()
+    state = make_state(storage)
+    state.create_topic(Plan("t", ((0,),) * 5, {}))
+    partitions = [state.partition(TopicPartition("t", number)) for number in range(5)]
+    for partition in partitions:
+        assert partition is not None
+        append_sent(partition, batch(b"0"))
+        append_sent(partition, batch(b"1"))
+    written: list[str] = []
+    write = storage.write_text
+
+    def note(folder: str, name: str, text: str, **how: bool) -> None:
+        written.extend([text] if name == LOG_STARTS_FILE else [])
+        write(folder, name, text, **how)
+
+    monkeypatch.setattr(storage, "write_text", note)
+    asked = [DeleteRecordsPartition(partition_index=number, offset=1) for number in range(5)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=1000)
+
+    async def delete_all() -> None:
+        if is_started:
+            state.start()
+        answer = ask(state, request)
+        assert [part.low_watermark for part in answer.topics[0].partitions] == [1] * 5
+        assert written == ["0\n5\n" + "".join(f"t {number} 1\n" for number in range(5))], "before the response"
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(written) == 1
+        state.close()
+
+    asyncio.run(delete_all())
 
 
 def test_when_it_cannot_be_written_down_it_is_said_in_the_log(

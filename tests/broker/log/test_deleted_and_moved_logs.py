@@ -171,6 +171,41 @@ def test_a_replica_that_is_being_moved_is_not_cleaned(monkeypatch: pytest.Monkey
     run(life())
 
 
+def test_a_copy_of_a_compacted_log_is_made_anew_after_a_restart(monkeypatch: pytest.MonkeyPatch):
+    """Its directory was offline, so that a round removed the tombstone of a key that the copy has."""
+    monkeypatch.setattr("kafkaraw.broker.log.replica_moves.COPY_BYTES", 1000)
+    monkeypatch.setattr("kafkaraw.broker.turns.TURN_S", -1)
+    directories = Directories()
+
+    async def life() -> None:
+        clock = FixedClock()
+        state = make_state(directories.opened(), clock=clock)
+        create(state, delete_retention_ms="0", **COMPACTED)
+        append_sent(partition_of(state), encode_batch([(NOW_MS, b"key", b"deleted below", None)]))
+        fill_keys(state, 200)
+        partition_of(state).log.roll()
+        move(state, "/b")
+        state.close()
+        state = make_state(directories.opened("/a"), clock=clock)
+        append_sent(partition_of(state), encode_batch([(NOW_MS, b"key", None, None)]))
+        for _ in range(4):
+            fill_keys(state, 1)
+            partition_of(state).log.roll()
+            clock.now_ms += 1000
+            run_to_end(state.cleaner.cleaning())
+        assert not {b"deleted below", None} & set(values(state)), "neither the value nor its tombstone is left"
+        state.close()
+        state = make_state(directories.opened(), clock=clock)
+        state.start()
+        await moved(state)
+        assert path_of(state) == "/b"
+        assert b"deleted below" not in values(state)
+        assert [folder for folder in directories.storages["/b"].folders() if folder.startswith("t-0")] == ["t-0"]
+        state.close()
+
+    run(life())
+
+
 def test_a_round_ends_when_the_replica_is_moved():
     async def life() -> None:
         directories = Directories()

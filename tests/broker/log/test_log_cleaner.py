@@ -19,11 +19,13 @@ from kafkaraw.broker.log.file_storage import FileStorage
 from kafkaraw.broker.log.log_cleaner import LogCleaner
 from kafkaraw.broker.log.log_manager import Task
 from kafkaraw.broker.log.memory_storage import MemoryStorage
-from kafkaraw.broker.log.partition_log import TimestampAndOffset
+from kafkaraw.broker.log.partition_log import PartitionLog, TimestampAndOffset
+from kafkaraw.broker.log.segment import Segment
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions.elections import first_state
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.turns import run_to_end
+from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.log.offset_checkpoint import CLEANER_FILE, read_offsets
 from kafkaraw.logs.verify import report
 from kafkaraw.records import Batch, TopicPartition, batches_of, encode_batch
@@ -32,7 +34,6 @@ from tests.core.log.random_logs import CleanSettings, RandomLog, clean_folder, r
 
 SETTINGS = CleanerSettings(
     is_enabled=True,
-    threads=1,
     backoff_ms=15_000,
     dedupe_buffer_bytes=1 << 20,
     load_factor=0.9,
@@ -389,3 +390,35 @@ def test_a_damaged_checkpoint_is_ignored(storage: LogStorage, caplog: pytest.Log
         node.clean()
     assert "cleaner-offset-checkpoint is damaged" in caplog.text
     assert node.checkpoint == 100
+
+
+def test_the_cost_of_a_round_grows_with_the_segments_and_not_with_their_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up = 0
+    segment_at, aborted = PartitionLog.segment_at, Segment.aborted_transactions.fget
+    assert aborted is not None
+
+    def counting(log: PartitionLog, base_offset: int) -> Segment | None:
+        nonlocal looked_up
+        looked_up += 1
+        return segment_at(log, base_offset)
+
+    def counting_aborted(segment: Segment) -> list[AbortedTransaction]:
+        nonlocal looked_up
+        looked_up += 1
+        return aborted(segment)
+
+    counts = []
+    for segments in (100, 200):
+        node = Node(MemoryStorage())
+        node.append_segments(segments, records=2)
+        node.append((b"k0", b"active"))
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "segment_at", counting)
+            patch.setattr(Segment, "aborted_transactions", property(counting_aborted))
+            looked_up = 0
+            node.clean()
+        assert node.partition.log.segments_count == 2
+        counts.append(looked_up)
+    assert counts[1] < 2.5 * counts[0], counts

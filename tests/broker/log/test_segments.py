@@ -327,6 +327,46 @@ def test_the_epoch_file_of_a_single_epoch_is_written_when_the_log_is_synced():
     assert storage.read_text("t-0", EPOCHS_FILE) == "0\n1\n0 0\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["", "0\n3\n0 0\n", "0\n2\n5 4\n3 2\n", "1\n1\n0 0\n", "0\n1\nzero 0\n", "\0\0\0\0\0\0\0\0", "0\n1\n0 -1\n"]
+)
+def test_damaged_leader_epochs_are_those_of_the_batches(text: str, caplog: pytest.LogCaptureFixture):
+    storage = MemoryStorage()
+    log = open_log(storage, segment_bytes=2 * SIZE)
+    for epoch in (0, 3, 5):
+        append(log, count=2, epoch=epoch)
+    rows = log.epochs.rows
+    assert rows == [(0, 0), (3, 2), (5, 4)]
+    log.close_cleanly()
+    storage.write_text("t-0", EPOCHS_FILE, text)
+    log = open_log(storage, StoppedAs(was_clean=True, recovery_point=6), segment_bytes=2 * SIZE)
+    assert (log.epochs.rows, log.log_end_offset) == (rows, 6)
+    assert f"t-0/{EPOCHS_FILE} is damaged, the batches' epochs are used" in caplog.text
+    assert storage.read_text("t-0", EPOCHS_FILE) == log.epochs.text()
+    log.close_cleanly()
+    caplog.clear()
+    assert open_log(storage, StoppedAs(was_clean=True, recovery_point=6)).epochs.rows == rows
+    assert not caplog.text
+
+
+def test_damaged_leader_epochs_of_an_empty_log_are_written_again():
+    storage = MemoryStorage()
+    open_log(storage).close_cleanly()
+    storage.write_text("t-0", EPOCHS_FILE, "damaged")
+    assert open_log(storage, StoppedAs(was_clean=True)).epochs.rows == []
+    assert storage.read_text("t-0", EPOCHS_FILE) == "0\n0\n"
+
+
+def test_a_log_is_opened_in_a_step_for_each_segment():
+    storage = MemoryStorage()
+    log = open_log(storage, segment_bytes=2 * SIZE)
+    append(log, count=100)
+    log.close_cleanly()
+    log = PartitionLog(storage, "t-0", FixedClock(), SegmentSettings())
+    assert len(list(log.opening(StoppedAs(was_clean=True, recovery_point=100)))) >= 50
+    assert log.log_end_offset == 100
+
+
 # -- deleting and replacing
 
 

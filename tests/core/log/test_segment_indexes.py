@@ -56,21 +56,21 @@ def test_truncation_leaves_the_entries_below_the_offset(steps: list[tuple[int, i
     kept = [entry for entry in entries if entry[0] < BASE + offset]
     changes = len(kept) < len(entries)
     assert (index.truncate_to(BASE + offset), times.truncate_to(BASE + offset)) == (changes, changes)
-    assert (bytes(index.data), len(times)) == (bytes(offset_index(*kept).data), len(kept))
+    assert (bytes(index.loaded()), len(times)) == (bytes(offset_index(*kept).loaded()), len(kept))
 
 
 def test_zeros_behind_the_last_entry_are_not_entries():
     index = offset_index((110, 5000))
-    assert len(OffsetIndex(BASE, bytes(index.data) + bytes(80))) == 1
+    assert len(OffsetIndex(BASE, bytes(index.loaded()) + bytes(80))) == 1
     times = TimeIndex(BASE)
     times.append(7, 110)
-    assert len(TimeIndex(BASE, bytes(times.data) + bytes(120))) == 1
+    assert len(TimeIndex(BASE, bytes(times.loaded()) + bytes(120))) == 1
 
 
 def test_a_lone_entry_of_timestamp_zero_is_an_entry():
     times = TimeIndex(BASE)
     times.append(0, BASE)
-    assert TimeIndex(BASE, bytes(times.data)).last == TimeEntry(0, BASE)
+    assert TimeIndex(BASE, bytes(times.loaded())).last == TimeEntry(0, BASE)
 
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])

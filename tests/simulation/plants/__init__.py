@@ -57,6 +57,7 @@ SHOWS_AT = {
     "producer_records_a_failure_after_its_callbacks": 2,
     "producer_resends_maybe_written_batches_as_new_requests": 5,
     "producer_reverses_the_batches_of_a_split": 11,
+    "cleaner_ignores_the_last_stable_offset": 7,
     "recovery_does_not_verify_checksums": 9,
     "recovery_keeps_old_index_files": 3,
 }
@@ -142,6 +143,7 @@ PLANTS = {
         _one(clients_and_brokers.broker_returns_the_wrong_offset, Invariant.INCONSISTENT_OFFSETS),
         _one(clients_and_brokers.broker_loses_unsynced_bytes_that_it_acknowledged, *_LOSS),
         _compaction(clients_and_brokers.cleaner_drops_the_last_batch_of_a_segment, Invariant.COMPACTED_AWAY),
+        _compaction(clients_and_brokers.cleaner_ignores_the_last_stable_offset, Invariant.COMPACTED_AWAY),
         _one(clients_and_brokers.broker_responds_twice, Invariant.ANSWERED_TWICE),
         _one(clients_and_brokers.producer_renumbers_retried_batches, Invariant.DUPLICATE),
         _one(clients_and_brokers.producer_retries_batches_in_reverse_order, Invariant.SEND_SKIP),

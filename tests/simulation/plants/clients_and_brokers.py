@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafkaraw.broker.connection import BrokerConnection
-from kafkaraw.broker.log import cleaning
+from kafkaraw.broker.log import cleaning, log_cleaner
 from kafkaraw.broker.log.partition_log import PartitionLog
 from kafkaraw.broker.partitions.followers import Followers
 from kafkaraw.broker.partitions.partition import Appended, Partition
@@ -84,6 +84,15 @@ def cleaner_drops_the_last_batch_of_a_segment(monkeypatch: pytest.MonkeyPatch):
             del self._batches
 
     monkeypatch.setattr(cleaning._Run, "_filling", short)
+
+
+def cleaner_ignores_the_last_stable_offset(monkeypatch: pytest.MonkeyPatch):
+    plan = log_cleaner.plan_cleaning
+
+    def to_the_end(segments, settings, **known):
+        return plan(segments, settings, **known | {"last_stable_offset": known["log_end_offset"]})
+
+    monkeypatch.setattr(log_cleaner, "plan_cleaning", to_the_end)
 
 
 def broker_responds_twice(monkeypatch: pytest.MonkeyPatch):

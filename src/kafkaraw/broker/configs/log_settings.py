@@ -58,7 +58,6 @@ class CleanerSettings:
     """
 
     is_enabled: bool
-    threads: int
     backoff_ms: int
     dedupe_buffer_bytes: int
     load_factor: float
@@ -131,8 +130,7 @@ def _cleaner(values: Mapping[str, Value]) -> CleanerSettings:
     if flag(values, "log.cleaner.enable") and size // max(1, threads) <= _DEDUPE_BYTES_MIN:
         raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MiB per cleaner thread.")
     return CleanerSettings(
-        is_enabled=flag(values, "log.cleaner.enable"),
-        threads=threads,
+        is_enabled=flag(values, "log.cleaner.enable") and threads > 0,
         backoff_ms=number(values, "log.cleaner.backoff.ms"),
         dedupe_buffer_bytes=size,
         load_factor=real(values, "log.cleaner.io.buffer.load.factor"),

@@ -63,7 +63,10 @@ def _not_deleted(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
     divided={0: TOPICS},
 )
 def handle(state: BrokerState, context: RequestContext, request: DeleteRecordsRequest) -> Reply[DeleteRecordsResponse]:
-    """Delete in each partition by itself, then wait until the other replicas have done so."""
+    """Delete in each partition by itself, then wait until the other replicas have done so.
+
+    The log start offsets are written once for all of them, before the response.
+    """
     offsets = {
         TopicPartition(topic.name, asked.partition_index): asked.offset
         for topic in request.topics
@@ -85,6 +88,8 @@ def handle(state: BrokerState, context: RequestContext, request: DeleteRecordsRe
         result.low_watermark = partition.low_watermark
         if result.low_watermark < first:
             waiting.append(_Waiting(partition, first, result))
+    if any(result.error_code == ErrorCode.NONE for topic in topics.values() for result in topic.partitions):
+        state.logs.write_log_starts()
     response = DeleteRecordsResponse(topics=list(topics.values()))
     return _WaitingDeletion(response, waiting, request.timeout_ms).deferred if waiting else response
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from kafkaraw.broker.log.partition_log import PartitionLog
@@ -21,6 +22,7 @@ from kafkaraw.core.log.cleaned_transactions import CleanedTransactions
 from kafkaraw.core.log.cleaner import BatchCleaner, CleanerStats, CleaningRound, KeyIndexer
 from kafkaraw.core.log.compaction import LogToClean, SegmentToClean, groups_to_clean, segments_between
 from kafkaraw.core.log.indexes import AbortedTransaction
+from kafkaraw.core.log.segment_indexes import aborted_between
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.records import BatchHeader, parse_header
@@ -92,6 +94,7 @@ def cleaning(
         OSError: the storage is full or broken.
     """
     run = _Run(log, offsets, cleaning_round, limits, check, stats)
+    yield from run.reading_aborted_transactions()
     yield from run.building_offset_map(plan)
     next_dirty_offset = offsets.latest_offset + 1
     yield from run.cleaning_segments(plan, next_dirty_offset)
@@ -118,6 +121,8 @@ class _Run:
         self._cleaner = BatchCleaner(offsets, cleaning_round, CleanedTransactions(), stats)
         self._infos = segments_to_clean(log)
         self._segments = {one.base_offset: log.segment_at(one.base_offset) for one in self._infos}
+        self._following = {one.base_offset: later.base_offset for one, later in pairwise(self._infos)}
+        self._aborted: list[AbortedTransaction] = []
 
     def _check(self, infos: Iterable[SegmentToClean]) -> None:
         """Check that nothing has changed.
@@ -138,14 +143,16 @@ class _Run:
         assert segment is not None
         return segment
 
+    def reading_aborted_transactions(self) -> Steps[None]:
+        """Read the transaction indexes. Transactions that end later have no records in the section to clean."""
+        for info in self._infos:
+            self._check((info,))
+            self._aborted += self._segment(info).aborted_transactions
+            yield None
+
     def _aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with offsets in a range; their markers may be in later segments."""
-        return [
-            entry
-            for info in segments_between(self._infos, start, self._infos[-1].base_offset + 1)
-            for entry in self._segment(info).aborted_transactions
-            if entry.last_offset >= start and entry.first_offset < end
-        ]
+        """Return the aborted transactions with offsets in a range; their markers may be behind it."""
+        return aborted_between(self._aborted, start, end).transactions
 
     def building_offset_map(self, plan: LogToClean) -> Steps[None]:
         """Read the keys of the dirty section into the map, until it is full."""
@@ -154,7 +161,6 @@ class _Run:
         dirty = segments_between(self._infos, start, end)
         for at, info in enumerate(dirty):
             following = dirty[at + 1].base_offset if at + 1 < len(dirty) else end
-            # Not all of them: that would be quadratic. A truncation changes the last one, whatever else it removes.
             for header, wire in self._batches(info, self._segment(info).position_of(start), (info, dirty[-1])):
                 indexer.add(header, wire)
                 self._stats.indexed_bytes += len(wire)
@@ -197,8 +203,8 @@ class _Run:
             SegmentToClean(
                 info.base_offset,
                 info.size_bytes,
-                offset_index_bytes=len(self._segment(info).offset_index.data),
-                time_index_bytes=len(self._segment(info).time_index.data),
+                offset_index_bytes=self._segment(info).offset_index.size_bytes,
+                time_index_bytes=self._segment(info).time_index.size_bytes,
             )
             for info in segments_between(self._infos, 0, end_offset)
         ]
@@ -206,7 +212,9 @@ class _Run:
         last = sources[-1]
         for group in groups_to_clean(sources, limits.segment_bytes, limits.index_bytes, plan.end_offset):
             # The map has offsets of all sources: if the last one is truncated, none may be cleaned by it.
-            watched = group if last in group else [*group, last]
+            # Checking all of the group at each read would be quadratic: retention deletes the first one,
+            # and a truncation changes the last one, whatever else they remove.
+            watched = (group[0], group[-1], last)
             self._check(watched)  # the step before ended a turn, and the folder may be gone
             cleaned = self._log.create_cleaned_segment(group[0].base_offset)
             try:
@@ -225,10 +233,9 @@ class _Run:
         synced = 0
         for info in group:
             segment = self._segment(info)
-            following = next(one.base_offset for one in self._infos if one.base_offset > info.base_offset)
-            aborted = self._aborted_between(info.base_offset, following)
+            aborted = self._aborted_between(info.base_offset, self._following[info.base_offset])
             self._cleaner.begin_segment(aborted, segment.created_ms)
-            for header, wire in self._batches(info, 0, watched):
+            for header, wire in self._batches(info, 0, (info, *watched)):
                 kept = self._cleaner.clean(header, wire)
                 if kept is not None:
                     batch = memoryview(kept)

@@ -65,7 +65,7 @@ class _Folder:
 
     __slots__ = ("__weakref__", "path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
 
 
@@ -79,9 +79,9 @@ class _Place:
         self.name = name
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str:
         """The path of today."""
-        return self.folder.path / self.name
+        return f"{self.folder.path}/{self.name}"
 
 
 class DiskFile(DescriptorFile):
@@ -97,11 +97,12 @@ class DiskFile(DescriptorFile):
         self._open_files = open_files
         self._fd = -1
         self._file: SharedFile | None = None
-        descriptor = os.open(place.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            super().__init__(os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
+            size_bytes = os.stat(place.path).st_size
+        except FileNotFoundError:
+            os.close(os.open(place.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            size_bytes = 0
+        super().__init__(size_bytes)
 
     def _descriptor(self) -> int:
         """The open file's descriptor; other files may be closed for it."""
@@ -163,6 +164,7 @@ class FileStorage:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._root = str(self.path)  # paths are joined as text: a start with many partitions does so 100,000 times
         self._open_files = OpenFiles(_open_files_max())
         self._folders: WeakValueDictionary[str, _Folder] = WeakValueDictionary()
         self._places: WeakValueDictionary[tuple[_Folder, str], _Place] = WeakValueDictionary()
@@ -174,39 +176,51 @@ class FileStorage:
         except OSError as error:
             raise UnusableDirectoryError(self.path, error) from error
 
+    def _folder_path(self, folder: str) -> str:
+        return f"{self._root}/{folder}" if folder else self._root
+
+    def _file_path(self, folder: str, name: str) -> str:
+        return f"{self._root}/{folder}/{name}" if folder else f"{self._root}/{name}"
+
     def folders(self) -> list[str]:
         """Names of all folders, sorted."""
-        return sorted(entry.name for entry in self.path.iterdir() if entry.is_dir())
+        with os.scandir(self._root) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
 
     def make_folder(self, folder: str) -> None:
         """Create a folder; one that exists is left alone."""
-        (self.path / folder).mkdir(exist_ok=True)
+        try:
+            os.mkdir(self._folder_path(folder))
+        except FileExistsError:
+            if not os.path.isdir(self._folder_path(folder)):
+                raise
 
     def rename_folder(self, folder: str, new_name: str) -> None:
         """Rename a folder with all that is in it."""
-        (self.path / folder).rename(self.path / new_name)
+        os.rename(self._folder_path(folder), self._folder_path(new_name))
         moved = self._folders.pop(folder, None)
         if moved is not None:
-            moved.path = self.path / new_name
+            moved.path = self._folder_path(new_name)
             self._folders[new_name] = moved
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all that is in it; one that does not exist is no error."""
         with contextlib.suppress(FileNotFoundError):
             # With one free descriptor, where rmtree takes two: a creation that ran out of them must be able to go back.
-            for name in os.listdir(self.path / folder):
+            for name in os.listdir(self._folder_path(folder)):
                 with contextlib.suppress(IsADirectoryError, PermissionError):
-                    (self.path / folder / name).unlink()
+                    os.unlink(self._file_path(folder, name))
             try:
-                (self.path / folder).rmdir()
+                os.rmdir(self._folder_path(folder))
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                shutil.rmtree(self.path / folder)  # it contains folders, which the broker did not create
+                shutil.rmtree(self._folder_path(folder))  # it contains folders, which the broker did not create
 
     def files(self, folder: str) -> list[str]:
         """Names of the files in a folder, sorted."""
-        return sorted(entry.name for entry in (self.path / folder).iterdir() if entry.is_file())
+        with os.scandir(self._folder_path(folder)) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
 
     def open_file(self, folder: str, name: str) -> LogFile:
         """Open a log file for reading and appending; it is created when absent."""
@@ -215,7 +229,7 @@ class FileStorage:
     def _place(self, folder: str, name: str) -> _Place:
         within = self._folders.get(folder)
         if within is None:
-            within = self._folders[folder] = _Folder(self.path / folder)
+            within = self._folders[folder] = _Folder(self._folder_path(folder))
         place = self._places.get((within, name))
         if place is None:
             place = self._places[within, name] = _Place(within, name)
@@ -224,14 +238,13 @@ class FileStorage:
     def file_size(self, folder: str, name: str) -> int | None:
         """The size of a file in bytes; None when there is none."""
         try:
-            return (self.path / folder / name).stat().st_size
+            return os.stat(self._file_path(folder, name)).st_size
         except FileNotFoundError:
             return None
 
     def rename_file(self, folder: str, name: str, new_name: str) -> None:
         """Rename a file in one step; a file that has the new name is replaced. Open files follow their new name."""
-        within = self.path / folder
-        (within / name).replace(within / new_name)
+        os.replace(self._file_path(folder, name), self._file_path(folder, new_name))
         known = self._folders.get(folder)
         moved = None if known is None else self._places.pop((known, name), None)
         if known is not None and moved is not None:
@@ -240,33 +253,38 @@ class FileStorage:
 
     def remove_file(self, folder: str, name: str) -> None:
         """Remove a file; one that does not exist is no error."""
-        (self.path / folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._file_path(folder, name))
 
     def sync_folder(self, folder: str) -> None:
         """Make the names in a folder durable."""
-        sync_folder(self.path / folder)
+        sync_folder(self._folder_path(folder))
 
     def read_bytes(self, folder: str, name: str) -> bytes | None:
         """The whole of a small file; None when there is none."""
         try:
-            return (self.path / folder / name).read_bytes()
+            descriptor = os.open(self._file_path(folder, name), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        try:
+            return bytes(read_at(descriptor, 0, os.fstat(descriptor).st_size))
+        finally:
+            os.close(descriptor)
 
     def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
         """Replace a small file in one step: written aside, synced, renamed."""
-        target = self.path / folder / name
-        aside = target.with_name(f"{name}.tmp")
-        aside.unlink(missing_ok=True)  # one left by a crash may have other permissions
+        target, aside = self._file_path(folder, name), self._file_path(folder, f"{name}.tmp")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)  # one left by a crash may have other permissions
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
         with open(descriptor, "wb") as file:
             file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        aside.replace(target)
+        os.replace(aside, target)
         if durable:
-            sync_folder(target.parent)
+            sync_folder(self._folder_path(folder))
 
     def read_text(self, folder: str, name: str) -> str | None:
         """The whole of a small text file; None when there is none."""
@@ -282,7 +300,7 @@ class FileStorage:
         self._lock.release()
 
 
-def sync_folder(path: Path) -> None:
+def sync_folder(path: str | os.PathLike[str]) -> None:
     """Make renames in a folder survive a crash of the machine."""
     folder_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

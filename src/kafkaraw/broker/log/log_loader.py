@@ -89,7 +89,7 @@ class LogLoader:
         self._settings = settings
         self._stopped = stopped
         self._now_ms = now_ms
-        self._names: set[str] = set()
+        self._files: dict[str, OffsetFile] = {}
         self._loaded = LoadedLog([], ProducerSnapshots(storage, folder), LeaderEpochs())
 
     def loading(self, epochs: LeaderEpochs) -> Steps[LoadedLog]:
@@ -107,7 +107,7 @@ class LogLoader:
         self._finish_renames()
         self._remove_orphans()
         loaded.snapshots = ProducerSnapshots(self._storage, self._folder, self._offsets(FileKind.PRODUCER_SNAPSHOT))
-        damaged = self._open_segments()
+        damaged = yield from self._opening_segments()
         yield from self._recover(damaged)
         self._check_start()
         end = loaded.segments[-1].next_offset
@@ -122,13 +122,15 @@ class LogLoader:
         return loaded
 
     def _offsets(self, kind: FileKind) -> list[int]:
-        files = (parse_file(name) for name in self._names)
-        return sorted(file.offset for file in files if file is not None and (file.kind, file.stage) == (kind, ""))
+        return sorted(file.offset for file in self._files.values() if (file.kind, file.stage) == (kind, Stage.LIVE))
 
     def _finish_renames(self) -> None:
         """Complete the replacement and the deletion of segments."""
-        files = [file for file in map(parse_file, self._storage.files(self._folder)) if file is not None]
-        renames = finish_renames(files, self._next_offset)
+        found = ((name, parse_file(name)) for name in self._storage.files(self._folder))
+        self._files = {name: file for name, file in found if file is not None}
+        if all(file.stage is Stage.LIVE for file in self._files.values()):
+            return
+        renames = finish_renames(self._files.values(), self._next_offset)
         for name in renames.removed:
             self._storage.remove_file(self._folder, name)
         for name, source in renames.names.items():
@@ -137,7 +139,7 @@ class LogLoader:
                 self._storage.rename_file(self._folder, source, name)
         if renames.removed or any(name != source for name, source in renames.names.items()):
             self._storage.sync_folder(self._folder)
-        self._names = set(renames.names)
+        self._files = {name: file for name in renames.names if (file := parse_file(name)) is not None}
 
     def _next_offset(self, file: OffsetFile) -> int:
         segment = Segment(self._storage, self._folder, file.offset, stage=file.stage)
@@ -156,9 +158,9 @@ class LogLoader:
                     name = OffsetFile(offset, kind).name
                     _logger.warning("%s: found an orphaned index file %s, with no log file", self._folder, name)
                     self._storage.remove_file(self._folder, name)
-                    self._names.discard(name)
+                    self._files.pop(name, None)
 
-    def _open_segments(self) -> set[int]:
+    def _opening_segments(self) -> Steps[set[int]]:
         """Open the segments; return the base offsets of those whose indexes have to be rebuilt."""
         segments = self._loaded.segments
         damaged = set()
@@ -167,7 +169,8 @@ class LogLoader:
             if segments:
                 segments[-1].next_offset = base
             segments.append(segment)
-            missing = [kind for kind in _INDEXES[:2] if OffsetFile(base, kind).name not in self._names]
+            yield None
+            missing = [kind for kind in _INDEXES[:2] if OffsetFile(base, kind).name not in self._files]
             if missing and segment.size_bytes:
                 damaged.add(base)
                 continue
@@ -255,9 +258,9 @@ class LogLoader:
         """Remove the index files of the active segment: they are older than its batches, and written when it rolls."""
         for kind in _INDEXES:
             name = OffsetFile(base, kind).name
-            if name in self._names:
+            if name in self._files:
                 self._storage.remove_file(self._folder, name)
-                self._names.discard(name)
+                self._files.pop(name, None)
 
     def _producers_at(self, segment: Segment) -> Steps[ProducerState]:
         """Return the producer state at the start of a segment: of the snapshot before it, and the batches between."""

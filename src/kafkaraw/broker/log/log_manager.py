@@ -145,6 +145,7 @@ class LogManager:
         self._read: dict[str, _Checkpoints] = {}
         self._written: dict[tuple[str, str], str] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._log_starts_write: asyncio.Handle | None = None
         self._running: dict[str, Deferred[None]] = {}
         self._removals: list[tuple[int, int, Callable[[], None]]] = []
         self._removals_count = 0
@@ -219,8 +220,10 @@ class LogManager:
     def stop(self) -> None:
         """Stop the schedules; the tasks that run are abandoned between two of their steps."""
         self._is_started = False
-        for timer in self._timers.values():
-            timer.cancel()
+        for timer in (*self._timers.values(), self._log_starts_write):
+            if timer is not None:
+                timer.cancel()
+        self._log_starts_write = None
         self._timers.clear()
         for running in list(self._running.values()):
             running.cancel()
@@ -335,11 +338,19 @@ class LogManager:
         """Write the checkpoints of the high watermarks; instead of one that is lost, the leader's counts."""
         yield from self._writing(HIGH_WATERMARKS_FILE, lambda replica: replica.high_watermark, durable=False)
 
+    def log_start_moved(self) -> None:
+        """Write the log start offsets in the next turn, for all logs whose start moves in this one."""
+        if self._is_started and self._log_starts_write is None:
+            self._log_starts_write = asyncio.get_running_loop().call_soon(self.write_log_starts)
+
     def write_log_starts(self) -> None:
         """Write the log start offsets immediately, because records were deleted by request.
 
         A directory that cannot be written is logged: the deleted records may reappear after a restart.
         """
+        if self._log_starts_write is not None:
+            self._log_starts_write.cancel()
+            self._log_starts_write = None
         try:
             run_to_end(self.writing_log_starts())
         except OSError as error:

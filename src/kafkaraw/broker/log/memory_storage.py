@@ -15,7 +15,8 @@ import os
 from typing import Final
 
 from kafkaraw.broker.log.descriptor_file import DescriptorFile
-from kafkaraw.broker.log.storage import ROOT, Buffer, Content, LogFile
+from kafkaraw.broker.log.folders import Folders
+from kafkaraw.broker.log.storage import ROOT, Buffer, Content
 from kafkaraw.net.shared_files import SharedFile
 
 INLINE_BYTES_MAX: Final = 32 * 1024
@@ -151,7 +152,7 @@ def _file_without_name() -> int:
     return descriptor
 
 
-class MemoryStorage:
+class MemoryStorage(Folders[MemoryFile]):
     """Folders of files in memory.
 
     Args:
@@ -159,89 +160,14 @@ class MemoryStorage:
     """
 
     def __init__(self, descriptors: Descriptors | None = None) -> None:
+        super().__init__({ROOT: {}})
         self._descriptors = descriptors or Descriptors()
-        self._folders: dict[str, dict[str, MemoryFile]] = {ROOT: {}}
 
-    def folders(self) -> list[str]:
-        """Names of all folders, sorted."""
-        return sorted(name for name in self._folders if name != ROOT)
+    def _new_file(self) -> MemoryFile:
+        return MemoryFile(self._descriptors)
 
-    def make_folder(self, folder: str) -> None:
-        """Create a folder; one that exists is left alone."""
-        self._folders.setdefault(folder, {})
-
-    def rename_folder(self, folder: str, new_name: str) -> None:
-        """Rename a folder with all that is in it."""
-        if folder not in self._folders:
-            raise _not_found(folder)
-        self._folders[new_name] = self._folders.pop(folder)
-
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder with all that is in it."""
-        for file in self._folders.pop(folder, {}).values():
-            file.drop()
-
-    def files(self, folder: str) -> list[str]:
-        """Names of the files in a folder, sorted."""
-        return sorted(self._folders[folder])
-
-    def open_file(self, folder: str, name: str) -> LogFile:
-        """Open a log file; it is created when absent."""
-        file = self._folders[folder].get(name)
-        if file is None:
-            file = self._folders[folder][name] = MemoryFile(self._descriptors)
-        return file
-
-    def file_size(self, folder: str, name: str) -> int | None:
-        """The size of a file in bytes; None when there is none."""
-        file = self._folders[folder].get(name)
-        return None if file is None else file.size_bytes
-
-    def rename_file(self, folder: str, name: str, new_name: str) -> None:
-        """Rename a file in one step; a file that has the new name is replaced."""
-        files = self._folders[folder]
-        if name not in files:
-            raise _not_found(f"{folder}/{name}")
-        self._replace(files, new_name, files.pop(name))
-
-    def _replace(self, files: dict[str, MemoryFile], name: str, file: MemoryFile) -> None:
-        replaced = files.get(name)
-        files[name] = file
-        if replaced is not None:
-            replaced.drop()
-
-    def remove_file(self, folder: str, name: str) -> None:
-        """Remove a file; one that does not exist is no error."""
-        file = self._folders[folder].pop(name, None)
-        if file is not None:
-            file.drop()
-
-    def sync_folder(self, folder: str) -> None:
-        """Memory has nothing to sync to."""
-
-    def read_bytes(self, folder: str, name: str) -> bytes | None:
-        """The whole of a small file; None when there is none."""
-        file = self._folders[folder].get(name)
-        return None if file is None else bytes(file.read(0, file.size_bytes))
-
-    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small file."""
-        file = MemoryFile(self._descriptors)
-        file.append(data)
-        self._replace(self._folders[folder], name, file)
-
-    def read_text(self, folder: str, name: str) -> str | None:
-        """The whole of a small text file; None when there is none."""
-        data = self.read_bytes(folder, name)
-        return None if data is None else data.decode()
-
-    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small text file, as `write_bytes` does."""
-        self.write_bytes(folder, name, text.encode(), durable=durable, private=private)
+    def _drop(self, file: MemoryFile) -> None:
+        file.drop()
 
     def close(self) -> None:
         """Nothing to let go of: the files stay for the next broker."""
-
-
-def _not_found(name: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

@@ -28,7 +28,7 @@ from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Clock
 from kafkaraw.protocol import FileSlice
-from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, modern, parse_header
+from kafkaraw.records import TIMESTAMP_LOG_APPEND_TIME, Batch, BatchHeader, Columns, modern, parse_header
 
 OFFSET_MAX: Final = (1 << 63) - 1
 RECALLED_ENTRIES: Final = 8
@@ -675,6 +675,7 @@ class PartitionLog:
             for place in segment.places_from_timestamp(timestamp_ms, start):
                 found = _first_in_batch(segment.batch(place), timestamp_ms, start)
                 if found is not None:
+                    segment.remember(found.offset, place.start)
                     return found
         return None
 
@@ -715,9 +716,13 @@ def _first_in_batch(data: memoryview, timestamp_ms: int, start_offset: int) -> T
         return None
     if header.timestamp_type == TIMESTAMP_LOG_APPEND_TIME or header.is_control:
         return TimestampAndOffset(header.max_timestamp, max(header.base_offset, start_offset))
-    for record in Batch("", 0, data, start_offset=max(header.base_offset, start_offset), check_crcs=False):
-        if record.timestamp_ms >= timestamp_ms:
-            return TimestampAndOffset(record.timestamp_ms, record.offset)
+    columns = Columns(frozenset({"offset", "timestamp"}), header.records_count)
+    Batch("", 0, data, start_offset=max(header.base_offset, start_offset), check_crcs=False).fill(columns)
+    assert columns.offset is not None
+    assert columns.timestamp is not None
+    for offset, timestamp in zip(columns.offset, columns.timestamp, strict=True):
+        if timestamp >= timestamp_ms:
+            return TimestampAndOffset(timestamp, offset)
     if header.base_offset < start_offset:
         return None
     # The producer overstated the batch's highest timestamp: start at the batch, so that nothing is skipped.

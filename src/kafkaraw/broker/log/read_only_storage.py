@@ -6,14 +6,14 @@ every byte. The directory must not change meanwhile: its names are read once. St
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from kafkaraw.broker.log.storage import ROOT, Buffer, LogFile
+from kafkaraw.broker.log.folders import Folders
+from kafkaraw.broker.log.storage import ROOT, Buffer
 from kafkaraw.core.log.names import LOCK_FILE
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.directory_locks import DirectoryLock
@@ -97,7 +97,7 @@ class CopyOnWriteFile:
         """The storage keeps what was written."""
 
 
-class ReadOnlyStorage:
+class ReadOnlyStorage(Folders[CopyOnWriteFile]):
     """A directory of partition folders, with the changes of a broker in memory.
 
     Args:
@@ -113,8 +113,8 @@ class ReadOnlyStorage:
         try:
             entries = list(os.scandir(self.path))
             self._lock_shared()
-            self._folders: dict[str, dict[str, CopyOnWriteFile]] = {ROOT: _files_of(self.path)}
-            self._folders |= {entry.name: _files_of(Path(entry.path)) for entry in entries if entry.is_dir()}
+            inner = {entry.name: _files_of(Path(entry.path)) for entry in entries if entry.is_dir()}
+            super().__init__({ROOT: _files_of(self.path), **inner})
         except OSError as error:
             self.close()
             raise ConfigError(f"log.dirs: {error.filename or self.path} cannot be read: {error.strerror}") from error
@@ -129,70 +129,8 @@ class ReadOnlyStorage:
                 f"log.dirs: {self.path} is in use by a broker, which changes it: stop it, or copy the directory"
             ) from error
 
-    def folders(self) -> list[str]:
-        """Names of all folders, sorted."""
-        return sorted(name for name in self._folders if name != ROOT)
-
-    def make_folder(self, folder: str) -> None:
-        """Create a folder; one that exists is left alone."""
-        self._folders.setdefault(folder, {})
-
-    def rename_folder(self, folder: str, new_name: str) -> None:
-        """Rename a folder with all that is in it."""
-        if folder not in self._folders:
-            raise _not_found(folder)
-        self._folders[new_name] = self._folders.pop(folder)
-
-    def remove_folder(self, folder: str) -> None:
-        """Hide a folder with all that is in it; one that does not exist is no error."""
-        self._folders.pop(folder, None)
-
-    def files(self, folder: str) -> list[str]:
-        """Names of the files in a folder, sorted."""
-        return sorted(self._folders[folder])
-
-    def open_file(self, folder: str, name: str) -> LogFile:
-        """Open a log file; it is created in memory when absent."""
-        return self._folders[folder].setdefault(name, CopyOnWriteFile(None, 0))
-
-    def file_size(self, folder: str, name: str) -> int | None:
-        """The size of a file in bytes; None when there is none."""
-        file = self._folders.get(folder, {}).get(name)
-        return None if file is None else file.size_bytes
-
-    def rename_file(self, folder: str, name: str, new_name: str) -> None:
-        """Rename a file; a file that has the new name is replaced."""
-        files = self._folders.get(folder, {})
-        if name not in files:
-            raise _not_found(f"{folder}/{name}")
-        files[new_name] = files.pop(name)
-
-    def remove_file(self, folder: str, name: str) -> None:
-        """Hide a file; one that does not exist is no error."""
-        self._folders.get(folder, {}).pop(name, None)
-
-    def sync_folder(self, folder: str) -> None:
-        """Nothing is to survive."""
-
-    def read_bytes(self, folder: str, name: str) -> bytes | None:
-        """The whole of a small file; None when there is none."""
-        file = self._folders.get(folder, {}).get(name)
-        return None if file is None else bytes(file.read(0, file.size_bytes))
-
-    def write_bytes(self, folder: str, name: str, data: Buffer, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small file, in memory."""
-        file = CopyOnWriteFile(None, 0)
-        file.append(data)
-        self._folders[folder][name] = file
-
-    def read_text(self, folder: str, name: str) -> str | None:
-        """The whole of a small text file; None when there is none."""
-        data = self.read_bytes(folder, name)
-        return None if data is None else data.decode()
-
-    def write_text(self, folder: str, name: str, text: str, *, durable: bool = True, private: bool = False) -> None:
-        """Replace a small text file, in memory."""
-        self.write_bytes(folder, name, text.encode(), durable=durable, private=private)
+    def _new_file(self) -> CopyOnWriteFile:
+        return CopyOnWriteFile(None, 0)
 
     def close(self) -> None:
         """Release the lock of the directory."""
@@ -206,7 +144,3 @@ def _files_of(folder: Path) -> dict[str, CopyOnWriteFile]:
         for entry in os.scandir(folder)
         if entry.is_file()
     }
-
-
-def _not_found(name: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)

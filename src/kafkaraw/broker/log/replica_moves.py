@@ -2,7 +2,8 @@
 
 A move copies the log into a folder `<topic>-<partition>.<id>-future` in the destination, in turns, while the replica
 goes on. When the copy has caught up, it is synced and takes the place of the log in one turn; the old folder is removed
-as that of a deleted topic. A broker that stops before goes on with the copy when it starts again.
+as that of a deleted topic. A broker that stops before goes on with the copy when it starts again; it copies a
+compacted log from its start.
 Start at `ReplicaMoves.begin`.
 Source: KIP-113; kafka.server.{ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread},
 LogManager.replaceCurrentWithFutureLog.
@@ -145,9 +146,26 @@ class ReplicaMoves:
             raise
         self._start(move)
 
-    def resume(self, replica: MovableReplica, destination: LogDirectory, folder: str) -> None:
-        """Go on with a copy that an earlier run of the broker has left."""
-        self._start(_Move(replica, destination, folder))
+    def resume(self, replica: MovableReplica, destination: LogDirectory, folder: str, topic_id: Uuid) -> None:
+        """Go on with a copy that an earlier run of the broker has left; that of a compacted log is made anew.
+
+        While the destination was offline, the cleaner may have removed tombstones and markers of records that the copy
+        has.
+
+        Args:
+            replica: the replica.
+            destination: the directory that has the copy.
+            folder: the folder of the copy.
+            topic_id: the id of its topic.
+
+        Raises:
+            OSError: the destination is full or broken; the replica stays where it is.
+        """
+        if replica.config.is_compacted:
+            destination.storage.remove_folder(folder)
+            self.begin(replica, destination, topic_id)
+        else:
+            self._start(_Move(replica, destination, folder))
 
     def _start(self, move: _Move) -> None:
         key = move.replica.topic_partition

@@ -5,8 +5,9 @@ checksum. Messages of magic 0 and 1, as an old broker's directory may hold them,
 
 The offset and time indexes are sparse: a read starts at the nearest entry, and reads batch headers from there. The ends
 of the last reads and of the log are remembered, so that readers who follow each other's or their own last read, or the
-tail of the log, read no header. Index files are loaded when they are first needed, and written when the segment is
-rolled or closed: after an unclean stop, the broker rebuilds those of the segments behind its recovery point.
+tail of the log, read no header. Index files are opened when they are first needed (large ones are read in blocks, see
+`index_file`), and written when the segment is rolled or closed: after an unclean stop, the broker rebuilds those of the
+segments behind its recovery point.
 Source: org.apache.kafka.storage.internals.log.LogSegment.
 """
 
@@ -18,6 +19,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from kafkaraw.broker.log.index_file import LOADED_BYTES_MAX, IndexFile
 from kafkaraw.broker.log.storage import Content, LogFile, LogStorage
 from kafkaraw.core.log.damage import DamagedFileError
 from kafkaraw.core.log.indexes import (
@@ -126,6 +128,7 @@ class Segment:
         self.size_bytes = self._file.size_bytes
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
+        self._index_files: list[LogFile] = []
         self._aborted: list[AbortedTransaction] | None = None
         self._indexes_changed = False
         self._aborted_changed = False
@@ -229,8 +232,8 @@ class Segment:
         """
         if self._indexes_changed and self._offsets is not None and self._times is not None:
             for kind, index in ((FileKind.OFFSET_INDEX, self._offsets), (FileKind.TIME_INDEX, self._times)):
-                if index.data or self._storage.file_size(self.folder, self._name(kind)):
-                    self._storage.write_bytes(self.folder, self._name(kind), index.data, durable=durable)
+                if len(index) or self._storage.file_size(self.folder, self._name(kind)):
+                    self._storage.write_bytes(self.folder, self._name(kind), index.loaded(), durable=durable)
                 else:
                     self._storage.open_file(self.folder, self._name(kind)).close()  # an empty file is made in one call
             self._indexes_changed = False
@@ -252,6 +255,12 @@ class Segment:
         """Drop the offset and time index from memory if their files are as they are; they are loaded when needed."""
         if not self._indexes_changed:
             self._offsets = self._times = None
+            self._close_index_files()
+
+    def _close_index_files(self) -> None:
+        for file in self._index_files:
+            file.close()
+        self._index_files.clear()
 
     def sync(self) -> None:
         """Make the log file survive a crash of the machine."""
@@ -262,8 +271,9 @@ class Segment:
         self._file.truncate(self.size_bytes)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the files."""
         self._file.close()
+        self._close_index_files()
 
     def file_names(self) -> list[str]:
         """Return the names that its files have; there may be no file of some of them."""
@@ -347,23 +357,34 @@ class Segment:
         return bool(self.aborted_transactions)
 
     def _load_indexes(self) -> None:
-        names = [self._name(kind) for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)]
-        found = [self._storage.read_bytes(self.folder, name) for name in names]
+        offsets_name, times_name = self._name(FileKind.OFFSET_INDEX), self._name(FileKind.TIME_INDEX)
         try:
-            if found[0] is None or found[1] is None:
-                missing = names[0] if found[0] is None else names[1]
-                raise DamagedFileError(
-                    f"{self.folder}/{missing}", 0, "the file is missing", "it is rebuilt from the log"
-                )
-            offsets = OffsetIndex(self.base_offset, found[0], f"{self.folder}/{names[0]}")
+            offsets = OffsetIndex(self.base_offset, self._index_content(offsets_name), f"{self.folder}/{offsets_name}")
             if offsets.last.position >= max(self.size_bytes, 1):
                 problem = f"the last entry is at position {offsets.last.position}, the log has {self.size_bytes} bytes"
-                raise DamagedFileError(f"{self.folder}/{names[0]}", 0, problem, "it is rebuilt from the log")
-            self._times = TimeIndex(self.base_offset, found[1], f"{self.folder}/{names[1]}")
+                raise DamagedFileError(f"{self.folder}/{offsets_name}", 0, problem, "it is rebuilt from the log")
+            self._times = TimeIndex(self.base_offset, self._index_content(times_name), f"{self.folder}/{times_name}")
             self._offsets = offsets
         except DamagedFileError as error:
             _logger.warning("Found a corrupted index file, rebuilding index files: %s", error)
+            self._close_index_files()
             self._rebuild_indexes()
+
+    def _index_content(self, name: str) -> bytes | IndexFile:
+        """Return the bytes of an index file, or the file if it is large.
+
+        Raises:
+            DamagedFileError: it is missing.
+        """
+        size = self._storage.file_size(self.folder, name)
+        if size is not None and size > LOADED_BYTES_MAX:
+            file = self._storage.open_file(self.folder, name)
+            self._index_files.append(file)
+            return IndexFile(file)
+        data = None if size is None else self._storage.read_bytes(self.folder, name)
+        if data is None:
+            raise DamagedFileError(f"{self.folder}/{name}", 0, "the file is missing", "it is rebuilt from the log")
+        return data
 
     def _rebuild_indexes(self) -> None:
         """Build the indexes from the batch headers; their files are replaced, if that is possible now."""
@@ -437,8 +458,8 @@ class Segment:
             header.max_timestamp - first if first >= 0 else clock.time_ms() - self.created_ms,
             self.jitter_ms,
             header.base_offset + header.last_offset_delta - self.base_offset,
-            len(self.offset_index.data),
-            len(self.time_index.data),
+            self.offset_index.size_bytes,
+            self.time_index.size_bytes,
         )
 
     @property
@@ -511,10 +532,11 @@ class Segment:
             if place.last_offset >= offset:
                 found = place.start
                 break
-        self._remember(offset, found)
+        self.remember(offset, found)
         return found
 
-    def _remember(self, offset: int, position: int) -> None:
+    def remember(self, offset: int, position: int) -> None:
+        """Remember where the batch with an offset starts, for the read that follows a look-up."""
         places = self._places
         if len(places) >= PLACES_MAX and offset not in places:
             del places[next(iter(places))]
@@ -537,7 +559,7 @@ class Segment:
             if end == start:
                 return None
         else:
-            self._remember(min(end_offset, self.next_offset), end)
+            self.remember(min(end_offset, self.next_offset), end)
         return self._file.content(start, end - start)
 
     def copy(self, offset: int, size_max: int) -> bytes:
@@ -546,7 +568,7 @@ class Segment:
         if end - start > size_max:
             end = self._end_within(start, size_max, at_least_one=True)
         else:
-            self._remember(self.next_offset, end)
+            self.remember(self.next_offset, end)
         return bytes(self._file.read(start, end - start))
 
     def _end_within(self, start: int, size_max: int, *, at_least_one: bool) -> int:
@@ -556,9 +578,9 @@ class Segment:
         for place in self.places(position):
             if place.end > limit:
                 if place.start > start or not at_least_one:
-                    self._remember(place.base_offset, place.start)
+                    self.remember(place.base_offset, place.start)
                     return place.start
-                self._remember(place.last_offset + 1, place.end)
+                self.remember(place.last_offset + 1, place.end)
                 return place.end
         return self.size_bytes
 

@@ -42,7 +42,7 @@ from kafkaraw.records.header import (
 from kafkaraw.records.varint import encode_varint, read_raw_varint
 
 BYTES_PER_KEY: Final = 24
-_SLOTS_MAX: Final = 2**31 - 1
+_KEYS_MAX: Final = 2**31 - 1
 _KEPT_BITS: Final = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -51,20 +51,20 @@ def make_offset_map(dedupe_buffer_bytes: int, load_factor: float, seed: bytes) -
 
     Args:
         dedupe_buffer_bytes: `log.cleaner.dedupe.buffer.size`: the most memory that it uses.
-        load_factor: `log.cleaner.io.buffer.load.factor`: the share of its slots that are used.
+        load_factor: `log.cleaner.io.buffer.load.factor`: the share of it that may have keys.
         seed: 16 random bytes.
 
     Raises:
         ConfigError: the map would have no room for two keys.
     """
-    slots = min(dedupe_buffer_bytes // BYTES_PER_KEY, _SLOTS_MAX)
-    keys_max = min(int(slots * load_factor), slots - 1)
+    slots = dedupe_buffer_bytes // BYTES_PER_KEY
+    keys_max = min(int(slots * load_factor), slots - 1, _KEYS_MAX)  # as many as Kafka's map of this size
     if keys_max < 1 or slots * load_factor <= 1:
         raise ConfigError(
             f"log.cleaner.dedupe.buffer.size={dedupe_buffer_bytes} has room for {slots} keys, of which "
             f"log.cleaner.io.buffer.load.factor={load_factor} allows {max(keys_max, 0)}; increase one of them"
         )
-    return OffsetMap(slots, keys_max, seed)
+    return OffsetMap(keys_max, seed)
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ class LeaderEpochs:
         """
         for line, (epoch, start) in enumerate(read_checkpoint(text, file, 2), 3):
             numbers = whole_number(epoch), whole_number(start)
-            if numbers[0] is None or numbers[1] is None:
+            if numbers[0] is None or numbers[1] is None or numbers[0] < 0 or numbers[1] < 0:
                 raise checkpoint_error(file, line, f"{epoch} {start} is not an epoch and an offset")
             if not self.assign(numbers[0], numbers[1]):
                 raise checkpoint_error(file, line, f"epoch {epoch} does not come after {self.latest}")

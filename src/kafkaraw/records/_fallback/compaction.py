@@ -23,7 +23,7 @@ from kafkaraw.records.varint import as_int64, encode_varint, read_raw_varint
 _SEED_SIZE: Final = 16
 _HASH_SIZE: Final = 16
 _ENTRY_SIZE: Final = 24
-_SLOTS_MAX: Final = 2**31 - 1
+_KEYS_MAX: Final = 2**31 - 1
 
 
 class _Found(NamedTuple):
@@ -38,12 +38,9 @@ class _Found(NamedTuple):
 class OffsetMap:
     """The last offset of each key. See `interface.OffsetMap`."""
 
-    def __init__(self, slots: int, keys_max: int, seed: bytes) -> None:
-        if len(seed) != _SEED_SIZE or not 0 < keys_max < slots <= _SLOTS_MAX:
-            raise UsageError(
-                f"an offset map cannot have {slots} slots for {keys_max} keys and {len(seed)} bytes of seed"
-            )
-        self.slots = slots
+    def __init__(self, keys_max: int, seed: bytes) -> None:
+        if len(seed) != _SEED_SIZE or not 0 < keys_max <= _KEYS_MAX:
+            raise UsageError(f"an offset map cannot have {keys_max} keys and {len(seed)} bytes of seed")
         self.keys_max = keys_max
         self.latest_offset = -1
         self._seed = seed
