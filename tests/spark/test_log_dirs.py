@@ -259,6 +259,32 @@ def test_directories_and_options_that_do_not_fit_are_refused(spark, tmp_path):
         ).save()
 
 
+def test_filters_select_the_same_rows_with_and_without_pushdown(spark, tmp_path):
+    """Spark up to 4.3 would let a pushed filter change the rows of other scans and later queries of a DataFrame."""
+    make_directory(tmp_path)
+    name = "spark.sql.python.filterPushdown.enabled"
+    conditions = (
+        "offset < 40",
+        "offset >= 90 AND partition = 0",
+        "timestamp > TIMESTAMP '2000-01-01'",
+        "partition = 7",
+    )
+    found = []
+    for enabled in ("false", "true"):
+        before = spark.conf.get(name, "false")
+        spark.conf.set(name, enabled)
+        try:
+            frame = from_files(spark, tmp_path, subscribe="flights")
+            parts = [frame.where(condition) for condition in conditions]
+            both = parts[0].union(parts[1])
+            found.append([rows(each) for each in (*parts, both, frame)])
+        finally:
+            spark.conf.set(name, before)
+    assert found[0] == found[1]
+    assert len(found[0][-1]) == RECORDS
+    assert len(found[0][-2]) == len(found[0][0]) + len(found[0][1]) > 40
+
+
 def test_a_damaged_batch_fails_the_query_or_is_skipped(spark, tmp_path):
     log = sorted(make_directory(tmp_path).glob("*.log"))[1]
     content = bytearray(log.read_bytes())
