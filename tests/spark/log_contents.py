@@ -5,23 +5,34 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from kafkaraw import Admin, NewTopic, Producer, TopicPartition
+from kafkaraw.core.log.offset_checkpoint import CLEANER_FILE, LOG_STARTS_FILE
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = 1 << 20  # Kafka allows no less
 TIME_MS = 1_700_000_000_000
 DELETED = 7
+COMPACTED_RECORDS = 1500
+PROPERTIES = {
+    "log.flush.start.offset.checkpoint.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    "log.retention.ms": "-1",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.delete.retention.ms": "86400000",
+}
+"""Properties of a broker, with which it soon compacts, and soon writes log start offsets."""
 OPEN_PRODUCERS: list[Producer] = []
 """Producers of transactions that are open on purpose."""
 
 
-def write(servers: str, *, deletes: bool) -> tuple[str, ...]:
-    """Write topics; return their names.
+def write(servers: str, log_dir: Path) -> tuple[str, ...]:
+    """Write topics, wait until one is compacted and the records of another are deleted; return the names.
 
     Args:
-        servers: the broker.
-        deletes: delete the first records of a partition, too.
+        servers: the broker; it has `PROPERTIES`.
+        log_dir: its log directory.
     """
     small = {"segment.bytes": str(SEGMENT_BYTES)}
     topics = {
@@ -31,6 +42,11 @@ def write(servers: str, *, deletes: bool) -> tuple[str, ...]:
         "appended": NewTopic("appended", 1, configs={"message.timestamp.type": "LogAppendTime"}),
         "empty": NewTopic("empty", 2),
         "deleted": NewTopic("deleted", 1),
+        "compacted": NewTopic(
+            "compacted",
+            1,
+            configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0", "segment.ms": "200000"},
+        ),
     }
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics(list(topics.values()))
@@ -40,10 +56,43 @@ def write(servers: str, *, deletes: bool) -> tuple[str, ...]:
     _write_records(servers, "appended", 0, 50, linger_ms=0)
     _write_records(servers, "deleted", 0, 20, linger_ms=0)
     _write_transactions(servers)
-    if deletes:
-        with Admin(bootstrap_servers=servers) as admin:
-            admin.delete_records({TopicPartition("deleted", 0): DELETED})
+    _write_keys_again(servers)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_records({TopicPartition("deleted", 0): DELETED})
+    starts = log_dir / LOG_STARTS_FILE
+    wait_until(lambda: starts.exists() and f"deleted 0 {DELETED}" in starts.read_text(), "the log start offset")
+    wait_until(lambda: _is_compacted(log_dir), "compaction up to the active segment")
     return tuple(topics)
+
+
+def _write_keys_again(servers: str) -> None:
+    """Write records, tombstones and an aborted transaction, with few keys, to a topic that is compacted."""
+    rng = random.Random("compacted")
+    with Producer(bootstrap_servers=servers, batch_size=2048, compression_type="lz4") as producer:
+        for number in range(COMPACTED_RECORDS):
+            value = None if number % 11 == 3 else rng.randbytes(rng.choice((0, 30, 200)))
+            at = TIME_MS + 1000 * number
+            producer.send("compacted", value, b"key %d" % rng.randrange(60), partition=0, timestamp_ms=at)
+            if number % 20 == 19:
+                producer.flush()
+    with Producer(bootstrap_servers=servers, transactional_id="compacted") as producer:
+        producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            at = TIME_MS + 1000 * COMPACTED_RECORDS + 150_000 * number
+            producer.send("compacted", b"transaction %d" % number, b"key %d" % number, partition=0, timestamp_ms=at)
+            producer.flush()
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+
+
+def _is_compacted(log_dir: Path) -> bool:
+    """Whether the cleaner has reached the active segment."""
+    active = max(int(log.stem) for log in (log_dir / "compacted-0").glob("*.log"))
+    file = log_dir / CLEANER_FILE
+    return active > 0 and file.exists() and f"compacted 0 {active}\n" in file.read_text()
 
 
 def _write_records(servers: str, topic: str, partition: int, count: int, **settings: object) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,6 @@ from pyspark.errors import PySparkException
 
 from kafkaraw import Admin, NewTopic
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.core.log.offset_checkpoint import LOG_STARTS_FILE
 from tests.client.fetching.test_old_formats import put_old_segment
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.logs.sample_directory import BATCHES, SEGMENTS, make_directory
@@ -63,15 +63,14 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             missing = why_missing()
             if missing is not None:
                 pytest.skip(missing)
-            soon = {"log.flush.start.offset.checkpoint.interval.ms": "200", "log.initial.task.delay.ms": "200"}
-            apache = stack.enter_context(ApacheKafka(folder, soon))
-            topics = log_contents.write(apache.bootstrap_servers, deletes=True)
-            starts = folder / "logs" / LOG_STARTS_FILE
-            log_contents.wait_until(lambda: "deleted 0 7" in starts.read_text(), "the log start offset")
+            apache = stack.enter_context(ApacheKafka(folder, log_contents.PROPERTIES))
+            topics = log_contents.write(apache.bootstrap_servers, folder / "logs")
             yield Written(apache.bootstrap_servers, topics, folder / "logs", apache)
         else:
-            ours = stack.enter_context(EmbeddedBroker(process=True, data_dir=folder))
-            topics = log_contents.write(ours.bootstrap_servers, deletes=False)
+            ours = stack.enter_context(
+                EmbeddedBroker(process=True, data_dir=folder, properties=log_contents.PROPERTIES)
+            )
+            topics = log_contents.write(ours.bootstrap_servers, folder)
             yield Written(ours.bootstrap_servers, topics, folder, ours)
         while log_contents.OPEN_PRODUCERS:
             log_contents.OPEN_PRODUCERS.pop().close(timeout=0)
@@ -97,7 +96,17 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 def reads(draw: st.DrawFn) -> tuple[dict[str, str], str]:
     """Options and a filter."""
     topic, partitions, end = draw(
-        st.sampled_from([("codecs", 5, 300), ("large", 1, 3000), ("txn", 2, 70), ("appended", 1, 50), ("empty", 2, 1)])
+        st.sampled_from(
+            [
+                ("codecs", 5, 300),
+                ("large", 1, 3000),
+                ("txn", 2, 70),
+                ("appended", 1, 50),
+                ("empty", 2, 1),
+                ("compacted", 1, 1500),
+                ("deleted", 1, 20),
+            ]
+        )
     )
     chosen = draw(st.lists(st.integers(0, partitions - 1), min_size=1, unique=True))
     options = draw(
@@ -151,6 +160,9 @@ def test_all_rows_of_all_topics_equal_those_through_the_broker(spark, written, i
     expected = rows(through_broker(spark, written.servers, **options))
     assert len(expected) > 4500
     assert rows(from_files(spark, written.log_dir, **options)) == expected
+    of = Counter(row[2] for row in expected)
+    assert of["deleted"] == 20 - log_contents.DELETED
+    assert 60 <= of["compacted"] < log_contents.COMPACTED_RECORDS // 2
 
 
 def test_rows_are_the_same_after_the_broker_was_killed(spark, written, tmp_path):
@@ -245,6 +257,32 @@ def test_directories_and_options_that_do_not_fit_are_refused(spark, tmp_path):
         spark.range(1).selectExpr("CAST(id AS STRING) AS value").write.format("kafkaraw").options(**given).mode(
             "append"
         ).save()
+
+
+def test_filters_select_the_same_rows_with_and_without_pushdown(spark, tmp_path):
+    """Spark up to 4.3 would let a pushed filter change the rows of other scans and later queries of a DataFrame."""
+    make_directory(tmp_path)
+    name = "spark.sql.python.filterPushdown.enabled"
+    conditions = (
+        "offset < 40",
+        "offset >= 90 AND partition = 0",
+        "timestamp > TIMESTAMP '2000-01-01'",
+        "partition = 7",
+    )
+    found = []
+    for enabled in ("false", "true"):
+        before = spark.conf.get(name, "false")
+        spark.conf.set(name, enabled)
+        try:
+            frame = from_files(spark, tmp_path, subscribe="flights")
+            parts = [frame.where(condition) for condition in conditions]
+            both = parts[0].union(parts[1])
+            found.append([rows(each) for each in (*parts, both, frame)])
+        finally:
+            spark.conf.set(name, before)
+    assert found[0] == found[1]
+    assert len(found[0][-1]) == RECORDS
+    assert len(found[0][-2]) == len(found[0][0]) + len(found[0][1]) > 40
 
 
 def test_a_damaged_batch_fails_the_query_or_is_skipped(spark, tmp_path):

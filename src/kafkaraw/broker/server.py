@@ -23,7 +23,8 @@ from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.topics.catalog import Broker
 from kafkaraw.broker.turns import run_async
 from kafkaraw.errors import UsageError
-from kafkaraw.net import Clock, Link, Listener, Network
+from kafkaraw.net import Clock, Link, Network
+from kafkaraw.net.listener import Listener
 from kafkaraw.net.wire_log import tapped
 
 DRAIN_TIMEOUT_S = 1.0

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.client.committed import OffsetAndMetadata
 
 V = TypeVar("V")
 
@@ -136,6 +138,8 @@ def position_of(given: object, where: str, others: str = "") -> OffsetAndMetadat
     Raises:
         UsageError: it is no offset, nor an `OffsetAndMetadata`.
     """
+    from kafkaraw.client.committed import OffsetAndMetadata  # most producers commit nothing
+
     position = given if isinstance(given, OffsetAndMetadata) else None
     offset = offset_of(given if position is None else position.offset, where, others)
     if position is None:

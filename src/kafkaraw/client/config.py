@@ -11,11 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
-from kafkaraw.client.group_settings import check_group, parse_strategies
-from kafkaraw.client.interceptors import OF_CONSUMERS, OF_PRODUCERS, is_interceptor
 from kafkaraw.client.producer_settings import settled
-from kafkaraw.client.serializers import SerializerLike, is_serializer
 from kafkaraw.client.settings import build, setting, settings_of
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import NamedTuple, dataclass
@@ -23,7 +19,9 @@ from kafkaraw.light_classes import NamedTuple, dataclass
 if TYPE_CHECKING:
     import ssl
 
+    from kafkaraw.client.deserializers import DeserializerLike
     from kafkaraw.client.group_settings import Strategy
+    from kafkaraw.client.serializers import SerializerLike
     from kafkaraw.records import PartitionFunction
 
 INT32_MAX = 2**31 - 1
@@ -115,6 +113,8 @@ def _partitioner(value: object) -> object:
 
 
 def _serializer(value: object) -> object:
+    from kafkaraw.client.serializers import is_serializer  # most producers have none
+
     if value is None or is_serializer(value):
         return value
     raise ValueError(f"must be a function, or an object with a method serialize(), not {type(value).__name__}")
@@ -122,6 +122,8 @@ def _serializer(value: object) -> object:
 
 def _interceptors(*methods: str) -> Callable[[object], object]:
     def check(value: object) -> object:
+        from kafkaraw.client.interceptors import is_interceptor  # as in `_serializer`
+
         given = tuple(value) if isinstance(value, list | tuple) else (value,)
         for interceptor in given:
             if not is_interceptor(interceptor, methods):
@@ -139,6 +141,8 @@ def _names(value: object) -> object:
 
 
 def _deserializer(value: object) -> object:
+    from kafkaraw.client.deserializers import is_deserializer  # most consumers have none
+
     if value is None or is_deserializer(value):
         return value
     raise ValueError(f"must be a function, or an object with a method deserialize(), not {type(value).__name__}")
@@ -155,6 +159,12 @@ def _reset_policy(value: object) -> object:
         near = difflib.get_close_matches(str(value).lower(), ("earliest", "latest", "none", "by_duration:PT1H"), n=1)
         raise ValueError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
     return value
+
+
+def _strategies(value: object) -> object:
+    from kafkaraw.client.group_settings import parse_strategies  # only consumers have groups
+
+    return parse_strategies(value)
 
 
 def _tls_context(value: object) -> object:
@@ -390,7 +400,7 @@ class ProducerConfig(ClientConfig):
         (),
         "Objects with on_send(record), on_acknowledgement(metadata, error) or both; they are not called for rows of "
         "send_arrow.",
-        convert=_interceptors(*OF_PRODUCERS),
+        convert=_interceptors("on_send", "on_acknowledgement"),
     )
     retries: int = setting(
         INT32_MAX, "Maximum number of retries of a batch, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
@@ -417,7 +427,9 @@ class ConsumerConfig(ClientConfig):
         None, "Deserializes values; as key_deserializer.", convert=_deserializer
     )
     interceptors: tuple[object, ...] = setting(
-        (), "Objects with on_consume(records), on_commit(offsets) or both.", convert=_interceptors(*OF_CONSUMERS)
+        (),
+        "Objects with on_consume(records), on_commit(offsets) or both.",
+        convert=_interceptors("on_consume", "on_commit"),
     )
     client_rack: str = setting(
         "",
@@ -475,7 +487,7 @@ class ConsumerConfig(ClientConfig):
         ("range", "cooperative-sticky"),
         "Assignors of a classic group, the preferred one first: range, roundrobin, sticky, cooperative-sticky, or a "
         "class derived from Assignor.",
-        convert=parse_strategies,
+        convert=_strategies,
     )
     session_timeout_ms: int = setting(
         45_000,
@@ -563,6 +575,8 @@ def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False
         )
     _check_security(config, given)
     if isinstance(config, ConsumerConfig):
+        from kafkaraw.client.group_settings import check_group  # as in `_strategies`
+
         check_group(config, given)
     return cast("K", settled(config, given)) if isinstance(config, ProducerConfig) else config
 

@@ -20,10 +20,8 @@ from kafkaraw.client.arguments import (
     timestamps_of,
     topic_of,
 )
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.listeners import Callback, CallUser, Listeners
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
     from kafkaraw.client.groups.commit_queue import Done
     from kafkaraw.client.groups.group import Group
     from kafkaraw.client.java_names import Properties
@@ -416,6 +415,8 @@ class AsyncConsumer:
                 behind it. The same holds for `BatchTooLargeError`.
             KafkaError: as `poll`.
         """
+        from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow  # most consumers make none
+
         names = check_columns(columns)
         limit = self._reading.limit(max_records)
         work = self._reading.take(partial(to_arrow, columns=names), limit, timeout, ARROW_BYTES)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.light_classes import NamedTuple
-from kafkaraw.records import Headers, Record, RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.client.committed import OffsetAndMetadata
+    from kafkaraw.records import Headers, Record, RecordMetadata, TopicPartition
 
 log = logging.getLogger(__name__)
-
-OF_PRODUCERS: Final = ("on_send", "on_acknowledgement")
-OF_CONSUMERS: Final = ("on_consume", "on_commit")
 
 
 class ProducerRecord(NamedTuple):

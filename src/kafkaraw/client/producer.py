@@ -12,11 +12,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Never, Self
 
 from kafkaraw.client.arguments import refuse_positional
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.pipeline import take_nothing
 from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
 from kafkaraw.client.sending.unclosed import forget, watch
 from kafkaraw.errors import DeliveryError
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
     from kafkaraw.client.java_names import Properties
     from kafkaraw.client.sending.arrow_rows import ArrowTicket
 
@@ -64,7 +63,7 @@ class AsyncProducer:
         refuse_positional(type(self).__name__, misplaced)
         self._core = ProducerCore(parse(ProducerConfig, settings), runtime, watch)
         plain = self._core.pipeline is None
-        self._take: Callable[..., Ticket | None] = self._core.accumulator.open_batches.take if plain else take_nothing
+        self._take: Callable[..., Ticket | None] = self._core.accumulator.open_batches.take if plain else _take_nothing
 
     @classmethod
     def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
@@ -411,6 +410,10 @@ class AsyncProducer:
         core: ProducerCore | None = getattr(self, "_core", None)  # None when a setting was refused
         if core is not None:
             forget(self, core)
+
+
+def _take_nothing(*_: object) -> None:
+    """Stand in for `OpenBatches.take` in a producer with a pipeline: every record takes the long way."""
 
 
 # -- for tests that simulate crashes

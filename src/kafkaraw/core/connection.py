@@ -70,7 +70,6 @@ from kafkaraw.core.negotiation import (
     binding_throttle_ms,
     read_api_versions,
 )
-from kafkaraw.core.sasl.mechanism import SASL_HANDSHAKE_KEY, BareToken, ClientMechanism
 from kafkaraw.errors import (
     AuthenticationError,
     ClosedError,
@@ -92,6 +91,7 @@ from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from kafkaraw.core.sasl.conversation import SaslConversation
+    from kafkaraw.core.sasl.mechanism import ClientMechanism
 
 log = logging.getLogger(__name__)
 
@@ -349,6 +349,8 @@ class ConnectionMachine:
             self._renew_when_drained(now_ms)
 
     def _begin_login(self, login: SaslConversation, mechanism: ClientMechanism, now_ms: float) -> None:
+        from kafkaraw.core.sasl.mechanism import SASL_HANDSHAKE_KEY  # few connections authenticate with SASL
+
         try:
             login.begin(mechanism, self.version_for(SASL_HANDSHAKE_KEY))
         except KafkaError as error:
@@ -358,6 +360,8 @@ class ConnectionMachine:
 
     def _continue_authentication(self, login: SaslConversation, now_ms: float) -> None:
         """Send the next message of the authentication; when it is complete, the connection is READY."""
+        from kafkaraw.core.sasl.mechanism import BareToken  # as in `_begin_login`
+
         try:
             message = login.next_request()
             if isinstance(message, BareToken):
@@ -374,6 +378,8 @@ class ConnectionMachine:
             self._flush(now_ms)
 
     def _login_answered(self, login: SaslConversation, frame: memoryview, now_ms: float) -> None:
+        from kafkaraw.core.sasl.mechanism import BareToken  # as in `_begin_login`
+
         try:
             if login.awaits_bare_token:
                 login.receive(BareToken(bytes(frame)))

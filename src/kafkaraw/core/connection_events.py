@@ -6,10 +6,9 @@ Plain values; `core/connection.py` decides. Start at `Event` and `Action`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaraw.core.negotiation import ApiVersionTable
-from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import (
     AuthenticationError,
     ClosedError,
@@ -22,6 +21,9 @@ from kafkaraw.errors import (
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Segment
 from kafkaraw.protocol.declare import Request, Response
+
+if TYPE_CHECKING:
+    from kafkaraw.core.sasl.mechanism import ClientMechanism
 
 # -- events --------------------------------------------------------------------------------------------------------
 

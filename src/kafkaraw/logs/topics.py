@@ -175,6 +175,11 @@ class LogTopics:
             found.setdefault(tp.topic, []).append(tp.partition)
         return found
 
+    @property
+    def is_local(self) -> bool:
+        """Whether all directories are on the local filesystem, where looking at an index costs little."""
+        return all(is_local(one.directory.root) for replicas in self._replicas.values() for one in replicas)
+
     def missing_of(self, topic: str) -> list[int]:
         """Return the partitions of a topic that no directory has, though it has a later one."""
         return missing_partitions(self.topics.get(topic, ()))
@@ -509,6 +514,11 @@ class ReadableLog:
     def cuts(self, start: int, end: int, bytes_max: int) -> list[int]:
         """Return the offsets at which to cut a range into parts of at most about `bytes_max` bytes."""
         return cut_points(self.segments, self.index_of, start, end, bytes_max)
+
+    def size_of(self, start: int, end: int) -> int:
+        """Return about how many bytes of log files a range has."""
+        found = pieces(self.segments, self.index_of, start, end, self.log_end)
+        return sum(piece.likely_end - piece.position for piece in found)
 
     def range_of(self, start: int, end: int, *, read_committed: bool) -> LogRange:
         """Return where a range of offsets is in the files."""

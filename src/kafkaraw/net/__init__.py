@@ -9,7 +9,6 @@ from kafkaraw.net.clock import SystemClock as SystemClock
 from kafkaraw.net.link import Link as Link
 from kafkaraw.net.link import LinkHandler as LinkHandler
 from kafkaraw.net.link import Segments as Segments
-from kafkaraw.net.listener import Listener as Listener
 from kafkaraw.net.loop_thread import LoopThread as LoopThread
 from kafkaraw.net.loop_thread import client_loop_thread as client_loop_thread
 from kafkaraw.net.network import AsyncioNetwork as AsyncioNetwork

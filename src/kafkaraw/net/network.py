@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaraw.net.dial import dial
 from kafkaraw.net.link import Link, LinkHandler
-from kafkaraw.net.listener import Listener, listen
+
+if TYPE_CHECKING:
+    from kafkaraw.net.listener import Listener
 
 
 class Network(Protocol):
@@ -82,4 +84,6 @@ class AsyncioNetwork:
         tls: ssl.SSLContext | None = None,
     ) -> Listener:
         """See `Network.listen`."""
+        from kafkaraw.net.listener import listen  # clients do not listen
+
         return await listen(host, port, make_handler, frame_size_max=frame_size_max, tls=tls or self._listen_tls)

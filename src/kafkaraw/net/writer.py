@@ -17,11 +17,13 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, TypeAlias, cast
 
 from kafkaraw.net.link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES, Segments
-from kafkaraw.net.shared_files import SharedFile
 from kafkaraw.protocol import FileSlice
+
+if TYPE_CHECKING:
+    from kafkaraw.net.shared_files import SharedFile
 
 JOIN_BELOW_BYTES = 16 * 1024
 """Segments shorter than this are copied into one write with their neighbours; a copy is cheaper than a system call."""
@@ -260,6 +262,8 @@ class SegmentWriter:
             if isinstance(piece, FileSlice):
                 file = files.get(piece.fd)
                 if file is None:
+                    from kafkaraw.net.shared_files import SharedFile  # clients send no files
+
                     file = files[piece.fd] = SharedFile.of(piece.fd)
                 self._enqueue(_FilePart(piece, file))
             else:

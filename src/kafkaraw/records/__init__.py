@@ -11,23 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.records._implementation import (
-    IMPLEMENTATION,
-    BatchBuilder,
-    Record,
-    fill,
-)
-from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, batches_of, encode_batch
-from kafkaraw.records.columns import Columns
-from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
-from kafkaraw.records.control import (
-    ControlType,
-    Marker,
-    control_type,
-    control_type_of,
-    encode_control_batch,
-    marker_of,
-)
+from kafkaraw.records._implementation import IMPLEMENTATION
 from kafkaraw.records.header import (
     HEADER_SIZE,
     BatchHeader,
@@ -41,7 +25,6 @@ from kafkaraw.records.header import (
     unpack_header,
     verify_crc,
 )
-from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
 from kafkaraw.records.record import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -53,11 +36,21 @@ from kafkaraw.records.record import (
 )
 
 if TYPE_CHECKING:
-    from kafkaraw.records._fallback.dumping import render_records
-    from kafkaraw.records._fallback.rows import Rows
-    from kafkaraw.records._sending import SendFastPath, Ticket
+    from kafkaraw.records._implementation import BatchBuilder, Record, Rows, SendFastPath, Ticket, fill, render_records
+    from kafkaraw.records.batch import ARROW_COLUMNS, ARROW_DATA_BYTES, Batch, batches_of, encode_batch
+    from kafkaraw.records.columns import Columns
+    from kafkaraw.records.compression import CODECS, DECOMPRESSED_SIZE_MAX_BYTES, Codec, codec_by_id, codec_by_name
+    from kafkaraw.records.control import (
+        ControlType,
+        Marker,
+        control_type,
+        control_type_of,
+        encode_control_batch,
+        marker_of,
+    )
     from kafkaraw.records.interface import KEY_SIZE_SAFE, AppendStatus, TimestampUnit
     from kafkaraw.records.legacy import modern
+    from kafkaraw.records.memory import keep_freed_memory, make_columns_in_huge_pages
     from kafkaraw.records.open_batches import OpenBatches
     from kafkaraw.records.partitioning import (
         PARTITIONERS,
@@ -155,12 +148,17 @@ __all__ = [
     "whole_number",
 ]
 
-# Imported on first use. Consumers and brokers need nothing of producers; few programs send columns, or read topics with
-# messages from before Kafka 0.11.
+# Imported on first use. Consumers and brokers need nothing of producers, and producers read nothing; few programs send
+# columns, or read topics with messages from before Kafka 0.11.
 _HOMES: Final = {
-    "_sending": ("SendFastPath", "Ticket"),
+    "_implementation": ("BatchBuilder", "Record", "Rows", "SendFastPath", "Ticket", "fill", "render_records"),
+    "batch": ("ARROW_COLUMNS", "ARROW_DATA_BYTES", "Batch", "batches_of", "encode_batch"),
+    "columns": ("Columns",),
+    "compression": ("CODECS", "DECOMPRESSED_SIZE_MAX_BYTES", "Codec", "codec_by_id", "codec_by_name"),
+    "control": ("ControlType", "Marker", "control_type", "control_type_of", "encode_control_batch", "marker_of"),
     "interface": ("KEY_SIZE_SAFE", "AppendStatus", "TimestampUnit"),
     "legacy": ("modern",),
+    "memory": ("keep_freed_memory", "make_columns_in_huge_pages"),
     "open_batches": ("OpenBatches",),
     "partitioning": (
         "PARTITIONERS",
@@ -173,8 +171,6 @@ _HOMES: Final = {
     ),
     "promise": ("BatchPromise", "PromiseState", "Waiter"),
     "rows": ("UNSOUND", "BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
-    "_dumping" if IMPLEMENTATION == "native" else "_fallback.dumping": ("render_records",),
-    "_rows" if IMPLEMENTATION == "native" else "_fallback.rows": ("Rows",),
     "sealed": ("SealedBatch",),
     "splitting": ("split_batch",),
 }

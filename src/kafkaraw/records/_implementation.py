@@ -1,6 +1,7 @@
 """The implementation of the hot path in use: the compiled modules, or plain Python.
 
-What producers use besides is in `_sending`, so that consumers and brokers do not load it.
+Each module is imported when one of its names is first used: a producer does not load the reader, nor a consumer the
+open batches.
 
 The choice is made once, at import, by looking for the compiled files, never by trying to import them: without a
 compiler, the sources of the compiled modules import without an error, but run several times slower. The environment
@@ -91,35 +92,50 @@ REUSES_VALUES: Final = reuses_values(
 )
 """Whether the compiled reader writes into values again."""
 
-if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kafkaraw.records._fallback.builder import BatchBuilder, as_bytes, encode_headers
-    from kafkaraw.records._fallback.reader import fill, fill_batches, read_batches, read_records, read_values
-    from kafkaraw.records.record import Record
-else:
-    _builder = import_module("kafkaraw.records._builder")
-    _reader = import_module("kafkaraw.records._reader")
-    _filling = import_module("kafkaraw.records._filling")
-    BatchBuilder, as_bytes, encode_headers = _builder.BatchBuilder, _builder.as_bytes, _builder.encode_headers
-    Record, fill, fill_batches = _reader.Record, _filling.fill, _filling.fill_batches
-    read_batches, read_records, read_values = _reader.read_batches, _reader.read_records, _reader.read_values
+if TYPE_CHECKING:
+    from kafkaraw.records._fallback.batch_table import BatchTable as BatchTable
+    from kafkaraw.records._fallback.batch_table import SendFastPath as SendFastPath
+    from kafkaraw.records._fallback.batch_table import TopicBatches as TopicBatches
+    from kafkaraw.records._fallback.builder import BatchBuilder as BatchBuilder
+    from kafkaraw.records._fallback.builder import as_bytes as as_bytes
+    from kafkaraw.records._fallback.builder import encode_headers as encode_headers
+    from kafkaraw.records._fallback.dumping import render_records as render_records
+    from kafkaraw.records._fallback.reader import fill as fill
+    from kafkaraw.records._fallback.reader import fill_batches as fill_batches
+    from kafkaraw.records._fallback.reader import read_batches as read_batches
+    from kafkaraw.records._fallback.reader import read_records as read_records
+    from kafkaraw.records._fallback.reader import read_values as read_values
+    from kafkaraw.records._fallback.rows import Rows as Rows
+    from kafkaraw.records._fallback.ticket import Outcome as Outcome
+    from kafkaraw.records._fallback.ticket import Ticket as Ticket
+    from kafkaraw.records.record import Record as Record
+
+_MODULES: Final = (  # compiled, plain, names
+    ("_batch_table", "_fallback.batch_table", ("BatchTable", "SendFastPath", "TopicBatches")),
+    ("_builder", "_fallback.builder", ("BatchBuilder", "as_bytes", "encode_headers")),
+    ("_dumping", "_fallback.dumping", ("render_records",)),
+    ("_filling", "_fallback.reader", ("fill", "fill_batches")),
+    ("_reader", "_fallback.reader", ("read_batches", "read_records", "read_values")),
+    ("_reader", "record", ("Record",)),
+    ("_rows", "_fallback.rows", ("Rows",)),
+    ("_ticket", "_fallback.ticket", ("Outcome", "Ticket")),
+)
+_HOMES: Final = {
+    name: compiled if IMPLEMENTATION == "native" else plain for compiled, plain, names in _MODULES for name in names
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"kafkaraw.records.{home}"), name)
+    globals()[name] = value
+    return value
 
 
 def make_record(*fields: Any) -> Record:  # noqa: ANN401  # checked where they are made
     """Make a record from its fields; copies and pickles name this function, so they work with both implementations."""
+    from kafkaraw.records._implementation import Record  # as `__getattr__` returns it
+
     return Record(*fields)
-
-
-__all__ = [
-    "IMPLEMENTATION",
-    "BatchBuilder",
-    "Record",
-    "as_bytes",
-    "choose",
-    "encode_headers",
-    "fill",
-    "fill_batches",
-    "make_record",
-    "read_batches",
-    "read_records",
-    "read_values",
-]

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.errors import BatchTooLargeError, ProtocolError, UsageError
-from kafkaraw.records._implementation import BatchBuilder, fill, fill_batches, read_batches, read_values
-from kafkaraw.records.columns import COLUMN_NAMES, Columns
+from kafkaraw.records._implementation import read_batches, read_values
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, codec_by_name, of_partition
 from kafkaraw.records.header import (
     CONTROL_BIT,
@@ -35,6 +34,7 @@ from kafkaraw.records.record import Headers, Record, TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
+    from kafkaraw.records.columns import Columns
     from kafkaraw.records.interface import TimestampUnit
 
     ArrowBatch: TypeAlias = "pyarrow.RecordBatch"
@@ -106,6 +106,8 @@ def encode_batch(  # noqa: PLR0913  # the fields of a header
         UsageError: a field of the wrong type.
         ConfigError: the codec is unknown.
     """
+    from kafkaraw.records._implementation import BatchBuilder  # consumers encode nothing
+
     builder = BatchBuilder(_NO_LIMIT)
     for timestamp_ms, key, value, headers in records:
         if builder.append(timestamp_ms, key, value, headers) < 0:
@@ -358,6 +360,8 @@ class Batch:
             CorruptBatchError: damaged data.
             BatchTooLargeError: more than `size_max_bytes` when decompressed.
         """
+        from kafkaraw.records._implementation import fill_batches  # as in `to_arrow`
+
         end_offset = self.end_offset if end_offset is None else end_offset
         last: BatchHeader | None = None
 
@@ -404,6 +408,8 @@ class Batch:
             BatchTooLargeError: one wire batch, or the columns of all of them, have more than `size_max_bytes` when
                 decompressed.
         """
+        from kafkaraw.records.columns import COLUMN_NAMES, Columns  # most consumers make no columns
+
         names = _arrow_columns(columns)
         filled = Columns(COLUMN_NAMES.intersection(names), self.records_count)
         step_bytes = min(ARROW_DATA_BYTES, self._size_max_bytes)
@@ -431,6 +437,8 @@ class Batch:
             CorruptBatchError: damaged data.
             BatchTooLargeError: a wire batch has more than `size_max_bytes` when decompressed.
         """
+        from kafkaraw.records.columns import COLUMN_NAMES, Columns  # as in `to_arrow`
+
         names = _arrow_columns(columns)
         rest: Batch | None = self
         while rest is not None:
@@ -469,6 +477,9 @@ def _offset_behind(header: BatchHeader, wire: memoryview, start: int, count: int
     """Return the offset after the `count`-th record from `start` on; read offsets only where compaction left gaps."""
     if header.records_count == header.last_offset_delta + 1 or not count:
         return start + count
+    from kafkaraw.records._implementation import fill  # as in `to_arrow`
+    from kafkaraw.records.columns import Columns
+
     columns = Columns(frozenset({"offset"}), header.records_count)
     rows = fill(wire, columns, 0, "ms", start_offset=start)
     assert columns.offset is not None

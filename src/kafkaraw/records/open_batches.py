@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from kafkaraw.errors import UsageError
-from kafkaraw.records._implementation import as_bytes, encode_headers
-from kafkaraw.records._sending import BatchTable, Ticket, TopicBatches
+from kafkaraw.records._implementation import BatchTable, Ticket, TopicBatches, as_bytes, encode_headers
 from kafkaraw.records.compression import codec_by_name
 from kafkaraw.records.interface import AppendStatus, Lock
 from kafkaraw.records.partitioning import (

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from kafkaraw.errors import copy_to_raise
-from kafkaraw.records._sending import Outcome
+from kafkaraw.records._implementation import Outcome
 from kafkaraw.records.record import RecordMetadata
 
 _LOG = logging.getLogger("kafkaraw.records")

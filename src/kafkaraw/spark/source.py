@@ -225,12 +225,12 @@ class LogDirectoryReader(DataSourceReader):
 
     @without_traceback()
     def partitions(self) -> list[InputPartition]:
-        """Return one task per segment or part of a large one, or more or fewer if the options ask for that."""
+        """Return one task per core, or per 128 MiB of files, or more or fewer if the options ask for that."""
         from kafkaraw.spark.reading.log_lookup import planned
 
         starting, ending = check_batch_read(self._options)
         check_selection(self._schema)
-        tasks = planned(self._options, starting, ending)
+        tasks = planned(self._options, starting, ending, cores_of_this_machine())
         return [KafkaPartition(work) for work in tasks] or [KafkaPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkaraw.errors import KafkaError, NetworkError, Stage, UsageError
-from kafkaraw.net import Link, LinkHandler, Listener, Segments
+from kafkaraw.net import Link, LinkHandler, Segments
 from kafkaraw.net.link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
+from kafkaraw.net.listener import Listener
 from kafkaraw.net.os_errors import host_port
 from kafkaraw.protocol import FileSlice, FrameReader, segments_size
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
-from kafkaraw.client.fetching.interception import Interception, interception_of
+from kafkaraw.client.consumer import AsyncConsumer, reading_of
+from kafkaraw.client.fetching.interception import Interception
 from kafkaraw.errors import BrokerError, ConfigError, CorruptBatchError, DeserializationError
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
@@ -189,4 +190,4 @@ def test_settings_refuse_what_is_no_interceptor_of_the_client():
 
 
 def test_a_consumer_without_interceptors_has_no_such_path():
-    assert interception_of(()) is None
+    assert reading_of(AsyncConsumer(bootstrap_servers=BOOTSTRAP)).interception is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.reading.planning import OffsetRange, bundle, prorate, ranges_between, split
+from kafkaraw.spark.reading.planning import OffsetRange, bundle, prorate, ranges_between, share, split
 
 A0, A1, A2 = (TopicPartition("a", n) for n in range(3))
 BACKLOGS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20)
@@ -145,3 +145,21 @@ def test_planning_a_query_imports_what_it_needs_only(kafka):
     ours = [name for name in imported if name.partition(".")[0] == "kafkaraw"]
     assert [name for name in imported if f"{name}.".startswith(UNUSED)] == []
     assert len(ours) <= MODULES_MAX
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=12), max_size=8), st.integers(1, 9))
+def test_shares_have_equal_bytes_and_join_what_follows_on_each_other(partitions, tasks):
+    parts = [
+        (OffsetRange("a", partition, offset, offset + 1), size)
+        for partition, sizes in enumerate(partitions)
+        for offset, size in enumerate(sizes)
+    ]
+    bytes_of = {(part.partition, part.start): size for part, size in parts}
+    found = share(parts, tasks)
+    read = [(each.partition, offset) for task in found for each in task for offset in range(each.start, each.end)]
+    assert read == list(bytes_of)
+    assert len(found) <= tasks
+    assert sum(map(len, found)) <= len(partitions) + len(found) - 1 or not found
+    for task in found:
+        size = sum(bytes_of[each.partition, offset] for each in task for offset in range(each.start, each.end))
+        assert size <= sum(bytes_of.values()) / tasks + max(bytes_of.values())

@@ -1,8 +1,8 @@
 """The admin client: one module per area (`topics`, ...) does the work, `client` is the face that users see.
 
-To add an operation: write it, with its frozen result types and its documentation, as a method of its area's class;
-add a line that passes it on to `AsyncAdmin` in `client` and one to `Admin` in `blocking.admin`. To add an area: a
-module here with a class that is given `Calls`, where the loops that try again are.
+To add an operation: write it, with its frozen result types, as a method of its area's class; add its documentation and
+a line that passes it on to `AsyncAdmin` in `client`, and a line to `Admin` in `blocking.admin`. To add an area: a
+module here with a class that is given `Calls`, which has the retry loops, and a property of `AsyncAdmin`.
 """
 
 from importlib import import_module

@@ -3,6 +3,8 @@
 The broker needs an authorizer; a broker without one answers SECURITY_DISABLED.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -100,19 +102,6 @@ class AclAdmin:
         self._calls = calls
 
     async def create_acls(self, acls: Iterable[AclBinding], *, timeout: float | None = None) -> None:
-        """Create ACLs. An ACL that exists already is no error.
-
-        Args:
-            acls: the ACLs to create.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            UsageError: an ACL has ANY or MATCH, which are for filters only.
-            AuthorizationError: the client needs permission for ALTER on the cluster.
-            BrokerError: an ACL is invalid, or the broker has no authorizer; the message names each ACL that failed.
-                The others are created.
-            KafkaError: no broker answered in time.
-        """
         wanted = list(acls)
         for acl in wanted:
             _check(acl)
@@ -132,17 +121,6 @@ class AclAdmin:
     async def describe_acls(
         self, matching: AclBindingFilter | None = None, *, timeout: float | None = None
     ) -> list[AclBinding]:
-        """List ACLs, by resource.
-
-        Args:
-            matching: the filter; None is all ACLs.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            AuthorizationError: the client needs permission for DESCRIBE on the cluster.
-            BrokerError: the broker has no authorizer.
-            KafkaError: no broker answered in time.
-        """
         wanted = AclBindingFilter()
         if matching is not None:
             wanted = instance_of(matching, AclBindingFilter, "describe_acls", "AclBindingFilter()")
@@ -171,20 +149,6 @@ class AclAdmin:
     async def delete_acls(
         self, matching: Iterable[AclBindingFilter], *, timeout: float | None = None
     ) -> dict[AclBindingFilter, list[AclBinding]]:
-        """Delete the ACLs that match filters.
-
-        Args:
-            matching: the filters; an empty filter, `AclBindingFilter()`, matches all ACLs.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Returns:
-            the deleted ACLs, for each filter.
-
-        Raises:
-            AuthorizationError: the client needs permission for ALTER on the cluster.
-            BrokerError: a filter is invalid, or the broker has no authorizer; as in `create_acls`.
-            KafkaError: no broker answered in time. The ACLs may be deleted nevertheless.
-        """
         wanted = list_of(matching, AclBindingFilter, "delete_acls", "AclBindingFilter()")
         deadline = self._calls.deadline(timeout)
         deleted: dict[AclBindingFilter, list[AclBinding]] = {}

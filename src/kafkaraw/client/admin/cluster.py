@@ -1,5 +1,7 @@
 """The cluster for the admin client: its brokers, and its controller."""
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 from kafkaraw.client.admin.calls import Calls, failure
@@ -47,16 +49,6 @@ class ClusterAdmin:
     async def describe_cluster(
         self, *, authorized_operations: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
-        """Return the cluster's id, its brokers and its controller.
-
-        Args:
-            authorized_operations: also return the operations on the cluster that this client may do (from brokers 2.3).
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: the broker refuses.
-            KafkaError: no broker answered in time.
-        """
         deadline = self._calls.deadline(timeout)
 
         def for_version(connection: Connection) -> Request[MetadataResponse | DescribeClusterResponse]:

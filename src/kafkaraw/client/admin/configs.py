@@ -1,5 +1,7 @@
 """Configurations for the admin client: describe and alter those of topics, brokers, groups and client metrics."""
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 import asyncio
@@ -145,23 +147,6 @@ class ConfigAdmin:
         documentation: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Describe the settings of topics, brokers, groups or client metrics subscriptions, with their sources.
-
-        Args:
-            resources: the resources to describe; the settings of a broker are requested from that broker.
-            names: only these settings; None is all settings.
-            synonyms: also return the values from the other sources.
-            documentation: also return the description of each setting (from brokers 2.6).
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Returns:
-            settings by resource, then by name.
-
-        Raises:
-            BrokerError: a resource cannot be described, for example because it does not exist; the message names each
-                resource that failed.
-            KafkaError: no broker answered in time.
-        """
         wanted = _resources(resources)
         keys = None if names is None else list(names)
         deadline = self._calls.deadline(timeout)
@@ -198,20 +183,6 @@ class ConfigAdmin:
         timeout: float | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Alter settings of topics, brokers, groups or client metrics subscriptions. Other settings stay as they are.
-
-        Args:
-            changes: by resource, new values by name (None deletes the value, so that the next source counts), or
-                `ConfigChange`s for entries of lists.
-            timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only validate the changes.
-
-        Raises:
-            BrokerError: a resource could not be altered; none of its settings is. The message names each resource that
-                failed.
-            KafkaError: no broker answered in time.
-            UnsupportedVersionError: the broker is older than 2.3.
-        """
         if not isinstance(changes, Mapping):
             raise UsageError(
                 f"alter_configs({changes!r:.80}): give new values by resource, as in "

@@ -5,6 +5,8 @@ Source: KIP-496, KIP-709; Kafka's ListConsumerGroupOffsetsHandler, AlterConsumer
 DeleteConsumerGroupOffsetsHandler.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,22 +73,6 @@ class GroupOffsetAdmin:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Return the committed offsets of groups.
-
-        Args:
-            groups: the group ids; or the partitions to return by group id, None for all.
-            require_stable: wait while an open transaction may still change an offset.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Returns:
-            committed offsets by group, then by partition. Partitions without a committed offset are left out; a group
-            that does not exist has none.
-
-        Raises:
-            BrokerError: this client may not describe a group or a topic. The message names each group that failed;
-                `failures` has the errors by group.
-            KafkaError: a coordinator did not answer in time.
-        """
         named = groups if isinstance(groups, Mapping) else dict.fromkeys(names_of(groups))
         wanted = {
             name: None if which is None else by_topic(partitions_of(which, "list_group_offsets"))
@@ -120,18 +106,6 @@ class GroupOffsetAdmin:
         *,
         timeout: float | None = None,
     ) -> None:
-        """Set committed offsets of a group without members. A group that does not exist is created.
-
-        Args:
-            group_id: the group.
-            offsets: the next offset to read by partition, optionally with metadata and leader epoch.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: the group has members (UNKNOWN_MEMBER_ID), or a partition does not exist. The message names
-                each partition that failed; `failures` has the errors by partition. The others are set.
-            KafkaError: the coordinator did not answer in time.
-        """
         wanted = positions_of(offsets, "alter_group_offsets")
         deadline = self._calls.deadline(timeout)
 
@@ -146,19 +120,6 @@ class GroupOffsetAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
-        """Delete committed offsets of a group, for topics that no member has subscribed to.
-
-        Args:
-            group_id: the group.
-            partitions: the partitions whose committed offsets to delete.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: the group does not exist, or has subscribed to the topic (GROUP_SUBSCRIBED_TO_TOPIC). The
-                message names each partition that failed; `failures` has the errors by partition. The others are
-                deleted.
-            KafkaError: the coordinator did not answer in time.
-        """
         deadline, what = self._calls.deadline(timeout), f"delete positions of group {group_id!r}"
 
         wanted = partitions_of(partitions, "delete_group_offsets")

@@ -5,6 +5,8 @@ Source: KIP-518, KIP-848, KIP-1043; Kafka's DescribeConsumerGroupsHandler, Delet
 RemoveMembersFromConsumerGroupHandler.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 import asyncio
@@ -67,20 +69,6 @@ class GroupAdmin:
         protocol_types: Iterable[str] = (),
         timeout: float | None = None,
     ) -> list[GroupListing]:
-        """List the groups of the cluster, by name. The client asks every broker: each lists the groups it coordinates.
-
-        Args:
-            states: only groups in one of these states; none is all. Needs brokers from 2.6.
-            types: only groups of one of these types (protocols); none is all. Needs brokers from 3.8.
-            protocol_types: only groups of these protocol types, such as "consumer" or "connect"; none is all.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            UsageError: a state or type does not exist.
-            BrokerError: a broker refuses.
-            UnsupportedVersionError: a broker cannot filter by state or type.
-            KafkaError: a broker did not answer in time.
-        """
         request = ListGroupsRequest(states_filter=_texts(states, GroupState), types_filter=_texts(types, GroupType))
         kinds, deadline = frozenset(names_of(protocol_types)), self._calls.deadline(timeout)
         found: dict[str, GroupListing] = {}
@@ -115,18 +103,6 @@ class GroupAdmin:
     async def describe_groups(
         self, groups: Iterable[str], *, authorized_operations: bool = False, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
-        """Describe groups of either protocol: their state and their members.
-
-        Args:
-            groups: the group ids.
-            authorized_operations: also return the operations on each group that this client may do.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a group does not exist (GROUP_ID_NOT_FOUND), or this client may not describe it. The message
-                names each group that failed; `failures` has the errors by group.
-            KafkaError: a coordinator did not answer in time.
-        """
         names, deadline = names_of(groups), self._calls.deadline(timeout)
         found: dict[str, GroupDescription] = {}
 
@@ -177,17 +153,6 @@ class GroupAdmin:
         return self._engine.cluster.brokers[node_id]
 
     async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> None:
-        """Delete groups without members, and their committed offsets.
-
-        Args:
-            groups: the group ids.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a group does not exist, or has members (NON_EMPTY_GROUP). The message names each group that
-                failed; `failures` has the errors by group. The others are deleted.
-            KafkaError: a coordinator did not answer in time.
-        """
         deadline = self._calls.deadline(timeout)
 
         async def ask(node_id: int, names: Sequence[str]) -> dict[str, KafkaError]:
@@ -215,22 +180,6 @@ class GroupAdmin:
         reason: str = "",
         timeout: float | None = None,
     ) -> None:
-        """Remove members from a group, for example a static member that will not restart within its session timeout.
-
-        A member that is still running rejoins.
-
-        Args:
-            group_id: the group.
-            instance_ids: the static members, by `group_instance_id`; None is every member, static or not.
-            reason: for the coordinator's log.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: the member (UNKNOWN_MEMBER_ID) or the group does not exist. The message names each member that
-                failed; `failures` has the errors. The others are removed.
-            UnsupportedVersionError: the broker is older than 2.3.
-            KafkaError: the coordinator did not answer in time.
-        """
         deadline = self._calls.deadline(timeout)
         if instance_ids is None:
             members = (await self.describe_groups([group_id], timeout=deadline.remaining))[group_id].members

@@ -3,6 +3,8 @@
 Source: KIP-113, KIP-827, KIP-1066; Kafka's Admin.describeLogDirs and Admin.alterReplicaLogDirs.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 import asyncio
@@ -80,17 +82,6 @@ class LogDirAdmin:
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Return the log directories of brokers, and the replicas in them. The client asks each of these brokers.
-
-        Args:
-            brokers: ids of brokers; None is all that run.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a broker refuses.
-            UsageError: there is no broker with one of the ids.
-            KafkaError: a broker did not answer in time.
-        """
         from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
         deadline = self._calls.deadline(timeout)
@@ -122,20 +113,6 @@ class LogDirAdmin:
     async def alter_replica_log_dirs(
         self, destinations: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
     ) -> None:
-        """Move replicas to other log directories of their brokers; returns when the moves have begun.
-
-        `describe_log_dirs` shows a future replica until a move is complete. For a replica that does not exist yet, the
-        broker keeps the directory for its creation, and answers with UNKNOWN_TOPIC_OR_PARTITION, or with
-        REPLICA_NOT_AVAILABLE if the partition has replicas on other brokers.
-
-        Args:
-            destinations: the path of the directory of each replica, as `describe_log_dirs` returns it.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a broker refuses; the message names each replica that it refused to move.
-            KafkaError: a broker did not answer in time.
-        """
         if not isinstance(destinations, Mapping):
             raise UsageError(
                 f"alter_replica_log_dirs({destinations!r}): give a dict, as in "

@@ -1,5 +1,7 @@
 """Partitions for the admin client: add partitions to a topic, and delete records from the start of a log."""
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 import asyncio
@@ -57,20 +59,6 @@ class PartitionAdmin:
         timeout: float | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Add partitions to topics, and wait until the cluster knows them.
-
-        Afterwards a key may be mapped to another partition, because the number of partitions decides the mapping.
-
-        Args:
-            topics: the new number of partitions by topic; a number is short for `NewPartitions(number)`.
-            timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only validate the request.
-
-        Raises:
-            BrokerError: a topic does not exist, or has as many partitions already. The message names each topic that
-                failed; the code is that of the first. The others have the new partitions.
-            KafkaError: no broker answered in time.
-        """
         if not isinstance(topics, Mapping):
             raise UsageError(f"create_partitions({topics!r}): give numbers by topic, as in {{'orders': 6}}")
         wanted = {
@@ -124,20 +112,6 @@ class PartitionAdmin:
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete the records of partitions before an offset. This cannot be undone.
-
-        Args:
-            offsets: the first offset to keep, by partition; -1 deletes all records below the high watermark.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Returns:
-            the new log start offset, by partition.
-
-        Raises:
-            BrokerError: an offset is not in the log (OFFSET_OUT_OF_RANGE), the topic is compacted (POLICY_VIOLATION) or
-                does not exist. The message names each partition that failed. In the others, records are deleted.
-            KafkaError: a leader did not answer in time.
-        """
         wanted = {
             key: HIGH_WATERMARK if at == HIGH_WATERMARK else offset_of(at, _what(key, at), "-1 deletes all records")
             for key, at in by_partition(offsets, "delete_records", "offsets").items()

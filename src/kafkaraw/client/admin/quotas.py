@@ -1,5 +1,7 @@
 """Client quotas: set, remove, describe (KIP-546, KIP-612)."""
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,21 +70,6 @@ class QuotaAdmin:
         timeout: float | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Set and remove quotas. They take effect at once.
-
-        Args:
-            quotas: by entity and by Kafka's name: `producer_byte_rate`, `consumer_byte_rate` (bytes per second),
-                `request_percentage`, `controller_mutation_rate`, or for an address `connection_creation_rate`. None
-                removes a quota; quotas that are not named stay.
-            timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only validate the request.
-
-        Raises:
-            UsageError: an entity has `QuotaName.ANY`.
-            BrokerError: the broker refuses an entity's quotas. The message names each entity that failed; the code is
-                that of the first. The others are altered.
-            KafkaError: no broker answered in time.
-        """
         if not isinstance(quotas, Mapping):
             raise UsageError(
                 f"alter_client_quotas({quotas!r:.80}): give quotas by entity, as in {{{_EXAMPLE}: {{...}}}}"
@@ -117,20 +104,6 @@ class QuotaAdmin:
     async def describe_client_quotas(
         self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[QuotaEntity, Mapping[str, float]]:
-        """Return the quotas that are set.
-
-        Args:
-            matching: only quotas of entities that have all these parts; None is all.
-            strict: only entities that have no other parts.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Returns:
-            quotas by entity, then by Kafka's name.
-
-        Raises:
-            BrokerError: the broker refuses this filter.
-            KafkaError: no broker answered in time.
-        """
         request = DescribeClientQuotasRequest(components=_filter(matching or QuotaEntity()), strict=strict)
         deadline = self._calls.deadline(timeout)
 

@@ -4,6 +4,8 @@ A method for several topics sends one request, and raises if one topic failed; t
 failed. Retriable errors (a controller that moved) are retried until the timeout.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,19 +105,6 @@ class TopicAdmin:
     async def create_topics(
         self, topics: Iterable[NewTopic | str], *, timeout: float | None = None, validate_only: bool = False
     ) -> dict[str, TopicCreated]:
-        """Create topics, and wait until the cluster knows them.
-
-        Args:
-            topics: the topics to create; a name is short for `NewTopic(name)`.
-            timeout: seconds; None is `default_api_timeout_ms`.
-            validate_only: only validate the request.
-
-        Raises:
-            UsageError: `topics` is one name, and not a list.
-            BrokerError: a topic could not be created: it exists, or its name or a setting is invalid. The message names
-                each topic that failed; the code is that of the first. The others are created.
-            KafkaError: no broker answered in time.
-        """
         if isinstance(topics, str):
             raise UsageError(f"create_topics({topics!r}): give a list, as in create_topics([{topics!r}])")
         if isinstance(topics, Mapping):
@@ -155,17 +144,6 @@ class TopicAdmin:
         return {name: done[name] for name in wanted if name in done}
 
     async def delete_topics(self, topics: Iterable[str | Uuid], *, timeout: float | None = None) -> None:
-        """Delete topics with all their records.
-
-        Args:
-            topics: names or ids. An id never deletes a newer topic with the same name.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a topic could not be deleted, for example because it does not exist; as in `create_topics`.
-            UnsupportedVersionError: an id is given, and the broker is older than 2.8.
-            KafkaError: no broker answered in time.
-        """
         wanted = names_of(topics)
         deadline = self._calls.deadline(timeout)
 
@@ -191,14 +169,6 @@ class TopicAdmin:
                 self._engine.cluster.forget_topic(name)
 
     async def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
-        """List the topics that this client may describe, in order of their names, internal topics included.
-
-        Args:
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            KafkaError: no broker answered in time.
-        """
         await self._engine.refresh(None, timeout=timeout)
         return [
             TopicListing(view.name, view.topic_id, view.is_internal, len(view.partitions))
@@ -208,16 +178,6 @@ class TopicAdmin:
     async def describe_topics(
         self, names: Iterable[str], *, timeout: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Describe topics: partitions, leaders and replicas.
-
-        Args:
-            names: the topics to describe.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a topic cannot be described, for example because it does not exist; as in `create_topics`.
-            KafkaError: no broker answered in time.
-        """
         wanted = names_of(names)
         deadline = self._calls.deadline(timeout)
         cluster = self._engine.cluster

@@ -3,6 +3,8 @@
 Source: KIP-664 (ListTransactions); Kafka's Admin.listTransactions and Admin.fenceProducers.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 import asyncio
@@ -57,19 +59,6 @@ class TransactionAdmin:
     async def list_transactions(
         self, *, states: Iterable[str] = (), timeout: float | None = None
     ) -> list[TransactionListing]:
-        """List the transactional ids of the cluster that this client may describe. The client asks every broker.
-
-        Args:
-            states: only those in one of these states, such as "Ongoing"; none is all. A state that a broker does not
-                know matches nothing.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            UsageError: a broker does not know one of the states.
-            BrokerError: a broker refuses.
-            UnsupportedVersionError: a broker is older than Kafka 3.0.
-            KafkaError: a broker did not answer in time.
-        """
         engine, deadline = self._calls.engine, self._calls.deadline(timeout)
         request = ListTransactionsRequest(state_filters=names_of(states), producer_id_filters=[])
         found: dict[str, TransactionListing] = {}
@@ -105,16 +94,6 @@ class TransactionAdmin:
         return [one for _, one in sorted(found.items())]
 
     async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
-        """Abort the open transactions of transactional ids, and fence the producers that use these ids.
-
-        Args:
-            transactional_ids: the ids to fence.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            BrokerError: a coordinator refuses, for example because this client may not WRITE to the id.
-            KafkaError: a coordinator did not answer in time.
-        """
         deadline = self._calls.deadline(timeout)
 
         async def fence(transactional_id: str) -> KafkaError | None:
@@ -140,19 +119,6 @@ class TransactionAdmin:
     async def end_transaction(
         self, prepared: PreparedTransaction, *, commit: bool, timeout: float | None = None
     ) -> None:
-        """Commit or abort a transaction that a producer has prepared. Repeating the call is safe.
-
-        Args:
-            prepared: the result of `prepare_transaction`.
-            commit: True commits, False aborts.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            ProducerFencedError: a newer producer has the same transactional id, or the transaction timed out. The
-                outcome is unknown: a transaction that was committed before its producer was fenced gets the same error.
-            BrokerError: the coordinator refuses, for example because the transaction has ended the other way.
-            KafkaError: no coordinator answered in time.
-        """
         # Only here: with the messages of transactions, which few programs need.
         from kafkaraw.client.sending.transactions import ask_to_end
         from kafkaraw.core.producer.transaction import Reaction, reaction_to

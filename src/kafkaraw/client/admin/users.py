@@ -3,6 +3,8 @@
 A password is hashed here and never sent; its salt comes from the client's source of randomness.
 """
 
+# ruff: noqa: D102 - `AsyncAdmin` documents the operations
+
 from __future__ import annotations
 
 import asyncio
@@ -67,19 +69,6 @@ class UserAdmin:
     async def alter_user_scram_credentials(
         self, changes: Iterable[ScramPassword | ScramRemoval], *, timeout: float | None = None
     ) -> None:
-        """Set and remove SCRAM credentials. They take effect at the next authentication.
-
-        Args:
-            changes: at most one for each user; the broker refuses a user with several.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Raises:
-            UsageError: the mechanism is not SCRAM, or the password has a character that is not allowed.
-            BrokerError: the broker refuses a change: the credential does not exist, or there are too few or too many
-                iterations. The message names each user that failed; the code is that of the first. The others are
-                altered.
-            KafkaError: no broker answered in time.
-        """
         by_user: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
         for change in changes:
             if not isinstance(change, ScramPassword | ScramRemoval):
@@ -114,19 +103,6 @@ class UserAdmin:
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, Mapping[str, int]]:
-        """Return the SCRAM credentials of users, without passwords.
-
-        Args:
-            users: the users; None is all users with credentials.
-            timeout: seconds; None is `default_api_timeout_ms`.
-
-        Returns:
-            iterations by user, then by mechanism.
-
-        Raises:
-            BrokerError: a user has no credentials; as in `alter_user_scram_credentials`.
-            KafkaError: no broker answered in time.
-        """
         wanted = None if users is None else names_of(users)
         deadline = self._calls.deadline(timeout)
         found: dict[str, Mapping[str, int]] = {}

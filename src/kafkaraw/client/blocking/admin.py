@@ -10,44 +10,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Never, Self
 
-from kafkaraw.client.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AsyncAdmin,
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    GroupDescription,
-    GroupListing,
-    GroupState,
-    GroupType,
-    LogDirDescription,
-    NewPartitions,
-    NewTopic,
-    QuotaEntity,
-    ScramPassword,
-    ScramRemoval,
-    TopicCreated,
-    TopicDescription,
-    TopicListing,
-    TopicPartitionReplica,
-    TransactionListing,
-)
+from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.bridge import Bridge
-from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import AdminConfig
 from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.protocol import Uuid
-from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from kafkaraw.client.admin import (
+        AclBinding,
+        AclBindingFilter,
+        ClusterDescription,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        GroupDescription,
+        GroupListing,
+        GroupState,
+        GroupType,
+        LogDirDescription,
+        NewPartitions,
+        NewTopic,
+        QuotaEntity,
+        ScramPassword,
+        ScramRemoval,
+        TopicCreated,
+        TopicDescription,
+        TopicListing,
+        TopicPartitionReplica,
+        TransactionListing,
+    )
+    from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
     from kafkaraw.client.java_names import Properties
+    from kafkaraw.protocol import Uuid
+    from kafkaraw.records import TopicPartition
 
 
 @documented_by(AsyncAdmin)

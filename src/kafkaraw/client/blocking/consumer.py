@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Never, Self, TypeVar
 from kafkaraw.client.arguments import partitions_of, refuse_positional
 from kafkaraw.client.blocking.one_thread import Loop, OneThread, one_thread
 from kafkaraw.client.bridge import Bridge
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.consumer import AsyncConsumer, close_of, closing_deadline, group_of, is_closed, reading_of
 from kafkaraw.client.documentation import documented_by
-from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
-from kafkaraw.client.groups.commit_queue import Done
 from kafkaraw.client.groups.listeners import Callback
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
@@ -38,6 +35,8 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata
+    from kafkaraw.client.groups.commit_queue import Done
     from kafkaraw.client.java_names import Properties
 
 T = TypeVar("T")
@@ -222,6 +221,8 @@ class Consumer:
     def poll_arrow(
         self, max_records: int | None = None, timeout: float | None = None, columns: Iterable[str] | None = None
     ) -> pyarrow.RecordBatch:
+        from kafkaraw.client.fetching.arrow import ARROW_BYTES, check_columns, to_arrow  # most consumers make none
+
         names = check_columns(columns)
         return self._take("poll_arrow", partial(to_arrow, columns=names), max_records, timeout, ARROW_BYTES)
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Never, Self, TypeVar
 
 from kafkaraw.client.arguments import refuse_positional
-from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.deadline import check_timeout
 from kafkaraw.client.documentation import documented_by
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
+    from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
     from kafkaraw.client.java_names import Properties
     from kafkaraw.client.sending.arrow_rows import ArrowTicket
     from kafkaraw.client.sending.transaction_calls import Transactions

@@ -106,8 +106,3 @@ class _InterceptedBatch(Batch):
                 yield record
         if self._problem is not None:
             raise copy_to_raise(self._problem)
-
-
-def interception_of(interceptors: Sequence[object]) -> Interception | None:
-    """What calls them; None when there are none."""
-    return Interception(interceptors) if interceptors else None

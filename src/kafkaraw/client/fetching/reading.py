@@ -17,12 +17,10 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.deserializers import conversion_of
-from kafkaraw.client.fetching.interception import interception_of
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.metrics.consumer_metrics import FetchCounters
 from kafkaraw.client.network.connection import Connection
@@ -49,6 +47,10 @@ from kafkaraw.errors import ClosedError, KafkaError, UsageError, copy_to_raise
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.messages.fetch import FetchResponse
 from kafkaraw.records import Batch, TopicPartition, keep_freed_memory
+
+if TYPE_CHECKING:
+    from kafkaraw.client.fetching.interception import Interception
+    from kafkaraw.records import Record
 
 log = logging.getLogger(__name__)
 
@@ -82,13 +84,13 @@ class Reading:
             lambda: policy.timestamp_at(engine.runtime.clock.time_ms()),
             notes_processed=config.group_id is not None and config.enable_auto_offset_store,
         )
-        self.interception = interception_of(config.interceptors)
+        self.interception = _interception_of(config)
         self.fetcher = Fetcher(
             self.subscriptions,
             partial(
                 Batch if self.interception is None else self.interception.batch,
                 check_crcs=config.check_crcs,
-                convert=conversion_of(config.key_deserializer, config.value_deserializer),
+                convert=_conversion_of(config),
             ),
             Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
             engine.runtime.rng,
@@ -442,6 +444,22 @@ class Reading:
 
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _interception_of(config: ConsumerConfig) -> Interception | None:
+    if not config.interceptors:
+        return None
+    from kafkaraw.client.fetching.interception import Interception  # most consumers have none
+
+    return Interception(config.interceptors)
+
+
+def _conversion_of(config: ConsumerConfig) -> Callable[[Record], Record] | None:
+    if config.key_deserializer is None and config.value_deserializer is None:
+        return None
+    from kafkaraw.client.deserializers import conversion_of  # most consumers have none
+
+    return conversion_of(config.key_deserializer, config.value_deserializer)
 
 
 def _distance(begin: int | None, end: int | None) -> int | None:

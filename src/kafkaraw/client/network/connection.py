@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, NodeMetrics
 from kafkaraw.core.connection import ConnectionMachine, ConnectionState
@@ -36,7 +36,6 @@ from kafkaraw.core.connection_events import (
     Succeed,
 )
 from kafkaraw.core.negotiation import ApiVersionTable
-from kafkaraw.core.sasl.mechanism import ClientMechanism
 from kafkaraw.errors import AuthenticationError, ClosedError, KafkaError, UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Network
@@ -44,6 +43,9 @@ from kafkaraw.net.threads import run_in_daemon_thread
 from kafkaraw.net.wire_log import tapped
 from kafkaraw.protocol import segments_size
 from kafkaraw.protocol.declare import Request, Response
+
+if TYPE_CHECKING:
+    from kafkaraw.core.sasl.mechanism import ClientMechanism
 
 FRAME_SIZE_MAX = 1 << 28
 """Largest response, in bytes. Below 0x20000000, so that text on the wire is never taken for a size."""

@@ -103,16 +103,6 @@ class Pipeline:
             guarded(on_acknowledgement, metadata, error)
 
 
-def pipeline_of(config: ProducerConfig) -> Pipeline | None:
-    """Make the pipeline that the settings ask for; None without interceptors and serializers."""
-    wanted = config.interceptors or config.value_serializer is not None or config.key_serializer is not None
-    return Pipeline(config) if wanted else None
-
-
-def take_nothing(*_: object) -> None:
-    """Stand in for `OpenBatches.take` in a producer with a pipeline: every record takes the long way."""
-
-
 def _serialize(given: SerializerLike | None) -> Serialize:
     return _as_it_is if given is None else serializer_of(given)
 

@@ -25,7 +25,6 @@ from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.accumulator import RecordAccumulator, check_record_types
-from kafkaraw.client.sending.pipeline import pipeline_of
 from kafkaraw.client.sending.sender import ANOTHER_LOOP, Sender, machine_of
 from kafkaraw.client.sending.waiting import FORKED, Flush, PromiseWaiter
 from kafkaraw.core.producer.events import Unacknowledged
@@ -43,6 +42,7 @@ from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition, whol
 
 if TYPE_CHECKING:
     from kafkaraw.client.sending.arrow_rows import ArrowSending
+    from kafkaraw.client.sending.pipeline import Pipeline
     from kafkaraw.client.sending.transaction_calls import Transactions
 
 INTERRUPTED_CLOSE_S: Final = 5.0
@@ -72,7 +72,7 @@ class ProducerCore:
         self._engine = Engine.on(config, runtime)
         self._waiter = PromiseWaiter()
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
-        self.pipeline = pipeline_of(config)
+        self.pipeline = _pipeline_of(config)
         machine = machine_of(config, self._engine)
         self.accumulator = RecordAccumulator(config, self._engine, machine, self._waiter, self._metrics)
         self._transactions: Transactions | None = None
@@ -359,6 +359,15 @@ class ProducerCore:
         if waits and self._close_error is not None:
             raise copy_to_raise(self._close_error)
         self.sender.flushes.report_rest()
+
+
+def _pipeline_of(config: ProducerConfig) -> Pipeline | None:
+    """The interceptors and serializers that the settings name; None without any."""
+    if not config.interceptors and config.value_serializer is None and config.key_serializer is None:
+        return None
+    from kafkaraw.client.sending.pipeline import Pipeline  # most producers have none
+
+    return Pipeline(config)
 
 
 def _closed_before(entry: Unacknowledged) -> KafkaError:

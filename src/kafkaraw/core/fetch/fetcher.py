@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.core.fetch.failures import (
@@ -47,7 +47,6 @@ from kafkaraw.errors import CorruptBatchError, KafkaError, RecordTooLargeError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
-from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from kafkaraw.records import (
     Batch,
     ControlType,
@@ -58,6 +57,9 @@ from kafkaraw.records import (
     emptied,
     parse_header,
 )
+
+if TYPE_CHECKING:
+    from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 log = logging.getLogger(__name__)
 

@@ -12,20 +12,20 @@ Source: KIP-320, KIP-392, KIP-516; Kafka's FetchRequest and OffsetsForLeaderEpoc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import UnsupportedVersionError
 from kafkaraw.light_classes import NamedTuple, dataclass, replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from kafkaraw.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.protocol.messages.offset_for_leader_epoch import (
+        EpochEndOffset,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+    )
 
 _BY_NAME_UP_TO_VERSION: Final = 12
 LAST_EPOCH_FROM_VERSION: Final = 12
@@ -242,6 +242,12 @@ def must_validate(fetch_version: int, version_for: Callable[[int], int]) -> bool
 
 def epoch_ends_request(targets: Iterable[FetchTarget]) -> OffsetForLeaderEpochRequest:
     """Ask where the epochs of the last records end."""
+    from kafkaraw.protocol.messages.offset_for_leader_epoch import (  # only brokers before 2.7 are asked
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+        OffsetForLeaderTopic,
+    )
+
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for target in targets:
         topics.setdefault(target.topic_partition.topic, []).append(

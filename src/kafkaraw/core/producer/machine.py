@@ -54,7 +54,7 @@ from kafkaraw.core.producer.failures import HINTS, MAYBE_WRITTEN, Case, Remedy, 
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
-from kafkaraw.records import SealedBatch, TopicPartition, split_batch
+from kafkaraw.records import SealedBatch, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,12 @@ class _PendingRequest:
     next_ms: int = 0
 
 
+def _split_batch(batch: SealedBatch) -> Sequence[SealedBatch]:
+    from kafkaraw.records import split_batch  # few batches are ever split
+
+    return split_batch(batch)
+
+
 class ProducerMachine:
     """Decides about the sealed batches of one producer, over all partitions."""
 
@@ -93,7 +99,7 @@ class ProducerMachine:
         limits: ProducerLimits,
         leaders: Leaders,
         backoff_ms: Callable[[int], int],
-        split: Callable[[SealedBatch], Sequence[SealedBatch]] = split_batch,
+        split: Callable[[SealedBatch], Sequence[SealedBatch]] | None = None,
     ) -> None:
         """Start with no batches and, with idempotence, no producer id.
 
@@ -101,12 +107,12 @@ class ProducerMachine:
             limits: the settings.
             leaders: looked up at each sending.
             backoff_ms: how long to wait after the n-th failure in a row (from 0).
-            split: makes smaller batches of one that holds several records.
+            split: makes smaller batches of one that holds several records; None for `records.split_batch`.
         """
         self._limits = limits
         self._leaders = leaders
         self._backoff_ms = backoff_ms
-        self._split = split
+        self._split = split or _split_batch
         self._identity = None if limits.idempotent else NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionQueue] = {}
         self._sendable: dict[TopicPartition, PartitionQueue] = {}

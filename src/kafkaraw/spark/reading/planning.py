@@ -1,6 +1,6 @@
 """Choose how many offsets of a backlog a batch reads, and cut them into tasks. Pure arithmetic.
 
-Must not ask a broker or know Spark. Start at `prorate` (streaming), `split` and `bundle` (tasks).
+Must not ask a broker or know Spark. Start at `prorate` (streaming), `split`, `bundle` and `share` (tasks).
 """
 
 from __future__ import annotations
@@ -108,6 +108,27 @@ def bundle(ranges: Iterable[OffsetRange], tasks_max: int | None) -> list[tuple[O
         tasks[index].append(each)
         heapq.heappush(loads, (load + each.size, index))
     return [tuple(sorted(task)) for task in tasks]
+
+
+def share(parts: Iterable[tuple[OffsetRange, int]], tasks: int) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task: consecutive parts of about equal bytes, those of one partition joined.
+
+    Args:
+        parts: ranges in order, each with its bytes.
+        tasks: maximum number of tasks.
+    """
+    given = list(parts)
+    total = sum(size for _, size in given)
+    found: list[list[OffsetRange]] = [[] for _ in range(tasks)]
+    before = 0
+    for part, size in given:
+        task = found[min((2 * before + size) * tasks // (2 * total), tasks - 1) if total else 0]
+        before += size
+        if task and task[-1].topic_partition == part.topic_partition and task[-1].end == part.start:
+            task[-1] = replace(task[-1], end=part.end)
+        else:
+            task.append(part)
+    return [tuple(task) for task in found if task]
 
 
 def _parts(size: int, total: int, tasks: int) -> int:
