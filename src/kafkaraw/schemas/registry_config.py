@@ -128,6 +128,7 @@ class RegistryConfig:
         (),
         "URL of the registry, or several URLs of one registry: if one does not answer, the client asks the next one.",
         convert=_urls,
+        secret=True,  # it may have a password inside
     )
     context: str | None = setting(
         None, "Context of subjects that name none (`:.context:subject`), and of ids.", convert=_context

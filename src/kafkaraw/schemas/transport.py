@@ -103,7 +103,7 @@ class Transport:
                     return answer
                 target = redirect_of(call, answer, location)
                 answer, location = await self._send_with_token(target, call, timeout)
-        except self._httpx.HTTPError as error:
+        except (self._httpx.HTTPError, OSError) as error:  # errors of TLS come through as they are
             self._raise_failure(error, url, call)
         if location is not None:
             raise NotARegistryError(
@@ -218,7 +218,7 @@ class Transport:
 
     # -- what went wrong
 
-    def _raise_failure(self, error: httpx.HTTPError, url: str, call: Call[Any]) -> NoReturn:
+    def _raise_failure(self, error: httpx.HTTPError | OSError, url: str, call: Call[Any]) -> NoReturn:
         causes = _causes_of(error)
         start = f"cannot {call.about} at {url}"
         for cause in causes:
