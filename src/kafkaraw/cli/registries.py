@@ -97,7 +97,7 @@ class RegistryAddress:
                 "variable KAFKARAW_SCHEMA_REGISTRY_URL"
             )
         try:
-            return Registry.from_config({"retries": 2} | given)
+            return Registry.from_config({"retries": "2", **given})
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
 

@@ -16,7 +16,9 @@ _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.
 _DELETED: Final = click.option("--deleted", is_flag=True, help="Include what is deleted softly.")
 _EXECUTE: Final = click.option("--execute", is_flag=True, help="Make the change; without it, the change is only shown.")
 _NORMALIZE: Final = click.option(
-    "--normalize", is_flag=True, help="Let the registry normalize the schema, so that its order and spaces do not count."
+    "--normalize",
+    is_flag=True,
+    help="Let the registry normalize the schema, so that its order and spaces do not count.",
 )
 _TYPE: Final = click.option(
     "--type",
@@ -32,7 +34,11 @@ _REFERENCES: Final = click.option(
     help="A schema that this one uses by NAME; repeatable.",
 )
 _PROPERTIES: Final = click.option(
-    "--metadata", "metadata", multiple=True, metavar="NAME=VALUE", help="A property of the schema's metadata; repeatable."
+    "--metadata",
+    "metadata",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property of the schema's metadata; repeatable.",
 )
 _LEVELS: Final = (
     "NONE, BACKWARD, BACKWARD_TRANSITIVE, FORWARD, FORWARD_TRANSITIVE, FULL or FULL_TRANSITIVE"  # CompatibilityLevel
@@ -140,14 +146,11 @@ def register(
     If a version has the schema already, nothing changes. The exit code is 1 if the registry refuses the schema.
     """
     from kafkaraw.cli.schema_files import read_schema
-    from kafkaraw.cli.schema_tables import print_registered
+    from kafkaraw.cli.schema_tables import register_schema
 
     schema = read_schema(file, **options)
     with address.connect() as registry:
-        before = set(registry.versions(subject)) if subject in registry.subjects(subject) else set()
-        registry.register(subject, schema, normalize=normalize)
-        found = registry.lookup_again(subject, schema, normalize=normalize)
-        print_registered(found, is_new=found.version not in before, as_json=as_json)
+        register_schema(registry, subject, schema, normalize=normalize, as_json=as_json)
 
 
 @schemas.command(epilog=CHECK_EPILOG)
@@ -193,13 +196,13 @@ def check(
 
 @schemas.command()
 @click.argument("subject")
-@click.argument("old", default="-2", metavar="[OLD]")
-@click.argument("new", default="latest", metavar="[NEW]")
+@click.argument("old", required=False)
+@click.argument("new", default="latest")
 @registry_options
 @_TYPE
 @click.pass_context
 def diff(
-    ctx: click.Context, address: RegistryAddress, subject: str, old: str, new: str, schema_type: str | None
+    ctx: click.Context, address: RegistryAddress, subject: str, old: str | None, new: str, schema_type: str | None
 ) -> None:
     """Show what changed between two versions of SUBJECT: by default the latest two.
 
@@ -248,7 +251,9 @@ def compatibility(address: RegistryAddress, subject: str | None, level: str | No
 @schemas.command()
 @click.argument("subject", required=False)
 @registry_options
-@click.option("--set", "mode_name", metavar="MODE", help="Set the mode: READWRITE, READONLY, READONLY_OVERRIDE or IMPORT.")
+@click.option(
+    "--set", "mode_name", metavar="MODE", help="Set the mode: READWRITE, READONLY, READONLY_OVERRIDE or IMPORT."
+)
 @click.option("--unset", is_flag=True, help="Let SUBJECT have the mode of the registry again.")
 @click.option("--force", is_flag=True, help="Change to IMPORT although there are schemas.")
 def mode(address: RegistryAddress, subject: str | None, mode_name: str | None, unset: bool, force: bool) -> None:
