@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaBundle as SchemaBundle
     from kafkaraw.schemas.model import SchemaReference as SchemaReference
     from kafkaraw.schemas.model import SchemaType as SchemaType
+    from kafkaraw.schemas.server.embedded import EmbeddedRegistry as EmbeddedRegistry
+    from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
 
 _HOMES = {
     "kafkaraw.schemas.errors": (
@@ -63,6 +65,8 @@ _HOMES = {
         "SchemaReference",
         "SchemaType",
     ),
+    "kafkaraw.schemas.server.embedded": ("EmbeddedRegistry",),
+    "kafkaraw.schemas.server.settings": ("TlsSettings",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

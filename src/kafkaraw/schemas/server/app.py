@@ -524,14 +524,10 @@ def _mode_handlers(has_subject: bool) -> dict[str, _Handler]:
         return api.service.mode(_setting_subject(call, has_subject), in_scope=call.flag("defaultToGlobal"))
 
     async def put(api: _Api, call: _Call) -> object:
-        return await api.service.set_mode(
-            _setting_subject(call, has_subject), call.json(), force=call.flag("force")
-        )
+        return await api.service.set_mode(_setting_subject(call, has_subject), call.json(), force=call.flag("force"))
 
     async def delete(api: _Api, call: _Call) -> object:
-        return await api.service.delete_mode(
-            _setting_subject(call, has_subject), recursive=call.flag("recursive")
-        )
+        return await api.service.delete_mode(_setting_subject(call, has_subject), recursive=call.flag("recursive"))
 
     return {"GET": get, "PUT": put, "DELETE": delete}
 

@@ -90,7 +90,10 @@ class Choice:
 
     def encode(self) -> bytes:
         """Return the assignment of a member; every member gets the same one."""
-        fields: dict[str, object] = {"version": _VERSION, "error": _DUPLICATE_URLS if self.duplicate_urls else _NO_ERROR}
+        fields: dict[str, object] = {
+            "version": _VERSION,
+            "error": _DUPLICATE_URLS if self.duplicate_urls else _NO_ERROR,
+        }
         if self.primary is not None:
             fields |= {"master": self.member_id, "master_identity": json.loads(self.primary.encode())}
         return _json(fields)

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafkaraw.client.config import ClientConfig
+from kafkaraw.client.config import ClientConfig, parse
+from kafkaraw.client.network.connection import Connection
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
 from kafkaraw.client.network.engine import Engine
-from kafkaraw.client.settings import parse
 from kafkaraw.errors import ConfigError, KafkaError, KafkaTimeoutError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
@@ -39,6 +39,7 @@ _LAPSE_S: Final = 5.0
 """Added to the rebalance timeout when a JoinGroup response is awaited, as Java's JOIN_GROUP_TIMEOUT_LAPSE."""
 _RETRY_S: Final = 0.5
 _LEAVE_S: Final = 3.0
+_LEAVE_GROUP_KEY, _BATCH_LEAVE_SINCE_VERSION = 13, 3
 _LOST_MEMBERSHIP: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
@@ -152,15 +153,17 @@ class Elector(Leadership):
             await asyncio.gather(self._task, return_exceptions=True)
         self._choice = None
         if self._member_id and self._generation >= 0:
-            member_id = self._member_id
-            request = LeaveGroupRequest(
-                group_id=self._settings.group, member_id=member_id, members=[LeavingMember(member_id=member_id)]
-            )
             try:
-                await self._coordinator.once(request, timeout=_LEAVE_S)
+                await self._coordinator.once(self._leave_request, timeout=_LEAVE_S)
             except KafkaError as error:
                 log.info("leaving the group %r: %s", self._settings.group, error)
         await self._engine.close(_LEAVE_S)
+
+    def _leave_request(self, connection: Connection) -> LeaveGroupRequest:
+        group, member_id = self._settings.group, self._member_id
+        if connection.version_for(_LEAVE_GROUP_KEY) >= _BATCH_LEAVE_SINCE_VERSION:
+            return LeaveGroupRequest(group_id=group, members=[LeavingMember(member_id=member_id)])
+        return LeaveGroupRequest(group_id=group, member_id=member_id)
 
     # -- the group
 
@@ -291,4 +294,3 @@ class Elector(Leadership):
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
         raise error_for(code, f"group {self._settings.group!r}", resource=self._settings.group, operation="READ")
-

@@ -61,7 +61,7 @@ class Forwarder:
                 request.method, f"{target}?{query}" if query else target, content=body, headers=headers
             )
         except httpx.HTTPError as error:
-            text = f"Error while forwarding the request to the leader {url}: {error or type(error).__name__}"
+            text = f"Error while forwarding the request to the leader {url}: {str(error) or type(error).__name__}"
             raise forwarding_failed(text) from error
         offset = answer.headers.get(OFFSET_HEADER, "")
         if offset.lstrip("-").isdigit():

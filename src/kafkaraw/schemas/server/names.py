@@ -1,4 +1,4 @@
-"""Names of subjects and contexts: `orders-value` is in the default context, `:.staging:orders-value` in another one. Pure.
+"""Names of subjects and contexts: `orders-value` in the default context, `:.staging:orders-value` in another one. Pure.
 
 Start at `QualifiedSubject`. Source: Confluent's `QualifiedSubject` (with the tenant "default" only).
 """
@@ -130,6 +130,7 @@ class SubjectFilter:
         self._open = prefix.startswith(_PREFIX) and ":" not in prefix[1:]
 
     def __call__(self, subject: str) -> bool:
+        """Return whether a subject is selected."""
         named = QualifiedSubject.parse(subject)
         if self._context != "*":
             if self._open:

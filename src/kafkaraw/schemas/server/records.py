@@ -9,6 +9,7 @@ Keys are written byte by byte as Confluent's registry writes them, because compa
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Self, TypeAlias
 
@@ -371,7 +372,7 @@ def _schema_value(fields: dict[str, Any]) -> SchemaValue:
     return SchemaValue(subject, version, number, Schema.from_json(fields), deleted, md5 if md5 else None)
 
 
-_VALUES: Final = {
+_VALUES: Final[Mapping[KeyType, Callable[[dict[str, Any]], Value]]] = {
     KeyType.SCHEMA: _schema_value,
     KeyType.CONFIG: ConfigValue.from_json,
     KeyType.MODE: lambda fields: ModeValue(RegistryMode(str(fields.get("mode")))),

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
@@ -378,15 +379,13 @@ class RegistryService:
                 answer = found.to_json(name)
                 if style.strip():
                     resolved = self._parser.resolve(found.schema, name)
-                    answer["schema"] = await self._on_worker(lambda: self._parser.formatted(resolved, style))
+                    answer["schema"] = await self._on_worker(partial(self._parser.formatted, resolved, style))
                 return answer
         if not self.state.has_subjects(subject, deleted=deleted):
             raise api_errors.subject_not_found(subject)
         raise api_errors.schema_not_found()
 
-    async def _look_up(
-        self, subject: str, request: SchemaRequest, *, normalized: bool, deleted: bool
-    ) -> _Found | None:
+    async def _look_up(self, subject: str, request: SchemaRequest, *, normalized: bool, deleted: bool) -> _Found | None:
         found = await self._find(subject, request, normalized=normalized, deleted=deleted, latest_only=False)
         latest = self.state.latest(subject)
         if found is not None or latest is None:
@@ -519,9 +518,7 @@ class RegistryService:
             return None
         return _Found(older.value.schema, older.value.version, older.value.id, older.guid, older)
 
-    async def _plan_registration(
-        self, subject: str, request: SchemaRequest, normalized: bool, force: bool
-    ) -> _Plan:
+    async def _plan_registration(self, subject: str, request: SchemaRequest, normalized: bool, force: bool) -> _Plan:
         mode = self._check_register_mode(subject, request)
         versions = self.state.versions(subject)
         current = [it for it in versions if not it.value.deleted]
@@ -581,7 +578,11 @@ class RegistryService:
     def _check_id_free(self, subject: str, schema_id: int, schema: Schema) -> None:
         prefix = context_prefix(subject)
         owner = self.state.by_id(schema_id, prefix or None)
-        if owner is not None and context_of(owner.value.subject) == context_of(subject) and owner.value.schema != schema:
+        if (
+            owner is not None
+            and context_of(owner.value.subject) == context_of(subject)
+            and owner.value.schema != schema
+        ):
             text = f"Overwrite new schema with id {schema_id} in context {prefix} is not permitted."
             raise api_errors.not_permitted(text)
 
@@ -830,7 +831,9 @@ class RegistryService:
             if not refused:
                 return planned.answer
             for record, outcome in refused:
-                log.warning("another instance writes, too: %s: %s; this write is rolled back", record.key, outcome.reason)
+                log.warning(
+                    "another instance writes, too: %s: %s; this write is rolled back", record.key, outcome.reason
+                )
             await self._log.append([self._rolled_back(record.key) for record, _ in refused])
             self._check_primary()
         raise api_errors.store_failed(failure)
@@ -879,9 +882,7 @@ def _completed(
         if latest is None:
             raise api_errors.invalid_schema("Empty schema")
         schema = latest.value.schema
-        request = replace(
-            request, text=schema.text, schema_type=schema.schema_type.value, references=schema.references
-        )
+        request = replace(request, text=schema.text, schema_type=schema.schema_type.value, references=schema.references)
     return _with_metadata_and_rules(config, request, latest, next_version)
 
 
@@ -898,4 +899,3 @@ def _with_metadata_and_rules(
     if metadata is None and rules is None:
         return request
     return replace(request, metadata=metadata, rule_set=rules)
-

@@ -286,7 +286,7 @@ class State:
         return sorted(
             name
             for name in self._subjects
-            if (deleted and not deleted_only or self._is_current(name) != deleted_only) and selected(name)
+            if ((deleted and not deleted_only) or self._is_current(name) != deleted_only) and selected(name)
         )
 
     def subjects_within(self, subject: str | None) -> list[str]:
@@ -358,7 +358,9 @@ class State:
 
     def ids_of_guid(self, guid: str) -> list[tuple[str, int]]:
         """Return contexts and ids of a content, in order; the default context is the first one."""
-        found = [(name, self._contexts[name].id_by_guid.get(guid)) for name in (DEFAULT_CONTEXT, *sorted(self.contexts))]
+        found = [
+            (name, self._contexts[name].id_by_guid.get(guid)) for name in (DEFAULT_CONTEXT, *sorted(self.contexts))
+        ]
         return [(name, number) for name, number in found if number is not None]
 
     def by_guid(self, guid: str) -> StoredSchema | None:
@@ -385,9 +387,7 @@ class State:
         names: set[str] = set()
         for context, number in self._referrers.get((subject, version), set()):
             known = self._contexts[context].versions_by_id.get(number, {})
-            names.update(
-                name for name, at in known.items() if deleted or not self._subjects[name][at].value.deleted
-            )
+            names.update(name for name, at in known.items() if deleted or not self._subjects[name][at].value.deleted)
         return names
 
     def _is_id_current(self, context: str, number: int) -> bool:

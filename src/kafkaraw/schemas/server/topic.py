@@ -104,9 +104,7 @@ class TopicLog:
         self._partition = TopicPartition(settings.topic, 0)
         milliseconds = int(settings.write_timeout_s * 1000)
         self._admin = AsyncAdmin(**_common(client))
-        self._consumer = AsyncConsumer(
-            **_common(client), auto_offset_reset="earliest", allow_auto_create_topics=False
-        )
+        self._consumer = AsyncConsumer(**_common(client), auto_offset_reset="earliest", allow_auto_create_topics=False)
         self._producer: AsyncProducer | None = None
         if not settings.read_only:
             self._producer = AsyncProducer(
@@ -149,7 +147,9 @@ class TopicLog:
             if self._progress is not None:
                 self._progress(min(self._state.applied_offset + 1, end), end)
             if deadline.expired:
-                text = f"the topic {self._settings.topic!r} was read to offset {self._state.applied_offset} of {end - 1}"
+                text = (
+                    f"the topic {self._settings.topic!r} was read to offset {self._state.applied_offset} of {end - 1}"
+                )
                 raise KafkaTimeoutError(f"{text} within {deadline.timeout:g} s; raise the start timeout")
         if self._skipped:
             log.warning("%d records of %r are damaged or foreign and were skipped", self._skipped, self._settings.topic)
@@ -175,8 +175,8 @@ class TopicLog:
         if name not in known:
             if self._settings.read_only:
                 raise ConfigError(
-                    f"the topic {name!r} does not exist, and a registry in read-only mode does not create it: start the "
-                    "registry that writes first, or name its topic"
+                    f"the topic {name!r} does not exist, and a registry in read-only mode does not create it: start "
+                    "the registry that writes first, or name its topic"
                 )
             await self._create(name, deadline)
         await self._check_topic(name, deadline)
@@ -185,7 +185,9 @@ class TopicLog:
         brokers = len((await self._admin.describe_cluster(timeout=deadline.remaining)).brokers)
         replicas = max(min(brokers, self._settings.replication_factor), 1)
         if replicas < self._settings.replication_factor:
-            log.warning("the topic %r is created with %d of %d replicas", name, replicas, self._settings.replication_factor)
+            log.warning(
+                "the topic %r is created with %d of %d replicas", name, replicas, self._settings.replication_factor
+            )
         topic = NewTopic(name, 1, replicas, {_CLEANUP_POLICY: "compact"})
         try:
             await self._admin.create_topics([topic], timeout=deadline.remaining)
@@ -202,8 +204,8 @@ class TopicLog:
             )
         resource = ConfigResource.topic(name)
         found = await self._admin.describe_configs([resource], timeout=deadline.remaining)
-        entries = {entry.name: entry.value for entry in found[resource]}
-        policy = entries.get(_CLEANUP_POLICY)
+        entry = found[resource].get(_CLEANUP_POLICY)
+        policy = None if entry is None else entry.value
         if policy != "compact":
             raise ConfigError(
                 f"the topic {name!r} has cleanup.policy={policy!r}, so Kafka would delete schemas; set it to 'compact' "
@@ -271,7 +273,7 @@ class TopicLog:
         if parsed.key.kind is KeyType.NOOP:
             self._state.skip(offset)
             return
-        outcome = self._state.apply(parsed, offset, record.timestamp)
+        outcome = self._state.apply(parsed, offset, record.timestamp_ms)
         if self._outcomes is not None:
             self._outcomes[offset] = outcome
         elif not outcome.applied:
