@@ -25,6 +25,7 @@ COMMANDS = {
     "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",
     "registry": "kafkaraw.cli.registry:registry",
+    "schemas": "kafkaraw.cli.schemas:schemas",
     "wire": "kafkaraw.cli.wire:wire",
 }
 
