@@ -180,6 +180,7 @@ def test_levels_decide_which_versions_are_compared(api: Api) -> None:
     assert register(api, "s", OTHER)["version"] == 4
 
 
+UNTYPED_RULE = {"domainRules": [{"name": "r"}]}
 BAD_BODIES: dict[str, tuple[str, Any, int, int]] = {
     "not Avro": ("/subjects/s/versions", {"schema": "{"}, 422, 42201),
     "unknown language": ("/subjects/s/versions", {"schema": A, "schemaType": "XML"}, 422, 42201),
@@ -193,7 +194,7 @@ BAD_BODIES: dict[str, tuple[str, Any, int, int]] = {
     "id outside of an import": ("/subjects/s/versions", {"schema": A, "id": 5}, 422, 42205),
     "version that is not next": ("/subjects/s/versions", {"schema": A, "version": 5}, 422, 42201),
     "version of 40 digits": ("/subjects/s/versions", {"schema": A, "version": 10**40}, 400, 400),
-    "a rule without a type": ("/subjects/s/versions", {"schema": A, "ruleSet": {"domainRules": [{"name": "r"}]}}, 422, 42210),
+    "a rule without a type": ("/subjects/s/versions", {"schema": A, "ruleSet": UNTYPED_RULE}, 422, 42210),
     "a reserved subject": ("/subjects/__GLOBAL/versions", {"schema": A}, 422, 42208),
     "a subject with a control character": ("/subjects/a%00b/versions", {"schema": A}, 422, 42208),
     "inline tags": ("/subjects/s/versions", {"schema": A, "schemaTagsToAdd": [{}]}, 422, 42201),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -131,10 +132,8 @@ def test_damaged_records_are_refused_with_what_is_wrong(key: bytes | None, value
 
 @given(st.binary(max_size=80), st.binary(max_size=80) | st.none())
 def test_arbitrary_bytes_are_a_record_or_a_record_error(key: bytes, value: bytes | None) -> None:
-    try:
+    with suppress(RecordError):
         decode(key, value)
-    except RecordError:
-        pass
 
 
 JSON = st.recursive(
@@ -150,7 +149,5 @@ FIELDS = st.sampled_from(
 @given(st.sampled_from(list(KeyType)), st.dictionaries(FIELDS, JSON, max_size=8))
 def test_json_with_the_right_names_is_a_record_or_a_record_error(kind: KeyType, fields: dict[str, object]) -> None:
     key = encode_key(Key(kind, "s", 1 if kind is KeyType.SCHEMA else None, ".c"))
-    try:
+    with suppress(RecordError):
         decode(key, json.dumps(fields).encode())
-    except RecordError:
-        pass
