@@ -38,10 +38,9 @@ class Forwarder:
         verify: ssl.SSLContext | None = None,
     ) -> None:
         self._wait_for = wait_for
-        # The primary is one of us: no proxy of the environment is between.
-        self._client = httpx.AsyncClient(
-            timeout=timeout_s, verify=True if verify is None else verify, trust_env=False, follow_redirects=False
-        )
+        self._timeout_s = timeout_s
+        self._verify = verify
+        self._client: httpx.AsyncClient | None = None
 
     async def send(self, url: str, request: Request, body: bytes) -> tuple[int, bytes, str | None]:
         """Send a request on.
@@ -57,7 +56,7 @@ class Forwarder:
         target = url.rstrip("/") + request.scope["raw_path"].decode("ascii")
         query = request.scope["query_string"].decode("ascii")
         try:
-            answer = await self._client.request(
+            answer = await self._opened().request(
                 request.method, f"{target}?{query}" if query else target, content=body, headers=headers
             )
         except httpx.HTTPError as error:
@@ -68,6 +67,14 @@ class Forwarder:
             await self._wait_for(int(offset), _READ_BACK_S)
         return answer.status_code, answer.content, answer.headers.get("content-type")
 
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:  # only here: most instances are the primary and need none
+            verify = True if self._verify is None else self._verify
+            # The primary is one of us: no proxy of the environment is between.
+            self._client = httpx.AsyncClient(timeout=self._timeout_s, verify=verify, trust_env=False)
+        return self._client
+
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()

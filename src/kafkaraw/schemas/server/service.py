@@ -36,7 +36,7 @@ from kafkaraw.schemas.server.names import (
     is_valid,
     normalize,
 )
-from kafkaraw.schemas.server.parsing import Languages, Parser, Resolved
+from kafkaraw.schemas.server.parsing import Languages, Parsed, Parser, Resolved
 from kafkaraw.schemas.server.records import (
     ConfigValue,
     DeleteSubjectValue,
@@ -472,14 +472,34 @@ class RegistryService:
         known = [] if level is CompatibilityLevel.NONE else [(it, self._parser.resolve_stored(it)) for it in earlier]
         validate, lenient = config.validate_new_schemas is not False, config.compatibility_policy == "LENIENT"
 
+        latest = earlier[-1].value.schema if earlier else None
+
         def check() -> tuple[str, ...]:
             _, parsed = self._parser.canonical(resolved, normalize=normalized, validate=validate)
-            return self._parser.check(parsed, known, level, lenient=lenient)
+            reserved = self._reserved_fields(parsed, resolved.schema, latest) if config.validate_fields else ()
+            found = self._parser.check(parsed, known, level, lenient=lenient)
+            if not found and not reserved:
+                return ()
+            fields = str(bool(config.validate_fields)).lower()
+            return (*reserved, *found[:-1], f"{{validateFields: '{fields}', compatibility: '{level}'}}")
 
-        messages = await self._on_worker(check)
-        if messages and config.validate_fields:
-            messages = (*messages[:-1], messages[-1].replace("validateFields: 'false'", "validateFields: 'true'"))
-        return messages
+        return await self._on_worker(check)
+
+    def _reserved_fields(self, parsed: Parsed, schema: Schema, latest: Schema | None) -> tuple[str, ...]:
+        """Return the messages about reserved fields that a schema has, or reserves no longer."""
+        reserved, before = _reserved(schema), _reserved(latest)
+        gone = [
+            f"The new schema has reserved field {name} removed from its metadata which is present in the old "
+            "schema's metadata."
+            for name in sorted(before - reserved)
+        ]
+        has_field = self._parser.languages.has_top_level_field
+        taken = [
+            f"The new schema has field that conflicts with the reserved field {name}."
+            for name in sorted(reserved)
+            if has_field(parsed, name)
+        ]
+        return (*gone, *taken)
 
     # -- registering
 
@@ -864,6 +884,11 @@ def _setting_name(subject: str | None) -> str | None:
 
 def _property_of(schema: Schema, name: str) -> str | None:
     return None if schema.metadata is None else schema.metadata.properties.get(name)
+
+
+def _reserved(schema: Schema | None) -> set[str]:
+    names = None if schema is None else _property_of(schema, "confluent:reserved")
+    return {name.strip() for name in names.split(",") if name.strip()} if names else set()
 
 
 def _has_rule(stored: StoredSchema, rule_type: str) -> bool:
