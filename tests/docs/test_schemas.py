@@ -50,8 +50,9 @@ def printed(session: str, environment: dict[str, str], folder: Path) -> str:
     """Run the commands of a session in one shell; return the session as it goes."""
     commands = re.findall(r"^\$ (.*)$", session, re.MULTILINE)
     functions = f'kafkaraw() {{ "{sys.executable}" -m kafkaraw "$@"; }}; python() {{ "{sys.executable}" "$@"; }}'
+    functions += '; prompt() { local status=$?; printf "%s\\n" "$1"; return $status; }'
     keep = 'printf "%s" "$KAFKARAW_SCHEMA_REGISTRY_URL" > .url'
-    script = "\n".join([functions, *(f"echo {quoted(command)}; {command}" for command in commands), keep])
+    script = "\n".join([functions, *(f"prompt {quoted(command)}; {command}" for command in commands), keep])
     done = subprocess.run(
         ["bash", "-c", f"exec 2>&1\n{script}"], capture_output=True, text=True, timeout=TIMEOUT, cwd=folder,
         env=environment, check=True,

@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaReference as SchemaReference
     from kafkaraw.schemas.model import SchemaType as SchemaType
     from kafkaraw.schemas.model import SubjectConfig as SubjectConfig
+    from kafkaraw.schemas.serializers.avro import AvroDeserializer as AvroDeserializer
+    from kafkaraw.schemas.serializers.avro import AvroSerializer as AvroSerializer
+    from kafkaraw.schemas.serializers.json_schema import JsonSchemaDeserializer as JsonSchemaDeserializer
+    from kafkaraw.schemas.serializers.json_schema import JsonSchemaSerializer as JsonSchemaSerializer
+    from kafkaraw.schemas.serializers.protobuf import ProtobufDeserializer as ProtobufDeserializer
+    from kafkaraw.schemas.serializers.protobuf import ProtobufSerializer as ProtobufSerializer
     from kafkaraw.schemas.server.embedded import EmbeddedRegistry as EmbeddedRegistry
     from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
 
@@ -71,6 +77,9 @@ _HOMES = {
         "SchemaType",
         "SubjectConfig",
     ),
+    "kafkaraw.schemas.serializers.avro": ("AvroDeserializer", "AvroSerializer"),
+    "kafkaraw.schemas.serializers.json_schema": ("JsonSchemaDeserializer", "JsonSchemaSerializer"),
+    "kafkaraw.schemas.serializers.protobuf": ("ProtobufDeserializer", "ProtobufSerializer"),
     "kafkaraw.schemas.server.embedded": ("EmbeddedRegistry",),
     "kafkaraw.schemas.server.settings": ("TlsSettings",),
 }
