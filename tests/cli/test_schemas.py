@@ -6,12 +6,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastavro
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkaraw.cli import main
+from kafkaraw.records import Header, encode_batch
 from kafkaraw.schemas import EmbeddedRegistry, Registry, RuleSet, Schema
+from kafkaraw.schemas.avro_json import AvroJson
+from kafkaraw.schemas.framing import write_header, write_prefix
 from tests.cli.running import fill, make_topic, read, run
+from tests.inspect.sample_frames import produce, request
 from tests.schemas.scripted_server import HTML, SILENCE, ScriptedServer, error
 
 ORDER = {
@@ -229,3 +234,39 @@ def test_a_registry_that_is_down_ends_consume_with_its_reason(servers: str, file
         down = server.url
     result = run(servers, "consume", "later", "-e", "-s", "value=avro", "-r", down, code=1)
     assert "Connection refused" in result.output
+
+
+# -- bytes of the protocol
+
+
+def wire_decode(records: list[tuple[bytes, list[Header]]], *options: str) -> Result:
+    """Run `wire decode` on a Produce request with these records."""
+    batch = encode_batch([(1_700_000_000_000, None, value, headers) for value, headers in records])
+    frame = request("framed", produce(batch), "Produce", 0, 9).frame
+    return CliRunner().invoke(main, ["wire", "decode", *options], input=frame)
+
+
+def test_wire_decode_names_the_schema_and_decodes_with_a_registry(url: str, files: Path) -> None:
+    with Registry(url) as registry:
+        registered = registry.register("wire-value", Schema(json.dumps(ORDER)))
+        assert registered.guid is not None
+    payload = AvroJson(fastavro.parse_schema(ORDER)).payload(b'{"id":1,"item":"cup"}')
+    framed = write_prefix(registered.id) + payload
+    header = ("__value_schema_id", write_header(registered.guid))
+    records: list[tuple[bytes, list[Header]]] = [(framed, []), (payload, [header])]
+    plain = wire_decode(records)
+    assert f"may be framed, schema id {registered.id}" in plain.output
+    assert f"framed by a header, schema GUID {registered.guid}" in plain.output
+    decoded = wire_decode(records, "-r", url)
+    assert decoded.exit_code == 0
+    assert decoded.output.count('{"id":1,"item":"cup"}') == 2
+    assert f"framed, schema id {registered.id}: " in decoded.output
+
+
+def test_wire_decode_takes_integers_and_unknown_ids_for_no_framing(url: str) -> None:
+    values = [(5).to_bytes(8, "big"), (2**33).to_bytes(8, "big"), b"\0\0\0\0\0\0\0", b"\0\1", b"hello"]
+    records: list[tuple[bytes, list[Header]]] = [(value, []) for value in values]
+    for options in ((), ("-r", url)):
+        result = wire_decode(records, *options)
+        assert result.exit_code == 0
+        assert "framed" not in result.output

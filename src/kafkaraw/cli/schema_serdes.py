@@ -139,6 +139,7 @@ class Schemas:
 
     def if_framed(self, field: str, headers: Iterable[Header], data: bytes) -> bytes | None:
         """Return framed bytes as JSON; None if they are not framed, or with an id that the registry does not know."""
+        self._connected("-r")
         headers = list(headers)
         header = header_of(headers, field)
         start = header if header is not None else data[:5]
