@@ -223,8 +223,7 @@ class AsyncRegistry:
         found = self._by_id.get(key)
         if found is not None:
             return found
-        context = self._config.context
-        asked = self._qualified(subject) if subject is not None else f":{context}:" if context else None
+        asked = self._scope(subject)
         found = self._plain(await self._once(("id", key, asked), lambda: rest.schema_by_id(schema_id, asked)))
         self._by_id.put(key, found)
         if found.guid is not None:
@@ -249,12 +248,12 @@ class AsyncRegistry:
 
     async def subjects_of_id(self, schema_id: int, *, deleted: bool = False) -> tuple[str, ...]:
         """Return the subjects that have a schema id."""
-        found = await self._ask(rest.subjects_of_id(schema_id, deleted=deleted))
+        found = await self._ask(rest.subjects_of_id(schema_id, self._scope(None), deleted=deleted))
         return tuple(map(self._plain_name, found))
 
     async def versions_of_id(self, schema_id: int, *, deleted: bool = False) -> tuple[tuple[str, int], ...]:
         """Return the versions that have a schema id: pairs of subject and version."""
-        found = await self._ask(rest.versions_of_id(schema_id, deleted=deleted))
+        found = await self._ask(rest.versions_of_id(schema_id, self._scope(None), deleted=deleted))
         return tuple((self._plain_name(subject), version) for subject, version in found)
 
     # -- subjects and versions

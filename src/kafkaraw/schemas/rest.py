@@ -172,6 +172,11 @@ def _flags(**given: bool) -> Query:
     return tuple((name, "true") for name, is_set in given.items() if is_set)
 
 
+def _of_context(subject: str | None) -> Query:
+    """Return the parameter that says in whose context an id is."""
+    return () if subject is None else (("subject", subject),)
+
+
 def _below(*parts: str | int) -> str:
     return "/" + "/".join(quote(str(part), safe="") for part in parts)
 
@@ -208,25 +213,27 @@ def schemas(prefix: str, *, deleted: bool, latest_only: bool) -> Call[tuple[Regi
 
 def schema_by_id(schema_id: int, subject: str | None) -> Call[RegisteredSchema]:
     """`GET /schemas/ids/{id}`."""
-    query = () if subject is None else (("subject", subject),)
     about = f"get the schema with id {schema_id}"
-    return Call(about, "GET", _below("schemas", "ids", schema_id), _registered(schema_id=schema_id), query)
+    path = _below("schemas", "ids", schema_id)
+    return Call(about, "GET", path, _registered(schema_id=schema_id), _of_context(subject))
 
 
-def subjects_of_id(schema_id: int, *, deleted: bool) -> Call[tuple[str, ...]]:
+def subjects_of_id(schema_id: int, subject: str | None, *, deleted: bool) -> Call[tuple[str, ...]]:
     """`GET /schemas/ids/{id}/subjects`."""
     about = f"list subjects of schema id {schema_id}"
-    return Call(about, "GET", _below("schemas", "ids", schema_id, "subjects"), _names, _flags(deleted=deleted))
+    query = _of_context(subject) + _flags(deleted=deleted)
+    return Call(about, "GET", _below("schemas", "ids", schema_id, "subjects"), _names, query)
 
 
-def versions_of_id(schema_id: int, *, deleted: bool) -> Call[tuple[tuple[str, int], ...]]:
+def versions_of_id(schema_id: int, subject: str | None, *, deleted: bool) -> Call[tuple[tuple[str, int], ...]]:
     """`GET /schemas/ids/{id}/versions`."""
 
     def read(value: object) -> tuple[str, int]:
         return _field("subject", _text)(value), _field("version", _integer)(value)
 
     about = f"list versions of schema id {schema_id}"
-    return Call(about, "GET", _below("schemas", "ids", schema_id, "versions"), _list(read), _flags(deleted=deleted))
+    query = _of_context(subject) + _flags(deleted=deleted)
+    return Call(about, "GET", _below("schemas", "ids", schema_id, "versions"), _list(read), query)
 
 
 def schema_by_guid(guid: str) -> Call[RegisteredSchema]:
@@ -243,7 +250,7 @@ def ids_of_guid(guid: str) -> Call[tuple[tuple[str, int], ...]]:
     """`GET /schemas/guids/{guid}/ids`: pairs of context and id."""
 
     def read(value: object) -> tuple[str, int]:
-        return _field("context", _text)(value), _field("schemaId", _integer)(value)
+        return _field("context", _text)(value), _field("id", _integer)(value)
 
     return Call(f"list ids of schema GUID {guid}", "GET", _below("schemas", "guids", guid, "ids"), _list(read))
 
