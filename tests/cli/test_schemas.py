@@ -193,6 +193,24 @@ def test_records_that_are_not_framed_are_shown_as_they_are_unless_s_asks_for_fra
     assert "plain text" in result.output
 
 
+def test_json_is_validated_and_deep_nesting_is_an_error(servers: str, url: str, files: Path) -> None:
+    (files / "s.json").write_text('{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}')
+    arguments = ["json", "-s", "value=json-schema", "-r", url]
+    register = ["--schema", str(files / "s.json")]
+    run(servers, "produce", *arguments, *register, "-q", "-p", "0", given=b'{"n": 1, "x": [true]}\n')
+    assert read(servers, *arguments) == b'{"n":1,"x":[true]}\n'
+    result = run(servers, "produce", *arguments, given=b'{"n": "x"}\n', code=1)
+    assert "message 1 of the input" in result.output
+    assert "n: " in result.output
+    run(servers, "produce", *arguments, given=b"[" * 100_000 + b"\n", code=1)
+    with Registry(url) as registry:
+        prefix = write_prefix(registry.version("json-value").id)
+    make_topic(servers, "deep")
+    fill(servers, "deep", [prefix + b"[" * 100_000])
+    result = run(servers, "consume", "deep", "-e", "-s", "value=json-schema", "-r", url, code=1)
+    assert "nested too deep" in result.output
+
+
 def test_another_language_and_a_missing_registry_are_named(servers: str, url: str, files: Path) -> None:
     arguments = ["language", "-s", "value=avro", "-r", url, "--schema", str(files / "order.avsc")]
     run(servers, "produce", *arguments, "-q", given=b'{"id":1,"item":"a"}\n')

@@ -106,7 +106,14 @@ class Schemas:
         form = self._form_of(registered)
         indexes = _FIRST_MESSAGE if registered.schema.schema_type is SchemaType.PROTOBUF else None
         prefix = write_prefix(registered.id, indexes)
-        return lambda text: prefix + form.payload(text)
+
+        def convert(text: bytes) -> bytes:
+            try:
+                return prefix + form.payload(text)
+            except RecursionError:
+                raise ValueError("the JSON is nested too deep") from None
+
+        return convert
 
     def text_of(self, field: str, headers: Iterable[Header], data: bytes, kind: SchemaType | None) -> bytes:
         """Return framed bytes as JSON.
@@ -125,7 +132,7 @@ class Schemas:
         """
         header = header_of(headers, field)
         frame = read_frame(data, header)
-        key = (-1 if frame.schema_id is None else frame.schema_id, frame.guid)
+        key = _key_of(frame)
         found = self._forms.get(key)
         if found is None:
             found = self._forms[key] = self._fetched(frame)
@@ -135,7 +142,10 @@ class Schemas:
             raise ValueError(f"its schema has another language: use -s {field}={name}")
         if found_kind is SchemaType.PROTOBUF:
             frame = read_frame(data, header, with_indexes=True)
-        return form.text(frame.payload, frame.message_indexes or _FIRST_MESSAGE)
+        try:
+            return form.text(frame.payload, frame.message_indexes or _FIRST_MESSAGE)
+        except RecursionError:
+            raise ValueError("they are nested too deep to be shown") from None
 
     def if_framed(self, field: str, headers: Iterable[Header], data: bytes) -> bytes | None:
         """Return framed bytes as JSON; None if they are not framed, or with an id that the registry does not know."""
@@ -145,14 +155,21 @@ class Schemas:
         start = header if header is not None else data[:5]
         if start in self._unknown or (header is None and data[:1] != b"\0"):
             return None
+        if len(self._unknown) >= _UNKNOWN_MAX and not self._is_known(header, data):
+            return None  # data that only looks framed: the registry is not asked about each record
         try:
             return self.text_of(field, headers, data, None)
         except (FramingError, SchemaNotFoundError):
-            if len(self._unknown) < _UNKNOWN_MAX:
-                self._unknown.add(start)
+            self._unknown.add(start)
             return None
         except ValueError:
             return None
+
+    def _is_known(self, header: bytes | None, data: bytes) -> bool:
+        try:
+            return _key_of(read_frame(data, header)) in self._forms
+        except FramingError:
+            return False
 
     def _connected(self, option: str) -> Registry:
         if self._registry is None:
@@ -275,7 +292,7 @@ class _ProtobufForm:
         try:
             message = self._class_of(indexes).FromString(bytes(payload))
             return cast("str", MessageToJson(message, indent=None, ensure_ascii=False)).encode()
-        except (DecodeError, SerializeToJsonError) as error:
+        except (DecodeError, SerializeToJsonError, TypeError) as error:
             raise ValueError(f"they do not fit the Protobuf schema: {error}") from None
 
     def payload(self, text: bytes) -> bytes:
@@ -295,6 +312,10 @@ class _ProtobufForm:
         if indexes not in self._classes:
             self._classes[indexes] = GetMessageClass(message_at(self._file, indexes))
         return self._classes[indexes]
+
+
+def _key_of(frame: Framed) -> tuple[int, str | None]:
+    return (-1 if frame.schema_id is None else frame.schema_id, frame.guid)
 
 
 def _compact(value: Any) -> bytes:  # noqa: ANN401 - JSON

@@ -2,33 +2,53 @@
 
 Source: the Avro specification, section JSON Encoding. Bytes are text with one character per byte, a value of a union is
 an object with its branch as the only key, logical types are the numbers and bytes behind them. Reading also accepts
-values of unions without the branch: then the first branch that fits counts. `AvroJson` needs fastavro for the binary
-form. Must not do I/O. Start at `AvroJson`.
+values of unions without the branch: then the first branch that fits counts. Must not do I/O. Start at `AvroJson`.
+
+The codec of the serializers reads bytes, because it limits nesting and arrays without bytes: fastavro ends the process
+on a record that is nested deep enough. Python's types do not say which branch of a union a value has (int or long,
+string or enum), so `AvroJson` reads and writes with a schema in which each branch is a record around the real one: the
+bytes are the same, and the record's name says which branch it is.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from io import BytesIO
+from itertools import count
 from typing import Any, Final, TypeAlias
+
+from kafkaraw.light_classes import NamedTuple
+from kafkaraw.schemas.serializers.avro_codec import codec
+from kafkaraw.schemas.serializers.avro_nodes import decoder, encoder
 
 Native: TypeAlias = Any
 """A schema as fastavro parses it: dictionaries, lists and names."""
-Reads: TypeAlias = Callable[[Any, str], Any]
 
 _RANGES: Final = {"int": 31, "long": 63}
 _NOT_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_PYTHON_TYPES: Final[Mapping[type, tuple[str, ...]]] = {
-    bool: ("boolean",),
-    float: ("double", "float"),
-    str: ("string",),
-    bytes: ("bytes",),
-    list: ("array",),
-    dict: ("map",),
-}
+_WITH_PARTS: Final = ("record", "error", "enum", "fixed", "array", "map")
+
+
+class _Branch(NamedTuple):
+    """A branch of a union.
+
+    Attributes:
+        label: its name in JSON: that of a record, enum or fixed, or else the type.
+        node: the branch.
+        wrapper: name of the record around it; empty for null.
+    """
+
+    label: str
+    node: Any
+    wrapper: str
+
+
+class _Union(NamedTuple):
+    """A union, in place of fastavro's list."""
+
+    branches: tuple[_Branch, ...]
 
 
 class AvroJson:
@@ -39,31 +59,26 @@ class AvroJson:
     """
 
     def __init__(self, native: Native) -> None:
-        import fastavro
-
-        self._named: dict[str, Native] = {}
+        self._named: dict[str, Any] = {}
+        self._numbers = count()
         self._root = self._plain(native)
-        self._parsed = fastavro.parse_schema(self._root)
+        wrapped = _wrapped(self._root)
+        self._decoder = decoder(wrapped, logical_types=False, tagged=True)
+        self._encoder = encoder(wrapped)
 
     def text(self, payload: bytes | memoryview) -> bytes:
         """Return Avro bytes as JSON.
 
         Raises:
-            ValueError: the bytes do not fit the schema, or more follow.
+            ValueError: the bytes do not fit the schema, are nested too deep, or more follow.
         """
-        import fastavro
-
-        stream = BytesIO(payload)
         try:
-            value = fastavro.schemaless_reader(
-                stream, self._parsed, None, return_record_name=True, return_named_type=True
-            )
-        except (EOFError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-            raise ValueError(f"they do not fit the Avro schema: {type(error).__name__} {error}".strip()) from None
-        if stream.read(1):
-            raise ValueError(f"{len(payload) - stream.tell() + 1} bytes are left behind the Avro value")
-        shown = self._json(self._root, value)
-        return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            shown = self._json(self._root, codec.decode(self._decoder, bytes(payload)))
+            return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except codec.AvroMismatchError as error:
+            raise ValueError(f"they do not fit the Avro schema: {error}") from None
+        except RecursionError:
+            raise ValueError("the value is nested too deep to be shown") from None
 
     def payload(self, text: bytes) -> bytes:
         """Return JSON as Avro bytes.
@@ -71,26 +86,24 @@ class AvroJson:
         Raises:
             ValueError: it is no JSON, or does not fit the schema; says which field.
         """
-        import fastavro
-
         try:
-            value = self._read(self._root, json.loads(text), "")
+            made: bytes = codec.encode(self._encoder, self._read(self._root, json.loads(text), ""), b"", 0)
         except RecursionError:
             raise ValueError("the JSON is nested too deep") from None
-        out = BytesIO()
-        fastavro.schemaless_writer(out, self._parsed, value)
-        return out.getvalue()
+        except codec.AvroMismatchError as error:
+            raise ValueError(str(error)) from None
+        return made
 
     # -- the schema
 
-    def _plain(self, node: Native) -> Native:
+    def _plain(self, node: Native) -> Any:  # noqa: ANN401 - a node
         """Return the schema without logical types, and remember what has a name."""
         if isinstance(node, list):
-            return [self._plain(branch) for branch in node]
+            return _Union(tuple(map(self._branch_of, node)))
         if not isinstance(node, dict):
             return node
         kind = node["type"]
-        if kind not in ("record", "error", "enum", "fixed", "array", "map"):
+        if kind not in _WITH_PARTS:
             return self._plain(kind)  # {"type": "long", "logicalType": ...}
         made = {name: node[name] for name in ("type", "name", "symbols", "size", "default") if name in node}
         if "name" in node:
@@ -102,18 +115,26 @@ class AvroJson:
             made["fields"] = [field | {"type": self._plain(field["type"])} for field in node["fields"]]
         return made
 
-    def _resolved(self, node: Native) -> Native:
+    def _branch_of(self, given: Native) -> _Branch:
+        node = self._plain(given)
+        label = node if isinstance(node, str) else node.get("name") or node["type"]
+        return _Branch(label, node, "" if label == "null" else f"kafkaraw.branch{next(self._numbers)}")
+
+    def _resolved(self, node: Any) -> Any:  # noqa: ANN401 - a node
         return self._named.get(node, node) if isinstance(node, str) else node
 
     # -- to JSON
 
-    def _json(self, given: Native, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def _json(self, given: Any, value: Any) -> Any:  # noqa: ANN401 - a node, JSON
         node = self._resolved(given)
-        if isinstance(node, list):
-            return self._tagged(node, value)
+        if isinstance(node, _Union):
+            if value is None:
+                return None
+            wrapper, inside = value
+            branch = next(each for each in node.branches if each.wrapper == wrapper)
+            return {branch.label: self._json(branch.node, inside["v"])}
         kind = node if isinstance(node, str) else node["type"]
         if kind in ("record", "error"):
-            value = value[1] if isinstance(value, tuple) else value
             return {field["name"]: self._json(field["type"], value[field["name"]]) for field in node["fields"]}
         if kind == "array":
             return [self._json(node["items"], each) for each in value]
@@ -125,30 +146,11 @@ class AvroJson:
             return "NaN" if value != value else f"{'-' if value < 0 else ''}Infinity"
         return value
 
-    def _tagged(self, branches: list[Native], value: Any) -> Any:  # noqa: ANN401 - JSON
-        if value is None:
-            return None
-        if isinstance(value, tuple):
-            name, inner = value
-            branch = next(each for each in branches if self._name(each) == name)
-        else:
-            inner = value
-            names = ("int", "long") if type(value) is int else _PYTHON_TYPES[type(value)]
-            fitting = [each for each in branches if self._name(each) in names]
-            is_long = type(value) is int and len(fitting) > 1 and not -(2**31) <= value < 2**31
-            branch = next((each for each in fitting if self._name(each) == "long"), None) if is_long else fitting[0]
-        return {self._name(branch): self._json(branch, inner)}
-
-    def _name(self, given: Native) -> str:
-        """Return the name of a branch: that of a record, enum or fixed, or else the type."""
-        node = self._resolved(given)
-        return str(node) if isinstance(node, str) else str(node.get("name") or node["type"])
-
     # -- from JSON
 
     def _read(self, given: Native, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
         node = self._resolved(given)
-        if isinstance(node, list):
+        if isinstance(node, _Union):
             return self._branch(node, value, path)
         kind = node if isinstance(node, str) else node["type"]
         readers: dict[str, Callable[[Native, Any, str], Any]] = {
@@ -181,23 +183,43 @@ class AvroJson:
         _check(isinstance(value, dict), path, "an object", value)
         return {key: self._read(node["values"], each, f"{path}[{key!r}]") for key, each in value.items()}
 
-    def _branch(self, branches: list[Native], value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+    def _branch(self, union: _Union, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
         if isinstance(value, dict) and len(value) == 1:
             (name,) = value
-            for branch in branches:
-                if name in (self._name(branch), self._name(branch).rpartition(".")[2]):
-                    return self._named_value(branch, self._read(branch, value[name], path))
+            for branch in union.branches:
+                if name in (branch.label, branch.label.rpartition(".")[2]):
+                    return _in_wrapper(branch, self._read(branch.node, value[name], path))
         problems = []
-        for branch in branches:
+        for branch in union.branches:
             try:
-                return self._named_value(branch, self._read(branch, value, path))
+                return _in_wrapper(branch, self._read(branch.node, value, path))
             except ValueError as error:
-                problems.append(f"{self._name(branch)}: {error}")
+                problems.append(f"{branch.label}: {error}")
         raise ValueError(f"{path or 'the value'}: fits no branch of the union ({'; '.join(problems)[:500]})")
 
-    def _named_value(self, branch: Native, value: Any) -> Any:  # noqa: ANN401 - JSON
-        node = self._resolved(branch)
-        return (node["name"], value) if isinstance(node, dict) and "name" in node else value
+
+def _in_wrapper(branch: _Branch, value: Any) -> Any:  # noqa: ANN401 - JSON
+    return (branch.wrapper, {"v": value}) if branch.wrapper else value
+
+
+def _wrapped(node: Any) -> Any:  # noqa: ANN401 - a node
+    """Return the schema with a record around each branch of a union."""
+    if isinstance(node, _Union):
+        return [_wrapper(branch) if branch.wrapper else branch.node for branch in node.branches]
+    if not isinstance(node, dict):
+        return node
+    made = {name: value for name, value in node.items() if name != "default" or node["type"] == "enum"}
+    for name in ("items", "values"):
+        if name in node:
+            made[name] = _wrapped(node[name])
+    if "fields" in node:
+        made["fields"] = [{"name": field["name"], "type": _wrapped(field["type"])} for field in node["fields"]]
+    return made
+
+
+def _wrapper(branch: _Branch) -> Any:  # noqa: ANN401 - a schema
+    fields = [{"name": "v", "type": _wrapped(branch.node)}]
+    return {"type": "record", "name": branch.wrapper, "fields": fields}
 
 
 def _check(is_right: bool, path: str, wanted: str, value: object) -> None:

@@ -168,9 +168,11 @@ class AsyncRegistry:
             SubjectNotFoundError: there is no such subject; the message names a similar one.
         """
         failures = []
+        seconds = self._config.default_api_timeout_ms / 1000 / len(self._config.url)
         for url in self._config.url:
             try:
-                await self._ask(rest.schema_types(), urls=(url,))
+                deadline = asyncio.get_running_loop().time() + seconds
+                await self._ask(rest.schema_types(), urls=(url,), deadline=deadline)
             except RegistryUnavailableError as error:
                 failures.append(error)
         if len(failures) == len(self._config.url):
