@@ -34,4 +34,8 @@ def parse(bundle: SchemaBundle, *, validate: bool = True) -> ParsedSchema:
         from kafkaraw.schemas.languages.avro import parse_avro
 
         return parse_avro(bundle, validate=validate)
+    if bundle.schema.schema_type is SchemaType.JSON:
+        from kafkaraw.schemas.languages.json_schema import parse_json_schema
+
+        return parse_json_schema(bundle, validate=validate)
     raise SchemaParseError(f"schemas of the language {bundle.schema.schema_type} cannot be parsed yet; use Avro")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal, DecimalException
 from typing import Any, Final, TypeAlias
 
 from kafkaraw.schemas.errors import SchemaParseError
@@ -22,6 +23,8 @@ BUNDLE_CHARACTERS_MAX: Final = 8 << 20
 """Of a schema and everything that it references."""
 REFERENCES_MAX: Final = 1_000
 REFERENCE_DEPTH_MAX: Final = 100
+EXPONENT_MAX: Final = 100_000
+"""Of a number in a JSON schema."""
 DEPTH_MAX: Final = 160
 """Levels of nesting of a text, and of a schema with its named types in place of their names."""
 
@@ -81,18 +84,19 @@ def _check_text(text: str, where: str) -> None:
         raise SchemaParseError("the schema is empty; pass its text", path=where)
 
 
-def load_json(text: str, *, comments: bool = False) -> Json:
+def load_json(text: str, *, comments: bool = False, decimals: bool = False) -> Json:
     """Read a schema that is JSON.
 
     Args:
         text: the schema.
         comments: accept comments as Apache Avro does, `//` and `/* */`.
+        decimals: read numbers with a fraction or an exponent as Decimal, which keeps their digits.
 
     Raises:
         SchemaParseError: the text is not JSON (with line and column), or nested too deep.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_decimal if decimals else None)
     except json.JSONDecodeError as error:
         if comments and "/" in text:
             return load_json(without_comments(text))
@@ -111,6 +115,16 @@ def load_json(text: str, *, comments: bool = False) -> Json:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except DecimalException:
+        raise ValueError(f"the exponent of {text[:60]} is too large") from None
+    if abs(value.adjusted()) > EXPONENT_MAX:
+        raise ValueError(f"the exponent of {text[:60]} is too large")
+    return value if value else abs(value)  # Java's decimals have no negative zero
 
 
 def _too_deep() -> SchemaParseError:
