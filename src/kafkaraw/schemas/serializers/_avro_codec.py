@@ -1100,7 +1100,8 @@ def _skip(node: Node, source: Input, depth: cython.int) -> cython.int:
     if kind == INT or kind == LONG or kind == ENUM:
         _get_long(source)
     elif kind == STRING or kind == BYTES:
-        source.pos += _get_size(source, node.name)
+        size = _get_size(source, node.name)  # which moves `pos`
+        source.pos += size
     elif kind == UNION:
         count = _get_long(source)
         if count < 0 or count >= len(node.nodes):
@@ -1128,13 +1129,15 @@ def _skip_blocks(node: Node, source: Input, depth: cython.int) -> cython.int:
     items: Node = cython.cast(Node, node.nodes[0])
     is_map: cython.bint = node.kind == MAP
     count: cython.longlong
+    size: cython.Py_ssize_t
     while True:
         count = _get_count(source, items.least + 1 if is_map else items.least, node.name)
         if count == 0:
             return 0
         while count > 0:
             if is_map:
-                source.pos += _get_size(source, "map's key")
+                size = _get_size(source, "map's key")
+                source.pos += size
             _skip(items, source, depth + 1)
             count -= 1
 
