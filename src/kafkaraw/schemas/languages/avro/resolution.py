@@ -21,8 +21,11 @@ _PROMOTIONS: Final = {
     "bytes": frozenset(("string",)),
     "string": frozenset(("bytes",)),
 }
-PAIRS_MAX: Final = 200_000
+PAIRS_MAX: Final = 100_000
 """Of types that one comparison looks at; unions of many branches multiply."""
+
+FOUND_MAX: Final = 2_000
+"""Incompatibilities of one pair of types; types that contain each other repeat those of their parts."""
 
 _Found = tuple[Incompatibility, ...]
 _Location = tuple[Any, ...]
@@ -133,6 +136,8 @@ class _Comparison:
                     found += self.compare(field.type, writer, (*where, "type"), depth + 1)
                 else:
                     found.append(_missing_default(field, where))
+            if len(found) > FOUND_MAX:
+                raise ComparisonError(f"the schemas have more than {FOUND_MAX} incompatibilities")
         return tuple(found)
 
 

@@ -22,7 +22,7 @@ from kafkaraw.schemas.languages.json_schema.messages import COMPATIBLE, LENIENT,
 from kafkaraw.schemas.languages.json_schema.nodes import EMPTY_KINDS, Node
 from kafkaraw.schemas.languages.parsed import Incompatibility
 
-PAIRS_MAX: Final = 200_000
+PAIRS_MAX: Final = 60_000
 """Of schemas that one comparison looks at; combinations multiply."""
 DIFFERENCES_MAX: Final = 5_000
 PASSES_MAX: Final = 50

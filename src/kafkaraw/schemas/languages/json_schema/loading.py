@@ -126,6 +126,10 @@ class Loader:
             node, reference, resolver, path = self._pending.pop()
             contents, inner = looked_up(resolver, reference, path)
             target = self._referred_node(contents, inner, reference)
+            if target is node:
+                raise SchemaParseError(
+                    "a $ref refers to itself; let it refer to a schema with other keywords", path=path
+                )
             node.refer_to(lambda target=target: target)  # type: ignore[misc]
         self._check_references(root)
         return root
