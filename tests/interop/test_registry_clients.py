@@ -115,7 +115,7 @@ def test_the_javascript_client_registers_encodes_and_decodes(schema_registry: Em
     install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", KAFKAJS]
     folder = prepare("npm", "kafkajs", SOURCES / "client.js", install)
     found = json.loads(output_of(folder, "node", "client.js", schema_registry.url))
-    assert found.pop("refused").startswith("Schema being registered is incompatible with an earlier schema")
+    assert "Schema being registered is incompatible with an earlier schema" in found.pop("refused")
     assert found == {
         "id": 1,
         "encoded": "0000000001" + "02" + "02" + "02" + "78",

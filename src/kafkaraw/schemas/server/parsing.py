@@ -2,7 +2,7 @@
 
 `Parser` resolves references on the event loop, where the state belongs; `parse` and what follows may run on another
 thread, because they only see frozen objects. Start at `Parser.resolve`.
-Source: Confluent's `AbstractSchemaProvider` and `ParsedSchema.canLookup`.
+Source: Confluent's AbstractSchemaProvider and ParsedSchema.canLookup.
 """
 
 from __future__ import annotations

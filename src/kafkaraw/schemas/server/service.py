@@ -5,8 +5,8 @@ writes them, and reads them back. If the state refuses one of them, because anot
 the primary was first, the write is rolled back and planned again: an id or a version is never answered twice.
 Parsing and comparing run on worker threads, so a large schema delays no other request.
 
-Must not know HTTP. Start at `RegistryService.register`. Source: Confluent's `KafkaSchemaRegistry`,
-`AbstractSchemaRegistry` and `rest.resources`.
+Must not know HTTP. Start at `RegistryService.register`. Source: Confluent's KafkaSchemaRegistry,
+AbstractSchemaRegistry and rest.resources.
 """
 
 from __future__ import annotations
