@@ -545,3 +545,27 @@ def test_reserved_fields_stay_reserved_if_fields_are_validated(api: Api) -> None
         "The new schema has reserved field y removed from its metadata which is present in the old schema's metadata."
         in message
     )
+
+
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
+
+
+def test_json_schemas_are_registered_and_compared(api: Api) -> None:
+    def body(schema: object, **more: object) -> dict[str, object]:
+        return {"schema": json.dumps(schema), "schemaType": "JSON", **more}
+
+    found = api("POST", "/subjects/s/versions", body(PERSON))
+    assert (found["id"], found["schemaType"]) == (1, "JSON")
+    assert api("POST", "/subjects/s", body(PERSON))["id"] == 1
+    stricter = {**PERSON, "required": ["name"]}
+    status, code, message = api("POST", "/subjects/s/versions", body(stricter))
+    assert (status, code) == (409, 40901) and "REQUIRED_ATTRIBUTE_ADDED" in message
+    assert api("POST", "/subjects/a/versions", {"schema": '"int"'})["id"] == 2
+    assert api("POST", "/compatibility/subjects/a/versions?verbose=true", body(PERSON))["is_compatible"] is False
+    reference = {"name": "person.json", "subject": "s", "version": 1}
+    holder = {"type": "object", "properties": {"p": {"$ref": "person.json"}}}
+    held = api("POST", "/subjects/h/versions", body(holder, references=[reference]))
+    assert held["references"] == [reference]
+    assert api("GET", "/subjects/s/versions/1/referencedby") == [held["id"]]
+    status, code, _ = api("POST", "/subjects/u/versions", body({"$ref": "http://127.0.0.1:1/never-fetched.json"}))
+    assert (status, code) == (422, 42201)

@@ -1,6 +1,6 @@
 """The JSON of the REST API's answers, with Confluent's names and order of fields. Pure.
 
-Source: Confluent's `Schema`, `SchemaString`, `RegisterSchemaResponse`, `SchemaValue`.
+Source: Confluent's Schema, SchemaString, RegisterSchemaResponse, SchemaValue.
 """
 
 from __future__ import annotations

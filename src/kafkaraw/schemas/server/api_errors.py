@@ -1,7 +1,7 @@
 """The errors of the REST API: HTTP status, error code and message, exactly as Confluent's registry sends them. Pure.
 
 Clients compare codes, and some compare messages, so no word of these texts may change, not even those that are spelled
-oddly. Start at `ApiError`. Source: Confluent's `rest.exceptions.Errors` and `rest.exceptions.Rest*Exception`.
+oddly. Start at `ApiError`. Source: Confluent's rest.exceptions.Errors and rest.exceptions.Rest*Exception.
 """
 
 from __future__ import annotations

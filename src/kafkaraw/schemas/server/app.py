@@ -2,7 +2,7 @@
 
 `create_app` returns an application for any ASGI server; it can be mounted in another application. A request of which
 another instance must take care is sent on to the primary (`forwarding`). Start at `create_app` and `_ROUTES`.
-Source: Confluent's `rest.resources`, its OpenAPI description, and rest-utils' exception mappers.
+Source: Confluent's rest.resources, its OpenAPI description, and rest-utils' exception mappers.
 """
 
 from __future__ import annotations

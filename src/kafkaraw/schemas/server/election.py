@@ -3,7 +3,7 @@
 The instances form a group of the classic protocol, of protocol type `sr`. A member's metadata is its identity; the
 group's leader chooses the primary and tells all members in the same words as Confluent's registry, so that instances of
 both can be in one group. Start at `choose_primary`.
-Source: Confluent's `SchemaRegistryProtocol`, `SchemaRegistryIdentity` and `SchemaRegistryCoordinator`.
+Source: Confluent's SchemaRegistryProtocol, SchemaRegistryIdentity and SchemaRegistryCoordinator.
 """
 
 from __future__ import annotations

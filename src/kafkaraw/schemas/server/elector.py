@@ -3,7 +3,7 @@
 An instance takes itself for the primary only while the coordinator must still count it as a member: once no heartbeat
 was answered for the session timeout, it stops writing by itself, because another one may have been elected. While the
 group rebalances, writes wait for the result. Start at `Elector.start` and `Elector._run`.
-Source: Confluent's `KafkaGroupLeaderElector` and `SchemaRegistryCoordinator`; Kafka's `AbstractCoordinator`.
+Source: Confluent's KafkaGroupLeaderElector and SchemaRegistryCoordinator; Kafka's AbstractCoordinator.
 """
 
 from __future__ import annotations

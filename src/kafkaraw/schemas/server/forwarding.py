@@ -1,6 +1,6 @@
 """Sends requests that write on to the primary, and waits until this instance has read what the primary wrote.
 
-Source: Confluent's `KafkaSchemaRegistry.forward...RequestToLeader`.
+Source: Confluent's KafkaSchemaRegistry.forward...RequestToLeader.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of subjects and contexts: `orders-value` in the default context, `:.staging:orders-value` in another one. Pure.
 
-Start at `QualifiedSubject`. Source: Confluent's `QualifiedSubject` (with the tenant "default" only).
+Start at `QualifiedSubject`. Source: Confluent's QualifiedSubject (with the tenant "default" only).
 """
 
 from __future__ import annotations

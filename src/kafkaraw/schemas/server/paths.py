@@ -1,7 +1,7 @@
 """URLs of the REST API: contexts in front of a path, aliases, and subjects with any character. Pure.
 
 `/contexts/.staging/subjects/orders` is `/subjects/:.staging:orders`. Segments are decoded one by one, so a subject may
-have a slash (`%2F`). Start at `RequestPath`. Source: Confluent's `ContextFilter` and `AliasFilter`.
+have a slash (`%2F`). Start at `RequestPath`. Source: Confluent's ContextFilter and AliasFilter.
 """
 
 from __future__ import annotations

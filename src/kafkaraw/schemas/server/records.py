@@ -2,8 +2,8 @@
 
 Keys are written byte by byte as Confluent's registry writes them, because compaction compares bytes: field order
 `keytype, subject, version, magic`, no spaces, UTF-8, absent instead of null. Values keep its field order, too. Start at
-`encode` and `decode`. Source: Confluent's `SchemaRegistrySerializer`, `SchemaKey`, `SchemaValue`, `ConfigKey`,
-`ConfigValue`, `ModeKey`, `ModeValue`, `DeleteSubjectKey`, `ClearSubjectKey`, `ContextKey`, `NoopKey`.
+`encode` and `decode`. Source: Confluent's SchemaRegistrySerializer, SchemaKey, SchemaValue, ConfigKey,
+ConfigValue, ModeKey, ModeValue, DeleteSubjectKey, ClearSubjectKey, ContextKey, NoopKey.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the requests of the REST API say: bodies as typed objects, checked. Pure.
 
-Start at `SchemaRequest.from_json`. Source: Confluent's `RegisterSchemaRequest`, `ConfigUpdateRequest`,
-`ModeUpdateRequest`, `RuleSet.validate`, `Rule.validate`.
+Start at `SchemaRequest.from_json`. Source: Confluent's RegisterSchemaRequest, ConfigUpdateRequest,
+ModeUpdateRequest, RuleSet.validate, Rule.validate.
 """
 
 from __future__ import annotations

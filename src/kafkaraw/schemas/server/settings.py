@@ -1,6 +1,6 @@
 """The settings of a registry, and those of Confluent's property names that it takes. Pure.
 
-Start at `RegistrySettings`. Source: Confluent's `SchemaRegistryConfig`.
+Start at `RegistrySettings`. Source: Confluent's SchemaRegistryConfig.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Every instance applies the same records in the same order and so has the same state. `State.apply` refuses records that
 would give an id or a version twice: two instances that both took themselves for the primary have then written at the
-same time, and the first one counts. Start at `State.apply`. Source: Confluent's `InMemoryCache` and
-`KafkaStoreMessageHandler`.
+same time, and the first one counts. Start at `State.apply`. Source: Confluent's InMemoryCache and
+KafkaStoreMessageHandler.
 """
 
 from __future__ import annotations

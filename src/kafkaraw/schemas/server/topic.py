@@ -2,7 +2,7 @@
 
 A write counts when the reader of this instance has applied it, so an answer never tells of a record that is not in the
 topic. Damaged and foreign records are skipped and logged. Start at `TopicLog.start`.
-Source: Confluent's `KafkaStore` and `KafkaStoreReaderThread`.
+Source: Confluent's KafkaStore and KafkaStoreReaderThread.
 """
 
 from __future__ import annotations
