@@ -211,6 +211,21 @@ def test_json_is_validated_and_deep_nesting_is_an_error(servers: str, url: str, 
     assert "nested too deep" in result.output
 
 
+def test_protobuf_has_its_json_mapping(servers: str, url: str, files: Path) -> None:
+    (files / "o.proto").write_text('syntax = "proto3"; message Order { int64 id = 1; string item_name = 2; }')
+    arguments = ["protobuf", "-s", "value=protobuf", "-r", url]
+    line = b'{"id": "7", "itemName": "cup"}\n'
+    run(servers, "produce", *arguments, "--schema", str(files / "o.proto"), "-q", given=line)
+    assert read(servers, *arguments) == read(servers, "protobuf", "-r", url) == line
+    result = run(servers, "produce", *arguments, given=b'{"idd": 7}\n', code=1)
+    assert 'no field named "idd"' in result.output
+    make_topic(servers, "broken")
+    with Registry(url) as registry:
+        fill(servers, "broken", [write_prefix(registry.version("protobuf-value").id, (0,)) + b"\xff"])
+    result = run(servers, "consume", "broken", "-e", "-s", "value=protobuf", "-r", url, code=1)
+    assert "do not fit the Protobuf schema" in result.output
+
+
 def test_another_language_and_a_missing_registry_are_named(servers: str, url: str, files: Path) -> None:
     arguments = ["language", "-s", "value=avro", "-r", url, "--schema", str(files / "order.avsc")]
     run(servers, "produce", *arguments, "-q", given=b'{"id":1,"item":"a"}\n')

@@ -301,7 +301,7 @@ class _ProtobufForm:
         try:
             message = Parse(text, self._class_of(_FIRST_MESSAGE)())
         except ParseError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(" ".join(str(error).split())) from None
         return cast("bytes", message.SerializeToString())
 
     def _class_of(self, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401 - protobuf makes it
