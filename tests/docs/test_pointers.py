@@ -57,7 +57,8 @@ SchemaId SchemaCompatibility SchemaValidatorBuilder SchemaDiff ResolvingGrammarG
 RegisterSchemaResponse SchemaRegistryProtocol SchemaRegistryIdentity SchemaRegistryCoordinator KafkaGroupLeaderElector
 AbstractSchemaProvider ContextFilter AliasFilter SchemaRegistrySerializer SchemaKey ConfigKey ModeKey DeleteSubjectKey
 ClearSubjectKey ContextKey NoopKey RegisterSchemaRequest ConfigUpdateRequest ModeUpdateRequest KafkaSchemaRegistry
-KNOWN_DEPENDENCIES AbstractSchemaRegistry SchemaRegistryConfig InMemoryCache KafkaStoreMessageHandler KafkaStore KafkaStoreReaderThread
+KNOWN_DEPENDENCIES AbstractSchemaRegistry SchemaRegistryConfig InMemoryCache KafkaStoreMessageHandler KafkaStore
+KafkaStoreReaderThread
 """
 _ELSEWHERE = frozenset(_ELSEWHERE_TEXT.split())
 """Names of Java, Kafka, Confluent's registry, Spark and the shell that sources and pages mention."""
