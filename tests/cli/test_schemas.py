@@ -17,7 +17,7 @@ from kafkaraw.schemas.avro_json import AvroJson
 from kafkaraw.schemas.framing import write_header, write_prefix
 from tests.cli.running import fill, make_topic, read, run
 from tests.inspect.sample_frames import produce, request
-from tests.schemas.scripted_server import HTML, SILENCE, ScriptedServer, error
+from tests.schemas.scripted_server import HTML, SILENCE, Request, Script, ScriptedServer, answer, error
 
 ORDER = {
     "type": "record",
@@ -59,6 +59,26 @@ def test_a_schema_is_registered_once(url: str, files: Path) -> None:
     assert schemas(url, "register", "once-value", files / "order.avsc").stdout.startswith("Already registered: ")
     printed = json.loads(schemas(url, "register", "once-value", files / "price.avsc", "--json").stdout)
     assert (printed["version"], printed["new"]) == (2, True)
+
+
+def test_list_shows_the_latest_version_of_each_subject(url: str, files: Path) -> None:
+    for name in ("list2-value", "list1-value"):
+        schemas(url, "register", name, files / "order.avsc")
+    schemas(url, "register", "list1-value", files / "price.avsc")
+    found = json.loads(schemas(url, "list", "--prefix", "list", "--json").stdout)
+    assert [(row["subject"], row["version"]) for row in found] == [("list1-value", 2), ("list2-value", 1)]
+
+
+def test_list_asks_for_each_subject_where_a_registry_lists_no_schemas() -> None:
+    def serve(request: Request) -> Script:
+        if request.target.startswith("/schemas"):
+            return answer(404, b"not found", content_type="text/plain")
+        if request.target.startswith("/subjects?") or request.target == "/subjects":
+            return answer(200, ["a"])
+        return answer(200, {"subject": "a", "version": 3, "id": 7, "schema": '"int"'})
+
+    with ScriptedServer(serve) as server:
+        assert schemas(server.url, "list").stdout.splitlines()[1].split() == ["a", "AVRO", "3", "7"]
 
 
 def test_check_has_exit_codes_for_ci(url: str, files: Path) -> None:

@@ -11,7 +11,7 @@ from kafkaraw.cli.group_tables import Row, print_rows
 from kafkaraw.cli.schema_files import pretty
 from kafkaraw.errors import UsageError
 from kafkaraw.schemas.blocking import Registry
-from kafkaraw.schemas.errors import SchemaNotFoundError, SubjectNotFoundError, VersionNotFoundError
+from kafkaraw.schemas.errors import NotARegistryError, SchemaNotFoundError, SubjectNotFoundError, VersionNotFoundError
 from kafkaraw.schemas.model import RegisteredSchema, Schema
 from kafkaraw.schemas.rest import nearest
 
@@ -21,10 +21,14 @@ def list_subjects(registry: Registry, prefix: str, *, deleted: bool, quiet: bool
     if quiet and not as_json:
         click.echo("".join(f"{name}\n" for name in sorted(registry.subjects(prefix, deleted=deleted))), nl=False)
         return
-    rows: list[Row] = []
-    for name in sorted(registry.subjects(prefix, deleted=deleted)):
-        found = registry.version(name, deleted=deleted)
-        rows.append({"SUBJECT": name, "TYPE": str(found.schema.schema_type), "VERSION": found.version, "ID": found.id})
+    try:
+        latest = registry.schemas(prefix, deleted=deleted, latest_only=True)
+    except NotARegistryError:  # registries of others that lack this endpoint
+        latest = tuple(registry.version(name, deleted=deleted) for name in registry.subjects(prefix, deleted=deleted))
+    rows: list[Row] = [
+        {"SUBJECT": found.subject, "TYPE": str(found.schema.schema_type), "VERSION": found.version, "ID": found.id}
+        for found in sorted(latest, key=lambda found: found.subject or "")
+    ]
     print_rows(rows, as_json=as_json)
 
 
