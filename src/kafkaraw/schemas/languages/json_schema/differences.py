@@ -11,7 +11,7 @@ the differences of a pair by yielding it, and `_Comparison.run` keeps them on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -130,7 +130,7 @@ class _Comparison:
                 return []
             return self._kept("SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED")
         original, update = original.followed(), update.followed()
-        if self._shortcuts and original.is_closed and update.is_closed and _identity(original) == _identity(update):
+        if self._shortcuts and original.is_closed and update.is_closed and original.identity == update.identity:
             return []
         pair = (id(original), id(update))
         result = self._results.get(pair)
@@ -308,38 +308,35 @@ class _Comparison:
         for index in range(max(len(before), len(after))):
             path = f"items/{index}"
             if index >= len(after):
-                found += yield from self._removed(
-                    "ITEM", before[index], _open_items(update), _partly_open(update), path
-                )
+                inside = yield from self._removed("ITEM", before[index], _open_items(update), _partly_open(update))
             elif index >= len(before):
-                found += yield from self._added_item(original, after[index], path)
+                inside = yield from self._added_item(original, after[index])
             else:
-                found += self._below((yield before[index], after[index]), path)
+                inside = yield before[index], after[index]
+            found += self._below(inside, path)
         return found
 
-    def _added_item(self, original: Node, item: Node, path: str) -> _Steps:
+    def _added_item(self, original: Node, item: Node) -> _Steps:
         if _open_items(original):
             empty = item.kind in EMPTY_KINDS
-            return self._kept(f"ITEM_{'WITH_EMPTY_SCHEMA_' if empty else ''}ADDED_TO_OPEN_CONTENT_MODEL", path)
+            return self._kept(f"ITEM_{'WITH_EMPTY_SCHEMA_' if empty else ''}ADDED_TO_OPEN_CONTENT_MODEL")
         partly = _partly_open(original)
         if partly is None:
-            return self._kept("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL", path)
-        return (yield from self._covered("ITEM_ADDED", partly, item, path))
+            return self._kept("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
+        return (yield from self._covered("ITEM_ADDED", partly, item))
 
-    def _covered(self, change: str, original: Node, update: Node, path: str) -> _Steps:
+    def _covered(self, change: str, original: Node, update: Node) -> _Steps:
         found = yield original, update
         covered = "IS" if self._fits(found) else "NOT"
-        return self._below(found, path) + self._kept(
-            f"{change}_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path
-        )
+        return found + self._kept(f"{change}_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
 
-    def _removed(self, what: str, removed: Node, is_open: bool, partly: Node | None, path: str) -> _Steps:
+    def _removed(self, what: str, removed: Node, is_open: bool, partly: Node | None) -> _Steps:
         if is_open:
-            return self._kept(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL", path)
+            return self._kept(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
         if partly is not None:
-            return (yield from self._covered(f"{what}_REMOVED", removed, partly, path))
+            return (yield from self._covered(f"{what}_REMOVED", removed, partly))
         false = "WITH_FALSE_" if removed.kind == "false" else ""
-        return self._kept(f"{what}_{false}REMOVED_FROM_CLOSED_CONTENT_MODEL", path)
+        return self._kept(f"{what}_{false}REMOVED_FROM_CLOSED_CONTENT_MODEL")
 
     def _additional(self, original: Node, update: Node, word: str) -> _Steps:
         """Compare `additionalItems` or `additionalProperties`."""
@@ -386,8 +383,8 @@ class _Comparison:
             return []
         properties, properties_after = original.values.get("properties", {}), update.values.get("properties", {})
         found: _Found = []
-        for name in in_hash_order([properties]):
-            if name in properties_after and (name in before) != (name in after):
+        for name in in_hash_order([properties], (before ^ after) & properties.keys()):
+            if name in properties_after:
                 default = "_WITH_DEFAULT" if properties_after[name].has_default else ""
                 change = "REMOVED" if name in before else f"{default[1:] + '_' if default else ''}ADDED"
                 found += self._kept(f"REQUIRED_ATTRIBUTE_{change}", "required", name)
@@ -395,18 +392,22 @@ class _Comparison:
 
     def _properties(self, original: Node, update: Node) -> _Steps:
         before, after = original.values.get("properties", {}), update.values.get("properties", {})
+        names: Iterable[str] | None = None
+        if self._shortcuts:
+            (closed, others), (closed_after, others_after) = original.property_keys, update.property_keys
+            names = {name for name, _ in closed ^ closed_after} | others | others_after
+            if not names:
+                return []
         found: _Found = []
-        for name in in_hash_order([before, after]):
+        for name in in_hash_order([before, after], names):
             path = ("properties", name)
             if name not in after:
                 partly = _partly_open_for(update, name)
-                inside = yield from self._removed("PROPERTY", before[name], _open_properties(update), partly, "")
-                found += self._below([(kind, rest[1:] if rest[:1] == ("",) else rest) for kind, rest in inside], *path)
+                inside = yield from self._removed("PROPERTY", before[name], _open_properties(update), partly)
+                found += self._below(inside, *path)
             elif name not in before:
                 found += self._below((yield from self._added_property(original, update, name)), *path)
-            elif not (self._shortcuts and before[name].is_closed and after[name].is_closed) or (
-                _identity(before[name]) != _identity(after[name])
-            ):
+            else:
                 found += self._below((yield before[name], after[name]), *path)
         return found
 
@@ -421,9 +422,7 @@ class _Comparison:
         found: _Found = []
         partly = _partly_open_for(original, name)
         if partly is not None:
-            inside = yield partly, added
-            covered = "IS" if self._fits(inside) else "NOT"
-            found += inside + self._kept(f"PROPERTY_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+            found += yield from self._covered("PROPERTY_ADDED", partly, added)
         return found + self._kept(f"{what}_ADDED_TO_UNOPEN_CONTENT_MODEL")
 
     def _dependencies(self, original: Node, update: Node) -> _Steps:
@@ -463,12 +462,8 @@ def _divides(divisor: Decimal, number: Decimal) -> bool:
         return False
 
 
-def _identity(node: Node) -> tuple[str, Any, bytes]:
-    return node.kind, node.values.get("integer"), node.source
-
-
 def _distinct(parts: Sequence[Node]) -> list[Node]:
-    return list({_identity(part): part for part in reversed(parts)}.values())[::-1]
+    return list({part.identity: part for part in reversed(parts)}.values())[::-1]
 
 
 def _permits(node: Node, word: str) -> bool:

@@ -15,7 +15,7 @@ from kafkaraw.schemas.errors import SchemaParseError
 from kafkaraw.schemas.languages.limits import check_bundle, check_encodable
 from kafkaraw.schemas.languages.parsed import Incompatibility, ParsedSchema
 from kafkaraw.schemas.languages.protobuf.descriptors import Pool, decoded_descriptor, elements_of
-from kafkaraw.schemas.languages.protobuf.differences import TypeInfo, Version, compare_protobuf
+from kafkaraw.schemas.languages.protobuf.differences import OWN, TypeInfo, Version, compare_protobuf
 from kafkaraw.schemas.languages.protobuf.elements import Enum, Extend, File, Message, declared_types
 from kafkaraw.schemas.languages.protobuf.known import CONFLUENT_FILES, known_file
 from kafkaraw.schemas.languages.protobuf.reading import read_proto
@@ -110,9 +110,18 @@ class ProtobufSchema:
         for name, file in self._imports.items():
             origin = self._origins.get(name)
             found |= {full: TypeInfo(file.package or "", origin, one) for full, one in declared_types(file)}
-        own = ("", -1)
-        found |= {full: TypeInfo(self.file.package or "", own, one) for full, one in declared_types(self.file)}
+        found |= {full: TypeInfo(self.file.package or "", OWN, one) for full, one in declared_types(self.file)}
         return found
+
+    @cached_property
+    def compared(self) -> Version:
+        """The schema as `differences` compares it."""
+        return Version(self.file, self.types)
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """Equal for schemas with the same text and the same imports."""
+        return (self.canonical_text, *(f"{name}\0{write_proto(file)}" for name, file in self._imports.items()))
 
     @cached_property
     def normalized_text(self) -> str:
@@ -161,7 +170,9 @@ class ProtobufSchema:
         """Return why this schema may read wrongly what the writer's writes. `lenient` changes nothing."""
         if not isinstance(writer, ProtobufSchema):
             raise TypeError(f"the writer's schema must be of Protobuf, not {writer.schema_type}")
-        return compare_protobuf(Version(writer.file, writer.types), Version(self.file, self.types))
+        if self.identity == writer.identity:
+            return ()
+        return compare_protobuf(writer.compared, self.compared)
 
     def has_top_level_field(self, name: str) -> bool:
         """Return whether the first message has this field."""
