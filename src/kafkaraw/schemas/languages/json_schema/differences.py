@@ -38,7 +38,12 @@ class ComparisonError(Exception):
 
 
 def compare_json(
-    original: Node, update: Node, *, lenient: bool = False, same_draft: bool = True
+    original: Node,
+    update: Node,
+    *,
+    lenient: bool = False,
+    same_draft: bool = True,
+    properties: frozenset[str] | None = None,
 ) -> tuple[Incompatibility, ...]:
     """Return why data of the original schema may not be data of the update; nothing if it always is.
 
@@ -47,9 +52,11 @@ def compare_json(
         update: the reader's schema.
         lenient: the compatibility policy LENIENT.
         same_draft: whether both are of the same draft, so that equal texts mean the same.
+        properties: compare only these properties of the two objects; everything without.
     """
     try:
-        found = differences(original, update, LENIENT if lenient else COMPATIBLE, same_draft=same_draft)
+        compatible = LENIENT if lenient else COMPATIBLE
+        found = differences(original, update, compatible, same_draft=same_draft, properties=properties)
     except ComparisonError as error:
         return (
             Incompatibility("UNEXPECTED_EXCEPTION", "", f"Unexpected exception during compatibility check: {error}"),
@@ -61,7 +68,13 @@ def compare_json(
 
 
 def differences(
-    original: Node, update: Node, compatible: frozenset[str], *, keep_all: bool = False, same_draft: bool = True
+    original: Node,
+    update: Node,
+    compatible: frozenset[str],
+    *,
+    keep_all: bool = False,
+    same_draft: bool = True,
+    properties: frozenset[str] | None = None,
 ) -> list[tuple[str, str]]:
     """Return types and paths of the differences: the incompatible ones, or all.
 
@@ -71,7 +84,7 @@ def differences(
     known: dict[tuple[int, int], _Found] = {}
     for _ in range(PASSES_MAX):
         comparison = _Comparison(compatible, known, keep_all=keep_all, shortcuts=same_draft and not keep_all)
-        found = comparison.run(original, update)
+        found = comparison.run(original, update, properties)
         incompatible = comparison.incompatible_pairs()
         if not comparison.assumed or incompatible.keys() == known.keys():
             return [(kind, "#/" + "/".join(path)) for kind, path in found]
@@ -103,11 +116,17 @@ class _Comparison:
             "object": self._object,
         }
 
-    def run(self, original: Node, update: Node) -> _Found:
+    def run(self, original: Node, update: Node, properties: frozenset[str] | None) -> _Found:
         """Return the differences of a pair, with paths from it."""
         stack: list[tuple[tuple[int, int], _Steps]] = []
         open_pairs: set[tuple[int, int]] = set()
-        answer = self._known_answer(original, update, open_pairs, stack)
+        if properties is None:
+            answer = self._known_answer(original, update, open_pairs, stack)
+        elif not properties:
+            return []
+        else:
+            answer = None
+            stack.append(((id(original), id(update)), self._some_properties(original, update, properties)))
         while stack:
             pair, steps = stack[-1]
             try:
@@ -377,23 +396,29 @@ class _Comparison:
         found += yield from self._unevaluated(original, update, "unevaluatedProperties")
         return found + self._limits(original, update, "maxProperties", "minProperties")
 
-    def _required(self, original: Node, update: Node) -> _Found:
+    def _required(self, original: Node, update: Node, only: frozenset[str] | None = None) -> _Found:
         before, after = set(original.values.get("required", ())), set(update.values.get("required", ()))
         if before == after:
             return []
         properties, properties_after = original.values.get("properties", {}), update.values.get("properties", {})
         found: _Found = []
-        for name in in_hash_order([properties], (before ^ after) & properties.keys()):
+        names = (before ^ after) & properties.keys()
+        for name in in_hash_order([properties], names if only is None else names & only):
             if name in properties_after:
                 default = "_WITH_DEFAULT" if properties_after[name].has_default else ""
                 change = "REMOVED" if name in before else f"{default[1:] + '_' if default else ''}ADDED"
                 found += self._kept(f"REQUIRED_ATTRIBUTE_{change}", "required", name)
         return found
 
-    def _properties(self, original: Node, update: Node) -> _Steps:
+    def _some_properties(self, original: Node, update: Node, names: frozenset[str]) -> _Steps:
+        return self._required(original, update, names) + (yield from self._properties(original, update, names))
+
+    def _properties(self, original: Node, update: Node, only: frozenset[str] | None = None) -> _Steps:
         before, after = original.values.get("properties", {}), update.values.get("properties", {})
         names: Iterable[str] | None = None
-        if self._shortcuts:
+        if only is not None:
+            names = [name for name in only if name in before or name in after]
+        elif self._shortcuts:
             (closed, others), (closed_after, others_after) = original.property_keys, update.property_keys
             names = {name for name, _ in closed ^ closed_after} | others | others_after
             if not names:

@@ -173,10 +173,59 @@ _Names: TypeAlias = tuple[str, str]  # the full name of a message in each versio
 _Steps: TypeAlias = Generator[_Names, _Found, _Found]
 
 
-def compare_protobuf(original: Version, update: Version) -> tuple[Incompatibility, ...]:
-    """Return why data of the original version may be read wrongly with the update; nothing if it never is."""
+@dataclass(frozen=True, slots=True)
+class MessageChanges:
+    """What differs in a message, or in a file, from the version before.
+
+    Attributes:
+        numbers: of the fields that differ.
+        is_whole: whether the message is new or gone, or fields of oneofs differ, so that everything is compared.
+        inside: the messages inside it, by their names, in which something differs.
+    """
+
+    numbers: frozenset[int]
+    is_whole: bool
+    inside: Mapping[str, MessageChanges]
+
+
+def message_changes(before: Version, after: Version) -> MessageChanges:
+    """Return what differs between two versions of one package without imports."""
+    package = after.file.package or ""
+    return MessageChanges(frozenset(), False, _changes(before, after, before.file.types, after.file.types, package))
+
+
+def _changes(
+    before: Version, after: Version, types: list[Message | Enum], types_after: list[Message | Enum], scope: str
+) -> dict[str, MessageChanges]:
+    found: dict[str, MessageChanges] = {}
+    messages, messages_after = _by_name(types, Message), _by_name(types_after, Message)
+    for name in messages.keys() | messages_after.keys():
+        one, other = messages.get(name), messages_after.get(name)
+        if one is None or other is None:
+            found[name] = MessageChanges(frozenset(), True, {})
+            continue
+        full = f"{scope}.{name}" if scope else name
+        members, members_after = before.members_of(one, full), after.members_of(other, full)
+        numbers = frozenset(number for number, _ in members.keys ^ members_after.keys)
+        in_oneof = any(number in members.oneof_of or number in members_after.oneof_of for number in numbers)
+        inside = _changes(before, after, one.types, other.types, full)
+        if numbers or inside:
+            found[name] = MessageChanges(numbers, in_oneof, inside)
+    return found
+
+
+def compare_protobuf(
+    original: Version, update: Version, only: MessageChanges | None = None
+) -> tuple[Incompatibility, ...]:
+    """Return why data of the original version may be read wrongly with the update; nothing if it never is.
+
+    Args:
+        original: the writer's version.
+        update: the reader's version.
+        only: compare only these parts; everything without.
+    """
     try:
-        found = differences(original, update)
+        found = differences(original, update, only=only)
     except ComparisonError as error:
         return (
             Incompatibility("UNEXPECTED_EXCEPTION", "", f"Unexpected exception during compatibility check: {error}"),
@@ -189,13 +238,15 @@ def compare_protobuf(original: Version, update: Version) -> tuple[Incompatibilit
     )
 
 
-def differences(original: Version, update: Version, *, keep_all: bool = False) -> list[tuple[str, str]]:
+def differences(
+    original: Version, update: Version, *, keep_all: bool = False, only: MessageChanges | None = None
+) -> list[tuple[str, str]]:
     """Return types and paths of the differences: the incompatible ones, or all.
 
     Raises:
         ComparisonError: there are too many.
     """
-    found = _Comparison(original, update, keep_all=keep_all).run()
+    found = _Comparison(original, update, keep_all=keep_all).run(only)
     return [(kind, "#/" + "/".join(path)) for kind, path in found]
 
 
@@ -206,9 +257,9 @@ class _Comparison:
         self._keep_all = keep_all
         self._results: dict[_Names, _Found] = {}
 
-    def run(self) -> _Found:
+    def run(self, only: MessageChanges | None) -> _Found:
         """Return all differences."""
-        stack: list[tuple[_Names | None, _Steps]] = [(None, self._files())]
+        stack: list[tuple[_Names | None, _Steps]] = [(None, self._files(only))]
         answer: _Found | None = None
         while True:
             names, steps = stack[-1]
@@ -229,11 +280,11 @@ class _Comparison:
     def _kept(self, kind: str, *path: str) -> _Found:
         return [(kind, path)] if self._keep_all or kind not in COMPATIBLE else []
 
-    def _files(self) -> _Steps:
+    def _files(self, only: MessageChanges | None) -> _Steps:
         before, after = self._original.file, self._update.file
         found = self._kept("PACKAGE_CHANGED") if before.package != after.package else []
         return found + (
-            yield from self._types(before.types, after.types, (), before.package or "", after.package or "")
+            yield from self._types(before.types, after.types, (), before.package or "", after.package or "", only)
         )
 
     def _imported(self, names: _Names) -> _Steps:
@@ -242,7 +293,7 @@ class _Comparison:
         if not isinstance(before.element, Message) or not isinstance(after.element, Message):
             return []
         path = tuple(_local_name(names[0], before.package).split("."))
-        return (yield from self._message(before.element, after.element, path, before.package, after.package))
+        return (yield from self._message(before.element, after.element, path, before.package, after.package, None))
 
     def _types(
         self,
@@ -251,19 +302,22 @@ class _Comparison:
         path: tuple[str, ...],
         package: str,
         package_after: str,
+        only: MessageChanges | None,
     ) -> _Steps:
         messages, messages_after = _by_name(before, Message), _by_name(after, Message)
         order = {name: index for index, name in enumerate(messages)}
         order_after = {name: index for index, name in enumerate(messages_after)}
         found: _Found = []
-        for name in in_hash_order([messages, messages_after]):
+        names = None if only is None else [name for name in only.inside if name in messages or name in messages_after]
+        for name in in_hash_order([messages, messages_after], names):
             one, other = messages.get(name), messages_after.get(name)
             inner = (*path, name)
+            inside = None if only is None or only.inside[name].is_whole else only.inside[name]
             if one is None or other is None:
                 entry = (one or other).is_map_entry  # type: ignore[union-attr]
                 found += [] if entry else self._kept("MESSAGE_REMOVED" if other is None else "MESSAGE_ADDED", *inner)
                 continue
-            found += yield from self._message(one, other, inner, package, package_after)
+            found += yield from self._message(one, other, inner, package, package_after, inside)
             if order[name] != order_after[name]:
                 found += self._kept("MESSAGE_MOVED", *inner)
             _check_count(found)
@@ -287,13 +341,24 @@ class _Comparison:
         return found
 
     def _message(
-        self, before: Message, after: Message, path: tuple[str, ...], package: str, package_after: str
+        self,
+        before: Message,
+        after: Message,
+        path: tuple[str, ...],
+        package: str,
+        package_after: str,
+        only: MessageChanges | None,
     ) -> _Steps:
         scope, scope_after = _scope(package, path), _scope(package_after, path)
         members = self._original.members_of(before, scope)
         members_after = self._update.members_of(after, scope_after)
-        numbers = {number for number, _ in members.keys ^ members_after.keys}
-        found = self._oneofs(members, members_after, after.oneofs, path) if numbers or self._keep_all else []
+        if only is not None:
+            numbers = only.numbers & (members.fields.keys() | members_after.fields.keys())
+        else:
+            numbers = frozenset(number for number, _ in members.keys ^ members_after.keys)
+        in_oneof = any(number in members.oneof_of or number in members_after.oneof_of for number in numbers)
+        whole = self._keep_all or in_oneof or (bool(numbers) and only is None)
+        found = self._oneofs(members, members_after, after.oneofs, path) if whole else []
         deleted = members.oneofs_without_survivors(members_after) if numbers else set()
         for number in sorted(numbers):
             one, other = members.fields.get(number), members_after.fields.get(number)
@@ -314,7 +379,7 @@ class _Comparison:
                 inner = (*path, str(number)) if oneof_after is None else (*path, oneof_after, str(number))
                 found += yield from self._field(one, other, inner, scope, scope_after)
             _check_count(found)
-        return found + (yield from self._types(before.types, after.types, path, package, package_after))
+        return found + (yield from self._types(before.types, after.types, path, package, package_after, only))
 
     def _oneofs(self, before: Members, after: Members, oneofs: list[OneOf], path: tuple[str, ...]) -> _Found:
         found: _Found = []
