@@ -5,8 +5,8 @@ earlier version first, and only that one unless the level is transitive; the fir
 comparison. Must not do I/O. Start at `check`.
 
 A subject with 1,000 versions under BACKWARD_TRANSITIVE compares each new version with all of them. `_Comparisons`
-remembers which versions the latest one can read (or be read by), so that only fields which differ from the latest
-version are compared with the older ones: fields of a record are compatible or not independently of each other.
+remembers which versions the latest one can read (or be read by), so that only parts which differ from the latest
+version are compared with the older ones: fields are compatible or not independently of each other.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from kafkaraw.schemas.languages.avro import AvroSchema, avro_incompatibilities
-from kafkaraw.schemas.languages.avro.nodes import Enum, Field, Record
 from kafkaraw.schemas.languages.parsed import Incompatibility, ParsedSchema
 from kafkaraw.schemas.model import CompatibilityLevel
 
@@ -97,94 +95,36 @@ class _Comparisons:
         self._forward = level.value.startswith(("FORWARD", "FULL"))
         self._backward = level.value.startswith(("BACKWARD", "FULL"))
         self._compared: set[bytes] = set()
-        self._changes = _changes(new, latest)
-        identity = latest.identity if isinstance(latest, AvroSchema) else b""
-        self._readable = _READABLE.get(identity) if self._changes and self._backward else frozenset()
-        self._readers = _READERS.get(identity) if self._changes and self._forward else frozenset()
+        self._changes = new.changes_since(latest) if new.schema_type is latest.schema_type else None
+        known = self._changes is not None
+        self._readable = _READABLE.get((latest.identity, lenient)) if known and self._backward else frozenset()
+        self._readers = _READERS.get((latest.identity, lenient)) if known and self._forward else frozenset()
 
     def compare(self, existing: ParsedSchema) -> list[str]:
         """Return the messages about one earlier version, with "new" and "old" in them."""
-        new = self._new
+        new, identity = self._new, existing.identity
         if new.schema_type is not existing.schema_type:
             return [_DIFFERENT_TYPE]
         messages: list[str] = []
         if self._forward:
-            messages += [one.message(_OLD, _NEW) for one in self._existing_reads(existing)]
+            changes = self._changes if identity in self._readers else None
+            found = existing.incompatibilities(new, lenient=self._lenient, changes=changes)
+            messages += [one.message(_OLD, _NEW) for one in found]
         if self._backward:
-            messages += [one.message(_NEW, _OLD) for one in self._new_reads(existing)]
-        if not messages and isinstance(existing, AvroSchema):
-            self._compared.add(existing.identity)
+            changes = self._changes if identity in self._readable else None
+            found = new.incompatibilities(existing, lenient=self._lenient, changes=changes)
+            messages += [one.message(_NEW, _OLD) for one in found]
+        if not messages:
+            self._compared.add(identity)
         return messages
 
     def remember(self) -> None:
         """Keep that the new version is compatible with all that were compared, for the version after it."""
-        if isinstance(self._new, AvroSchema):
-            if self._backward:
-                _READABLE.put(self._new.identity, frozenset(self._compared))
-            if self._forward:
-                _READERS.put(self._new.identity, frozenset(self._compared))
-
-    def _new_reads(self, existing: ParsedSchema) -> Sequence[Incompatibility]:
-        new, changes = self._new, self._changes
-        if not isinstance(new, AvroSchema) or not isinstance(existing, AvroSchema):
-            return incompatibilities(new, existing, lenient=self._lenient)
-        if changes and existing.identity in self._readable:
-            return avro_incompatibilities(new.root, existing.root, changes.of_new) if changes.of_new else ()
-        return avro_incompatibilities(new.root, existing.root)
-
-    def _existing_reads(self, existing: ParsedSchema) -> Sequence[Incompatibility]:
-        new, changes = self._new, self._changes
-        if not isinstance(new, AvroSchema) or not isinstance(existing, AvroSchema):
-            return incompatibilities(existing, new, lenient=self._lenient)
-        if changes and existing.identity in self._readers and isinstance(existing.root, Record):
-            fields = changes.of_reader(existing.root)
-            return avro_incompatibilities(existing.root, new.root, fields) if fields else ()
-        return avro_incompatibilities(existing.root, new.root)
-
-
-class _Changes:
-    """The fields of a new version that differ from the latest one.
-
-    Args:
-        new: the new version's record.
-        latest: the latest version's record.
-    """
-
-    def __init__(self, new: Record, latest: Record) -> None:
-        before = {field.name: _signature(field) for field in latest.fields}
-        after = {field.name: _signature(field) for field in new.fields}
-        changed = {name for name in before.keys() | after.keys() if not _is_same(before.get(name), after.get(name))}
-        self.of_new = [field for field in new.fields if field.name in changed]
-        self._names = changed
-
-    def of_reader(self, reader: Record) -> list[Field]:
-        """Return the fields of an older reader that may find something else in the new version than in the latest."""
-        found = [reader.by_name[name] for name in self._names if name in reader.by_name]
-        found += [field for field in reader.aliased if field.name not in self._names]
-        return sorted(found, key=lambda field: field.position)
-
-
-def _changes(new: ParsedSchema, latest: ParsedSchema) -> _Changes | None:
-    if not isinstance(new, AvroSchema) or not isinstance(latest, AvroSchema):
-        return None
-    one, other = new.root, latest.root
-    if not isinstance(one, Record) or not isinstance(other, Record):
-        return None
-    if (one.full_name, one.aliases) != (other.full_name, other.aliases):
-        return None
-    return _Changes(one, other)
-
-
-_Signature = tuple[bytes | None, tuple[str, ...], bool]
-
-
-def _signature(field: Field) -> _Signature:
-    has_default = field.has_default or (isinstance(field.type, Enum) and field.type.default is not None)
-    return field.type.key, field.aliases, has_default
-
-
-def _is_same(before: _Signature | None, after: _Signature | None) -> bool:
-    return before is not None and before == after and before[0] is not None
+        key = (self._new.identity, self._lenient)
+        if self._backward:
+            _READABLE.put(key, frozenset(self._compared))
+        if self._forward:
+            _READERS.put(key, frozenset(self._compared))
 
 
 class _Remembered:
@@ -192,16 +132,16 @@ class _Remembered:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[bytes, frozenset[bytes]] = OrderedDict()
+        self._found: OrderedDict[tuple[bytes, bool], frozenset[bytes]] = OrderedDict()
 
-    def get(self, identity: bytes) -> frozenset[bytes]:
+    def get(self, key: tuple[bytes, bool]) -> frozenset[bytes]:
         with self._lock:
-            return self._found.get(identity, frozenset())
+            return self._found.get(key, frozenset())
 
-    def put(self, identity: bytes, compatible: frozenset[bytes]) -> None:
+    def put(self, key: tuple[bytes, bool], compatible: frozenset[bytes]) -> None:
         with self._lock:
-            self._found[identity] = compatible
-            self._found.move_to_end(identity)
+            self._found[key] = compatible
+            self._found.move_to_end(key)
             if len(self._found) > _REMEMBERED_MAX:
                 self._found.popitem(last=False)
 

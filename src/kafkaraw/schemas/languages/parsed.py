@@ -32,12 +32,25 @@ class ParsedSchema(Protocol):
     def native(self) -> Json:
         """What libraries work with: fastavro's parsed schema, a JSON schema's dictionary, protobuf's FileDescriptor."""
 
-    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> tuple[Incompatibility, ...]:
+    @property
+    def identity(self) -> bytes:
+        """Equal for schemas that mean the same to readers and writers, with everything that they reference."""
+
+    def incompatibilities(
+        self, writer: ParsedSchema, *, lenient: bool = False, changes: object = None
+    ) -> tuple[Incompatibility, ...]:
         """Return why this schema cannot read what a schema of the same language writes; nothing if it can.
 
         Args:
             writer: the schema that data was written with.
             lenient: Confluent's compatibility policy LENIENT, which changes the rules of JSON Schema only.
+            changes: what `changes_since` of this schema or of the writer returned: compare only these parts.
+        """
+
+    def changes_since(self, latest: ParsedSchema) -> object:
+        """Return the parts that differ from the version before; None if everything has to be compared.
+
+        They alone decide whether this version is compatible with a third that the version before is compatible with.
         """
 
 

@@ -10,6 +10,7 @@ import json
 from functools import cached_property
 from hashlib import blake2b
 
+from kafkaraw.schemas.languages.avro.changes import AvroChanges, avro_changes
 from kafkaraw.schemas.languages.avro.nodes import NAMED, Container, Enum, Fixed, Named, Node, Record, Union
 from kafkaraw.schemas.languages.avro.reading import AvroReader
 from kafkaraw.schemas.languages.avro.resolution import avro_incompatibilities as avro_incompatibilities
@@ -83,11 +84,22 @@ class AvroSchema:
         """Equal for schemas that have the same meaning to readers and writers."""
         return blake2b(self.resolved_text.encode(), digest_size=16).digest()
 
-    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> tuple[Incompatibility, ...]:
+    def incompatibilities(
+        self, writer: ParsedSchema, *, lenient: bool = False, changes: object = None
+    ) -> tuple[Incompatibility, ...]:
         """Return why this schema cannot read what the writer's writes; nothing if it can. `lenient` changes nothing."""
         if not isinstance(writer, AvroSchema):
             raise TypeError(f"the writer's schema must be of Avro, not {writer.schema_type}")
-        return avro_incompatibilities(self.root, writer.root)
+        fields = None
+        if isinstance(changes, AvroChanges) and isinstance(self.root, Record):
+            fields = changes.of_reader(self.root)
+            if not fields:
+                return ()
+        return avro_incompatibilities(self.root, writer.root, fields)
+
+    def changes_since(self, latest: ParsedSchema) -> AvroChanges | None:
+        """Return the fields that differ from the version before; None if the schemas are not records of one name."""
+        return avro_changes(self.root, latest.root) if isinstance(latest, AvroSchema) else None
 
     def has_top_level_field(self, name: str) -> bool:
         """Return whether the schema is a record with this field."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
+from hashlib import blake2b
+from typing import Final
 
 from kafkaraw.schemas.errors import SchemaParseError
 from kafkaraw.schemas.languages.json_schema.differences import compare_json
@@ -72,18 +74,50 @@ class JsonSchema:
         """The schema as dictionaries and lists, with floating-point numbers."""
         return json.loads(self._text)
 
-    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> tuple[Incompatibility, ...]:
+    @cached_property
+    def identity(self) -> bytes:
+        """Equal for schemas with the same texts and references."""
+        return blake2b(repr(self.closure).encode(), digest_size=16).digest()
+
+    @cached_property
+    def frame(self) -> str | None:
+        """What an object says besides its properties; None if the schema is more than one object."""
+        if not isinstance(self._contents, dict) or self.root.kind != "object" or not self.root.is_closed:
+            return None
+        return json_text({name: one for name, one in sorted(self._contents.items()) if name not in _INDEPENDENT})
+
+    def incompatibilities(
+        self, writer: ParsedSchema, *, lenient: bool = False, changes: object = None
+    ) -> tuple[Incompatibility, ...]:
         """Return why this schema may refuse what the writer's accepts; nothing if it accepts all of it."""
         if not isinstance(writer, JsonSchema):
             raise TypeError(f"the writer's schema must be a JSON schema, not {writer.schema_type}")
         if self.closure == writer.closure:
             return ()
-        return compare_json(writer.root, self.root, lenient=lenient, same_draft=self.draft == writer.draft)
+        names = changes if isinstance(changes, frozenset) and writer.root.kind == self.root.kind == "object" else None
+        same_draft = self.draft == writer.draft
+        return compare_json(writer.root, self.root, lenient=lenient, same_draft=same_draft, properties=names)
+
+    def changes_since(self, latest: ParsedSchema) -> frozenset[str] | None:
+        """Return the names of properties that differ from the version before; None if other things differ, too."""
+        if not isinstance(latest, JsonSchema) or self.draft != latest.draft or self.frame is None:
+            return None
+        if self.frame != latest.frame:
+            return None
+        names = {name for name, _ in self.root.property_keys[0] ^ latest.root.property_keys[0]}
+        required, required_before = (set(one.values.get("required", ())) for one in (self.root, latest.root))
+        return frozenset(names | (required ^ required_before))
 
     def has_top_level_field(self, name: str) -> bool:
         """Return whether the schema has this property."""
         properties = self._contents.get("properties") if isinstance(self._contents, dict) else None
         return isinstance(properties, dict) and name in properties
+
+
+_INDEPENDENT: Final = frozenset(
+    ("$id", "$comment", "$schema", "title", "description", "default", "examples", "properties", "required")
+)
+"""Keywords of an object that do not decide what its other keywords mean."""
 
 
 def _load(text: str) -> Json:

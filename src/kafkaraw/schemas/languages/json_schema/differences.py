@@ -11,7 +11,7 @@ the differences of a pair by yielding it, and `_Comparison.run` keeps them on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -38,7 +38,12 @@ class ComparisonError(Exception):
 
 
 def compare_json(
-    original: Node, update: Node, *, lenient: bool = False, same_draft: bool = True
+    original: Node,
+    update: Node,
+    *,
+    lenient: bool = False,
+    same_draft: bool = True,
+    properties: frozenset[str] | None = None,
 ) -> tuple[Incompatibility, ...]:
     """Return why data of the original schema may not be data of the update; nothing if it always is.
 
@@ -47,9 +52,11 @@ def compare_json(
         update: the reader's schema.
         lenient: the compatibility policy LENIENT.
         same_draft: whether both are of the same draft, so that equal texts mean the same.
+        properties: compare only these properties of the two objects; everything without.
     """
     try:
-        found = differences(original, update, LENIENT if lenient else COMPATIBLE, same_draft=same_draft)
+        compatible = LENIENT if lenient else COMPATIBLE
+        found = differences(original, update, compatible, same_draft=same_draft, properties=properties)
     except ComparisonError as error:
         return (
             Incompatibility("UNEXPECTED_EXCEPTION", "", f"Unexpected exception during compatibility check: {error}"),
@@ -61,7 +68,13 @@ def compare_json(
 
 
 def differences(
-    original: Node, update: Node, compatible: frozenset[str], *, keep_all: bool = False, same_draft: bool = True
+    original: Node,
+    update: Node,
+    compatible: frozenset[str],
+    *,
+    keep_all: bool = False,
+    same_draft: bool = True,
+    properties: frozenset[str] | None = None,
 ) -> list[tuple[str, str]]:
     """Return types and paths of the differences: the incompatible ones, or all.
 
@@ -71,7 +84,7 @@ def differences(
     known: dict[tuple[int, int], _Found] = {}
     for _ in range(PASSES_MAX):
         comparison = _Comparison(compatible, known, keep_all=keep_all, shortcuts=same_draft and not keep_all)
-        found = comparison.run(original, update)
+        found = comparison.run(original, update, properties)
         incompatible = comparison.incompatible_pairs()
         if not comparison.assumed or incompatible.keys() == known.keys():
             return [(kind, "#/" + "/".join(path)) for kind, path in found]
@@ -103,11 +116,17 @@ class _Comparison:
             "object": self._object,
         }
 
-    def run(self, original: Node, update: Node) -> _Found:
+    def run(self, original: Node, update: Node, properties: frozenset[str] | None) -> _Found:
         """Return the differences of a pair, with paths from it."""
         stack: list[tuple[tuple[int, int], _Steps]] = []
         open_pairs: set[tuple[int, int]] = set()
-        answer = self._known_answer(original, update, open_pairs, stack)
+        if properties is None:
+            answer = self._known_answer(original, update, open_pairs, stack)
+        elif not properties:
+            return []
+        else:
+            answer = None
+            stack.append(((id(original), id(update)), self._some_properties(original, update, properties)))
         while stack:
             pair, steps = stack[-1]
             try:
@@ -130,7 +149,7 @@ class _Comparison:
                 return []
             return self._kept("SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED")
         original, update = original.followed(), update.followed()
-        if self._shortcuts and original.is_closed and update.is_closed and _identity(original) == _identity(update):
+        if self._shortcuts and original.is_closed and update.is_closed and original.identity == update.identity:
             return []
         pair = (id(original), id(update))
         result = self._results.get(pair)
@@ -308,38 +327,35 @@ class _Comparison:
         for index in range(max(len(before), len(after))):
             path = f"items/{index}"
             if index >= len(after):
-                found += yield from self._removed(
-                    "ITEM", before[index], _open_items(update), _partly_open(update), path
-                )
+                inside = yield from self._removed("ITEM", before[index], _open_items(update), _partly_open(update))
             elif index >= len(before):
-                found += yield from self._added_item(original, after[index], path)
+                inside = yield from self._added_item(original, after[index])
             else:
-                found += self._below((yield before[index], after[index]), path)
+                inside = yield before[index], after[index]
+            found += self._below(inside, path)
         return found
 
-    def _added_item(self, original: Node, item: Node, path: str) -> _Steps:
+    def _added_item(self, original: Node, item: Node) -> _Steps:
         if _open_items(original):
             empty = item.kind in EMPTY_KINDS
-            return self._kept(f"ITEM_{'WITH_EMPTY_SCHEMA_' if empty else ''}ADDED_TO_OPEN_CONTENT_MODEL", path)
+            return self._kept(f"ITEM_{'WITH_EMPTY_SCHEMA_' if empty else ''}ADDED_TO_OPEN_CONTENT_MODEL")
         partly = _partly_open(original)
         if partly is None:
-            return self._kept("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL", path)
-        return (yield from self._covered("ITEM_ADDED", partly, item, path))
+            return self._kept("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
+        return (yield from self._covered("ITEM_ADDED", partly, item))
 
-    def _covered(self, change: str, original: Node, update: Node, path: str) -> _Steps:
+    def _covered(self, change: str, original: Node, update: Node) -> _Steps:
         found = yield original, update
         covered = "IS" if self._fits(found) else "NOT"
-        return self._below(found, path) + self._kept(
-            f"{change}_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path
-        )
+        return found + self._kept(f"{change}_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
 
-    def _removed(self, what: str, removed: Node, is_open: bool, partly: Node | None, path: str) -> _Steps:
+    def _removed(self, what: str, removed: Node, is_open: bool, partly: Node | None) -> _Steps:
         if is_open:
-            return self._kept(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL", path)
+            return self._kept(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
         if partly is not None:
-            return (yield from self._covered(f"{what}_REMOVED", removed, partly, path))
+            return (yield from self._covered(f"{what}_REMOVED", removed, partly))
         false = "WITH_FALSE_" if removed.kind == "false" else ""
-        return self._kept(f"{what}_{false}REMOVED_FROM_CLOSED_CONTENT_MODEL", path)
+        return self._kept(f"{what}_{false}REMOVED_FROM_CLOSED_CONTENT_MODEL")
 
     def _additional(self, original: Node, update: Node, word: str) -> _Steps:
         """Compare `additionalItems` or `additionalProperties`."""
@@ -380,33 +396,43 @@ class _Comparison:
         found += yield from self._unevaluated(original, update, "unevaluatedProperties")
         return found + self._limits(original, update, "maxProperties", "minProperties")
 
-    def _required(self, original: Node, update: Node) -> _Found:
+    def _required(self, original: Node, update: Node, only: frozenset[str] | None = None) -> _Found:
         before, after = set(original.values.get("required", ())), set(update.values.get("required", ()))
         if before == after:
             return []
         properties, properties_after = original.values.get("properties", {}), update.values.get("properties", {})
         found: _Found = []
-        for name in in_hash_order([properties]):
-            if name in properties_after and (name in before) != (name in after):
+        names = (before ^ after) & properties.keys()
+        for name in in_hash_order([properties], names if only is None else names & only):
+            if name in properties_after:
                 default = "_WITH_DEFAULT" if properties_after[name].has_default else ""
                 change = "REMOVED" if name in before else f"{default[1:] + '_' if default else ''}ADDED"
                 found += self._kept(f"REQUIRED_ATTRIBUTE_{change}", "required", name)
         return found
 
-    def _properties(self, original: Node, update: Node) -> _Steps:
+    def _some_properties(self, original: Node, update: Node, names: frozenset[str]) -> _Steps:
+        return self._required(original, update, names) + (yield from self._properties(original, update, names))
+
+    def _properties(self, original: Node, update: Node, only: frozenset[str] | None = None) -> _Steps:
         before, after = original.values.get("properties", {}), update.values.get("properties", {})
+        names: Iterable[str] | None = None
+        if only is not None:
+            names = [name for name in only if name in before or name in after]
+        elif self._shortcuts:
+            (closed, others), (closed_after, others_after) = original.property_keys, update.property_keys
+            names = {name for name, _ in closed ^ closed_after} | others | others_after
+            if not names:
+                return []
         found: _Found = []
-        for name in in_hash_order([before, after]):
+        for name in in_hash_order([before, after], names):
             path = ("properties", name)
             if name not in after:
                 partly = _partly_open_for(update, name)
-                inside = yield from self._removed("PROPERTY", before[name], _open_properties(update), partly, "")
-                found += self._below([(kind, rest[1:] if rest[:1] == ("",) else rest) for kind, rest in inside], *path)
+                inside = yield from self._removed("PROPERTY", before[name], _open_properties(update), partly)
+                found += self._below(inside, *path)
             elif name not in before:
                 found += self._below((yield from self._added_property(original, update, name)), *path)
-            elif not (self._shortcuts and before[name].is_closed and after[name].is_closed) or (
-                _identity(before[name]) != _identity(after[name])
-            ):
+            else:
                 found += self._below((yield before[name], after[name]), *path)
         return found
 
@@ -421,9 +447,7 @@ class _Comparison:
         found: _Found = []
         partly = _partly_open_for(original, name)
         if partly is not None:
-            inside = yield partly, added
-            covered = "IS" if self._fits(inside) else "NOT"
-            found += inside + self._kept(f"PROPERTY_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+            found += yield from self._covered("PROPERTY_ADDED", partly, added)
         return found + self._kept(f"{what}_ADDED_TO_UNOPEN_CONTENT_MODEL")
 
     def _dependencies(self, original: Node, update: Node) -> _Steps:
@@ -463,12 +487,8 @@ def _divides(divisor: Decimal, number: Decimal) -> bool:
         return False
 
 
-def _identity(node: Node) -> tuple[str, Any, bytes]:
-    return node.kind, node.values.get("integer"), node.source
-
-
 def _distinct(parts: Sequence[Node]) -> list[Node]:
-    return list({_identity(part): part for part in reversed(parts)}.values())[::-1]
+    return list({part.identity: part for part in reversed(parts)}.values())[::-1]
 
 
 def _permits(node: Node, word: str) -> bool:

@@ -29,7 +29,18 @@ class Node:
         about: title, description, $id and default, if they are there.
     """
 
-    __slots__ = ("_target", "about", "criterion", "generated", "is_closed", "kind", "parts", "source", "values")
+    __slots__ = (
+        "_property_keys",
+        "_target",
+        "about",
+        "criterion",
+        "generated",
+        "is_closed",
+        "kind",
+        "parts",
+        "source",
+        "values",
+    )
 
     def __init__(self, kind: str, values: dict[str, Any] | None = None) -> None:
         self.kind = kind
@@ -41,6 +52,7 @@ class Node:
         self.is_closed = False
         self.about: dict[str, Any] = {}
         self._target: Callable[[], Node] | None = None
+        self._property_keys: tuple[frozenset[tuple[str, object]], frozenset[str]] | None = None
 
     @property
     def has_default(self) -> bool:
@@ -54,6 +66,20 @@ class Node:
     def followed(self) -> Node:
         """Return the schema that a reference refers to, and any other schema itself."""
         return self if self._target is None else self._target()
+
+    @property
+    def identity(self) -> tuple[str, Any, bytes]:
+        """Equal for closed schemas that mean the same."""
+        return self.kind, self.values.get("integer"), self.source
+
+    @property
+    def property_keys(self) -> tuple[frozenset[tuple[str, object]], frozenset[str]]:
+        """Names and identities of the closed properties of an object, and the names of the others."""
+        if self._property_keys is None:
+            properties: dict[str, Node] = self.values.get("properties", {})
+            closed = frozenset((name, one.identity) for name, one in properties.items() if one.is_closed)
+            self._property_keys = closed, frozenset(name for name, one in properties.items() if not one.is_closed)
+        return self._property_keys
 
     def nodes_inside(self) -> list[Node]:
         """Return the schemas directly inside this one; those behind references are not inside."""

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import base64
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from kafkaraw.schemas.errors import SchemaParseError
 from kafkaraw.schemas.languages.limits import check_bundle, check_encodable
 from kafkaraw.schemas.languages.parsed import Incompatibility, ParsedSchema
 from kafkaraw.schemas.languages.protobuf.descriptors import Pool, decoded_descriptor, elements_of
-from kafkaraw.schemas.languages.protobuf.differences import TypeInfo, Version, compare_protobuf
+from kafkaraw.schemas.languages.protobuf.differences import (
+    OWN,
+    MessageChanges,
+    TypeInfo,
+    Version,
+    compare_protobuf,
+    message_changes,
+)
 from kafkaraw.schemas.languages.protobuf.elements import Enum, Extend, File, Message, declared_types
 from kafkaraw.schemas.languages.protobuf.known import CONFLUENT_FILES, known_file
 from kafkaraw.schemas.languages.protobuf.reading import read_proto
@@ -110,9 +118,19 @@ class ProtobufSchema:
         for name, file in self._imports.items():
             origin = self._origins.get(name)
             found |= {full: TypeInfo(file.package or "", origin, one) for full, one in declared_types(file)}
-        own = ("", -1)
-        found |= {full: TypeInfo(self.file.package or "", own, one) for full, one in declared_types(self.file)}
+        found |= {full: TypeInfo(self.file.package or "", OWN, one) for full, one in declared_types(self.file)}
         return found
+
+    @cached_property
+    def compared(self) -> Version:
+        """The schema as `differences` compares it."""
+        return Version(self.file, self.types)
+
+    @cached_property
+    def identity(self) -> bytes:
+        """Equal for schemas with the same text and the same imports."""
+        imports = [(name, self._origins.get(name), write_proto(file)) for name, file in self._imports.items()]
+        return blake2b(repr((self.canonical_text, imports)).encode(), digest_size=16).digest()
 
     @cached_property
     def normalized_text(self) -> str:
@@ -157,11 +175,24 @@ class ProtobufSchema:
         """The descriptor as base64 (`format=serialized`)."""
         return base64.b64encode(self.native.serialized_pb).decode()
 
-    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> tuple[Incompatibility, ...]:
+    def incompatibilities(
+        self, writer: ParsedSchema, *, lenient: bool = False, changes: object = None
+    ) -> tuple[Incompatibility, ...]:
         """Return why this schema may read wrongly what the writer's writes. `lenient` changes nothing."""
         if not isinstance(writer, ProtobufSchema):
             raise TypeError(f"the writer's schema must be of Protobuf, not {writer.schema_type}")
-        return compare_protobuf(Version(writer.file, writer.types), Version(self.file, self.types))
+        if self.identity == writer.identity:
+            return ()
+        only = changes if isinstance(changes, MessageChanges) else None
+        return compare_protobuf(writer.compared, self.compared, only)
+
+    def changes_since(self, latest: ParsedSchema) -> MessageChanges | None:
+        """Return the messages and fields that differ from the version before; None if imports or package differ."""
+        if not isinstance(latest, ProtobufSchema) or self.file.package != latest.file.package:
+            return None
+        if self._imports or latest.compared.types.keys() - {name for name, _ in declared_types(latest.file)}:
+            return None
+        return message_changes(latest.compared, self.compared)
 
     def has_top_level_field(self, name: str) -> bool:
         """Return whether the first message has this field."""

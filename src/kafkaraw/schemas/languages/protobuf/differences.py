@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Final, TypeAlias, TypeVar
 
-from kafkaraw.light_classes import dataclass
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.schemas.languages.java_order import in_hash_order
 from kafkaraw.schemas.languages.parsed import Incompatibility
 from kafkaraw.schemas.languages.protobuf.elements import SCALARS, Enum, Field, File, Message, OneOf, resolved_name
@@ -74,6 +74,10 @@ _SCALAR_KINDS: Final = {
 }
 
 
+OWN: Final = ("", -1)
+"""The origin of the types of a schema itself."""
+
+
 class ComparisonError(Exception):
     """Two schemas cannot be compared within the limits; the registry reports the text as an incompatibility."""
 
@@ -93,12 +97,74 @@ class TypeInfo:
     element: Message | Enum
 
 
+class Members:
+    """The fields of a message by their numbers, and their oneofs.
+
+    Args:
+        version: the schema of the message.
+        message: the message.
+        scope: its full name.
+    """
+
+    def __init__(self, version: Version, message: Message, scope: str) -> None:
+        self.fields = {one.number: one for one in message.all_fields}
+        self.oneofs = {oneof.name: oneof for oneof in message.oneofs}
+        self.oneof_of = {one.number: oneof.name for oneof in message.oneofs for one in oneof.fields}
+        self.keys = frozenset(
+            (number, version.key_of(one, self.oneof_of.get(number), scope)) for number, one in self.fields.items()
+        )
+
+    def oneofs_without_survivors(self, after: Members) -> set[str]:
+        """Return the oneofs that are gone together with all of their fields."""
+        return {
+            name
+            for name, oneof in self.oneofs.items()
+            if name not in after.oneofs and not any(one.number in after.fields for one in oneof.fields)
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version of a schema: its file, and the types of the file and its imports by their full names."""
 
     file: File
     types: Mapping[str, TypeInfo]
+    members: dict[int, Members] = field(default_factory=dict)
+
+    def members_of(self, message: Message, scope: str) -> Members:
+        """Return the fields of a message, which is found under the given full name."""
+        found = self.members.get(id(message))
+        if found is None:
+            found = self.members[id(message)] = Members(self, message, scope)
+        return found
+
+    def compared_type(self, type_: str, scope: str) -> tuple[str, str]:
+        """Return a field's type as it is to be compared, and whether it is a scalar, a map or a message."""
+        if type_ in SCALARS:
+            return type_, "scalar"
+        if type_.startswith("map<"):
+            return type_, "map"
+        full = resolved_name(type_, scope, self.types)
+        element = self.types[full].element if full is not None else None
+        if isinstance(element, Enum):
+            return "int32", "scalar"  # an enum is compatible with the same types as a number
+        if isinstance(element, Message) and element.is_map_entry:
+            types = {one.name: one.type for one in element.fields}
+            return f"map<{types.get('key', 'string')}, {types.get('value', 'string')}>", "map"
+        return type_, "message"
+
+    def key_of(self, one: Field, oneof: str | None, scope: str) -> object:
+        """Return what is equal for fields that are compatible at first sight; a new object for other fields."""
+        type_, kind = self.compared_type(one.type, scope)
+        if kind == "message":
+            full = resolved_name(type_, scope, self.types)
+            info = None if full is None else self.types[full]
+            if full is None or info is None or info.origin != OWN:
+                return object()
+            type_ = _local_name(full, info.package)
+        elif kind == "map" and _map_types(type_)[1] not in SCALARS:
+            return object()
+        return one.label, kind, type_, one.name, oneof
 
 
 _Difference: TypeAlias = tuple[str, tuple[str, ...]]
@@ -107,10 +173,59 @@ _Names: TypeAlias = tuple[str, str]  # the full name of a message in each versio
 _Steps: TypeAlias = Generator[_Names, _Found, _Found]
 
 
-def compare_protobuf(original: Version, update: Version) -> tuple[Incompatibility, ...]:
-    """Return why data of the original version may be read wrongly with the update; nothing if it never is."""
+@dataclass(frozen=True, slots=True)
+class MessageChanges:
+    """What differs in a message, or in a file, from the version before.
+
+    Attributes:
+        numbers: of the fields that differ.
+        is_whole: whether the message is new or gone, or fields of oneofs differ, so that everything is compared.
+        inside: the messages inside it, by their names, in which something differs.
+    """
+
+    numbers: frozenset[int]
+    is_whole: bool
+    inside: Mapping[str, MessageChanges]
+
+
+def message_changes(before: Version, after: Version) -> MessageChanges:
+    """Return what differs between two versions of one package without imports."""
+    package = after.file.package or ""
+    return MessageChanges(frozenset(), False, _changes(before, after, before.file.types, after.file.types, package))
+
+
+def _changes(
+    before: Version, after: Version, types: list[Message | Enum], types_after: list[Message | Enum], scope: str
+) -> dict[str, MessageChanges]:
+    found: dict[str, MessageChanges] = {}
+    messages, messages_after = _by_name(types, Message), _by_name(types_after, Message)
+    for name in messages.keys() | messages_after.keys():
+        one, other = messages.get(name), messages_after.get(name)
+        if one is None or other is None:
+            found[name] = MessageChanges(frozenset(), True, {})
+            continue
+        full = f"{scope}.{name}" if scope else name
+        members, members_after = before.members_of(one, full), after.members_of(other, full)
+        numbers = frozenset(number for number, _ in members.keys ^ members_after.keys)
+        in_oneof = any(number in members.oneof_of or number in members_after.oneof_of for number in numbers)
+        inside = _changes(before, after, one.types, other.types, full)
+        if numbers or inside:
+            found[name] = MessageChanges(numbers, in_oneof, inside)
+    return found
+
+
+def compare_protobuf(
+    original: Version, update: Version, only: MessageChanges | None = None
+) -> tuple[Incompatibility, ...]:
+    """Return why data of the original version may be read wrongly with the update; nothing if it never is.
+
+    Args:
+        original: the writer's version.
+        update: the reader's version.
+        only: compare only these parts; everything without.
+    """
     try:
-        found = differences(original, update)
+        found = differences(original, update, only=only)
     except ComparisonError as error:
         return (
             Incompatibility("UNEXPECTED_EXCEPTION", "", f"Unexpected exception during compatibility check: {error}"),
@@ -123,13 +238,15 @@ def compare_protobuf(original: Version, update: Version) -> tuple[Incompatibilit
     )
 
 
-def differences(original: Version, update: Version, *, keep_all: bool = False) -> list[tuple[str, str]]:
+def differences(
+    original: Version, update: Version, *, keep_all: bool = False, only: MessageChanges | None = None
+) -> list[tuple[str, str]]:
     """Return types and paths of the differences: the incompatible ones, or all.
 
     Raises:
         ComparisonError: there are too many.
     """
-    found = _Comparison(original, update, keep_all=keep_all).run()
+    found = _Comparison(original, update, keep_all=keep_all).run(only)
     return [(kind, "#/" + "/".join(path)) for kind, path in found]
 
 
@@ -140,9 +257,9 @@ class _Comparison:
         self._keep_all = keep_all
         self._results: dict[_Names, _Found] = {}
 
-    def run(self) -> _Found:
+    def run(self, only: MessageChanges | None) -> _Found:
         """Return all differences."""
-        stack: list[tuple[_Names | None, _Steps]] = [(None, self._files())]
+        stack: list[tuple[_Names | None, _Steps]] = [(None, self._files(only))]
         answer: _Found | None = None
         while True:
             names, steps = stack[-1]
@@ -163,11 +280,11 @@ class _Comparison:
     def _kept(self, kind: str, *path: str) -> _Found:
         return [(kind, path)] if self._keep_all or kind not in COMPATIBLE else []
 
-    def _files(self) -> _Steps:
+    def _files(self, only: MessageChanges | None) -> _Steps:
         before, after = self._original.file, self._update.file
         found = self._kept("PACKAGE_CHANGED") if before.package != after.package else []
         return found + (
-            yield from self._types(before.types, after.types, (), before.package or "", after.package or "")
+            yield from self._types(before.types, after.types, (), before.package or "", after.package or "", only)
         )
 
     def _imported(self, names: _Names) -> _Steps:
@@ -176,7 +293,7 @@ class _Comparison:
         if not isinstance(before.element, Message) or not isinstance(after.element, Message):
             return []
         path = tuple(_local_name(names[0], before.package).split("."))
-        return (yield from self._message(before.element, after.element, path, before.package, after.package))
+        return (yield from self._message(before.element, after.element, path, before.package, after.package, None))
 
     def _types(
         self,
@@ -185,19 +302,22 @@ class _Comparison:
         path: tuple[str, ...],
         package: str,
         package_after: str,
+        only: MessageChanges | None,
     ) -> _Steps:
         messages, messages_after = _by_name(before, Message), _by_name(after, Message)
         order = {name: index for index, name in enumerate(messages)}
         order_after = {name: index for index, name in enumerate(messages_after)}
         found: _Found = []
-        for name in in_hash_order([messages, messages_after]):
+        names = None if only is None else [name for name in only.inside if name in messages or name in messages_after]
+        for name in in_hash_order([messages, messages_after], names):
             one, other = messages.get(name), messages_after.get(name)
             inner = (*path, name)
+            inside = None if only is None or only.inside[name].is_whole else only.inside[name]
             if one is None or other is None:
                 entry = (one or other).is_map_entry  # type: ignore[union-attr]
                 found += [] if entry else self._kept("MESSAGE_REMOVED" if other is None else "MESSAGE_ADDED", *inner)
                 continue
-            found += yield from self._message(one, other, inner, package, package_after)
+            found += yield from self._message(one, other, inner, package, package_after, inside)
             if order[name] != order_after[name]:
                 found += self._kept("MESSAGE_MOVED", *inner)
             _check_count(found)
@@ -221,13 +341,26 @@ class _Comparison:
         return found
 
     def _message(
-        self, before: Message, after: Message, path: tuple[str, ...], package: str, package_after: str
+        self,
+        before: Message,
+        after: Message,
+        path: tuple[str, ...],
+        package: str,
+        package_after: str,
+        only: MessageChanges | None,
     ) -> _Steps:
-        members, members_after = _Members(before), _Members(after)
-        found = self._oneofs(members, members_after, after.oneofs, path)
-        deleted = members.oneofs_without_survivors(members_after)
         scope, scope_after = _scope(package, path), _scope(package_after, path)
-        for number in sorted(members.fields.keys() | members_after.fields.keys()):
+        members = self._original.members_of(before, scope)
+        members_after = self._update.members_of(after, scope_after)
+        if only is not None:
+            numbers = only.numbers & (members.fields.keys() | members_after.fields.keys())
+        else:
+            numbers = frozenset(number for number, _ in members.keys ^ members_after.keys)
+        in_oneof = any(number in members.oneof_of or number in members_after.oneof_of for number in numbers)
+        whole = self._keep_all or in_oneof or (bool(numbers) and only is None)
+        found = self._oneofs(members, members_after, after.oneofs, path) if whole else []
+        deleted = members.oneofs_without_survivors(members_after) if numbers else set()
+        for number in sorted(numbers):
             one, other = members.fields.get(number), members_after.fields.get(number)
             oneof, oneof_after = members.oneof_of.get(number), members_after.oneof_of.get(number)
             if other is None and one is not None:
@@ -246,18 +379,18 @@ class _Comparison:
                 inner = (*path, str(number)) if oneof_after is None else (*path, oneof_after, str(number))
                 found += yield from self._field(one, other, inner, scope, scope_after)
             _check_count(found)
-        return found + (yield from self._types(before.types, after.types, path, package, package_after))
+        return found + (yield from self._types(before.types, after.types, path, package, package_after, only))
 
-    def _oneofs(self, before: _Members, after: _Members, oneofs: list[OneOf], path: tuple[str, ...]) -> _Found:
+    def _oneofs(self, before: Members, after: Members, oneofs: list[OneOf], path: tuple[str, ...]) -> _Found:
         found: _Found = []
         for oneof in oneofs:
             origins: set[str] = set()
             moved = 0
-            for field in oneof.fields:
-                if field.number in before.oneof_of:
-                    origins.add(f"oneof:{before.oneof_of[field.number]}")
-                elif field.number in before.fields:
-                    origins.add(f"field:{field.number}")
+            for one in oneof.fields:
+                if one.number in before.oneof_of:
+                    origins.add(f"oneof:{before.oneof_of[one.number]}")
+                elif one.number in before.fields:
+                    origins.add(f"field:{one.number}")
                     moved += 1
             if len(origins) > 1:
                 kind = "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if moved > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
@@ -280,8 +413,8 @@ class _Comparison:
         scope: str,
         scope_after: str,
     ) -> _Steps:
-        before, kind = self._kind(self._original, before, scope)
-        after, kind_after = self._kind(self._update, after, scope_after)
+        before, kind = self._original.compared_type(before, scope)
+        after, kind_after = self._update.compared_type(after, scope_after)
         if kind != kind_after:
             return self._kept("FIELD_KIND_CHANGED", *path)
         if kind == "scalar":
@@ -292,21 +425,6 @@ class _Comparison:
                 found += yield from self._field_types(one, other, (None, None), path, scope, scope_after)
             return found
         return (yield from self._messages(before, after, path, scope, scope_after))
-
-    def _kind(self, version: Version, type_: str, scope: str) -> tuple[str, str]:
-        """Return a type as it is to be compared, and whether it is a scalar, a map or a message."""
-        if type_ in SCALARS:
-            return type_, "scalar"
-        if type_.startswith("map<"):
-            return type_, "map"
-        full = resolved_name(type_, scope, version.types)
-        element = version.types[full].element if full is not None else None
-        if isinstance(element, Enum):
-            return "int32", "scalar"  # an enum is compatible with the same types as a number
-        if isinstance(element, Message) and element.is_map_entry:
-            types = {field.name: field.type for field in element.fields}
-            return f"map<{types.get('key', 'string')}, {types.get('value', 'string')}>", "map"
-        return type_, "message"
 
     def _scalars(self, before: str, after: str, labels: tuple[str | None, str | None], path: tuple[str, ...]) -> _Found:
         kind = _SCALAR_KINDS[before]
@@ -332,23 +450,6 @@ class _Comparison:
         return inside + self._kept("FIELD_NAMED_TYPE_CHANGED", *path)
 
 
-class _Members:
-    """The fields of a message by their numbers, and their oneofs."""
-
-    def __init__(self, message: Message) -> None:
-        self.fields = {field.number: field for field in message.all_fields}
-        self.oneofs = {oneof.name: oneof for oneof in message.oneofs}
-        self.oneof_of = {field.number: oneof.name for oneof in message.oneofs for field in oneof.fields}
-
-    def oneofs_without_survivors(self, after: _Members) -> set[str]:
-        """Return the oneofs that are gone together with all of their fields."""
-        return {
-            name
-            for name, oneof in self.oneofs.items()
-            if name not in after.oneofs and not any(field.number in after.fields for field in oneof.fields)
-        }
-
-
 def _check_count(found: _Found) -> None:
     """Stop before the differences double too often: those of a message count wherever a field uses it."""
     if len(found) > DIFFERENCES_MAX:
@@ -359,8 +460,8 @@ def _by_name(types: list[Message | Enum], kind: type[_Kind]) -> dict[str, _Kind]
     return {one.name: one for one in types if isinstance(one, kind)}
 
 
-def _required(field: Field) -> str:
-    return "REQUIRED_" if field.label == "required" else ""
+def _required(one: Field) -> str:
+    return "REQUIRED_" if one.label == "required" else ""
 
 
 def _scope(package: str, path: tuple[str, ...]) -> str:
