@@ -94,6 +94,15 @@ def test_records_that_are_known_wait_behind_one_that_is_not():
     on_cluster(test)
 
 
+def test_records_keep_their_order_while_the_topic_is_not_known_either():
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer(value_serializer=coroutine_function) as producer:
+            await asyncio.gather(*[producer.send("t", number, partition=0) for number in range(9)])
+        assert [r.value for r in await cluster.read("t", 9)] == [b"%d" % number for number in range(9)]
+
+    on_cluster(test)
+
+
 @pytest.mark.parametrize("end", ["cancelled", "failed"])
 def test_a_record_that_is_given_up_keeps_the_order_of_the_others(end):
     async def test(cluster: VirtualCluster) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, NotRequired, TypedDict
 
 import pydantic
 import pytest
+from google.protobuf import descriptor_pool, struct_pb2
 
 from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
@@ -26,6 +27,8 @@ from kafkaraw.schemas.serializers.classes import json_schema_of, schema_of
 from kafkaraw.schemas.serializers.common import UnreadableError
 from kafkaraw.schemas.serializers.confluent_names import from_confluent
 from kafkaraw.schemas.serializers.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
+from kafkaraw.schemas.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer
+from tests.schemas.serializers.protobuf_cases import F, classes_of, message, proto_file
 from tests.schemas.serializers.registries import AsyncFakeRegistry, FakeRegistry
 
 ORDER = '{"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type": "long"}]}'
@@ -348,6 +351,60 @@ def test_a_pattern_that_explodes_is_bounded(registry):
 def test_a_json_reference_to_a_url_is_not_fetched(registry):
     with pytest.raises((SchemaParseError, SerializationError, ValueError)):
         JsonSchemaSerializer(registry, '{"$ref": "http://127.0.0.1:9/schema.json"}')({}, VALUE)
+
+
+# -- Protobuf
+
+
+def test_protobuf_without_a_class_reads_by_the_writers_schema(registry):
+    pool, file = (
+        descriptor_pool.DescriptorPool(),
+        proto_file("o.proto", "shop", [message("A"), message("B", [("id", F.TYPE_INT64, "", False)], [message("C")])]),
+    )
+    pool.Add(file)
+    kinds = {kind.DESCRIPTOR.name: kind for kind in classes_of(pool, "o.proto")}
+    deserializer = ProtobufDeserializer(registry)
+    for kind, value, indexes in (("B", {"id": 5}, b"\2\2"), ("A", {}, b"\0"), ("C", {}, b"\4\2\0")):
+        data = ProtobufSerializer(registry, kinds[kind])(value, VALUE)
+        assert data[5 : 5 + len(indexes)] == indexes
+        made = deserializer(data, READ)
+        assert made.DESCRIPTOR.full_name == kinds[kind].DESCRIPTOR.full_name
+        assert made.SerializeToString() == kinds[kind](**value).SerializeToString()
+    with pytest.raises(UnreadableError, match=r"message indexes \[7\], and the schema has only 2 messages at the top"):
+        deserializer(b"\0\0\0\0\1\2\x0e", READ)
+    with pytest.raises(UnreadableError, match=r"message indexes \[1, 4\], and the schema has only 1 messages in"):
+        deserializer(b"\0\0\0\0\1\4\2\x08", READ)
+
+
+def test_protobuf_refuses_other_messages_and_unknown_fields(registry):
+    serializer = ProtobufSerializer(registry, struct_pb2.Struct)
+    with pytest.raises(SerializationError, match=r"writes messages of google.protobuf.Struct, not Value; pass one"):
+        serializer(struct_pb2.Value(), VALUE)
+    with pytest.raises(SerializationError, match=r"message google.protobuf.Struct:"):
+        serializer({"nothing": 5}, VALUE)
+    with pytest.raises(ConfigError, match="is no class that protoc generates"):
+        ProtobufSerializer(registry, dict)
+
+
+@pytest.mark.parametrize("data", [b"\x0a\xff\xff\xff\xff\x0f", b"\x08", bytes([0x1A, 0x7F]) * 40, None])
+def test_hostile_protobuf_is_refused(registry, data):
+    serializer = ProtobufSerializer(registry, struct_pb2.Value)
+    good = serializer(struct_pb2.Value(number_value=1), VALUE)
+    if data is None:  # lists within lists, 500 deep
+        data = b""
+        for _ in range(500):
+            inner = b"\x0a" + varint(len(data)) + data
+            data = b"\x32" + varint(len(inner)) + inner
+    with pytest.raises(UnreadableError, match=r"no message of google.protobuf.Value"):
+        ProtobufDeserializer(registry, struct_pb2.Value)(good[:7] + data, READ)
+
+
+def varint(number):
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])
 
 
 # -- classes

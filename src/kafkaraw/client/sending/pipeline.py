@@ -169,8 +169,8 @@ class Pipeline:
     ) -> Ticket:
         """Finish the serialization, and send a record behind those of its topic whose `send` was called before.
 
-        The next record's turn begins when this one is passed on: `send` appends it before it waits for anything, or
-        waits for the same as the next one, in order.
+        The next record's turn begins when this one is appended, or has failed: `send` may have to wait for the topic's
+        metadata or for memory first, and the records that wait there are not woken up in order.
 
         Args:
             send: sends the record.
@@ -191,7 +191,6 @@ class Pipeline:
                 if is_awaitable(value):
                     value = await cast("Awaitable[bytes | None]", value)
                 await turn.come()
-            turn.end()
             return await send(record.topic, value, key, headers or None, record.partition, record.timestamp_ms)
         finally:
             turn.end()
