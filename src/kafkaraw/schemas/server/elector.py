@@ -38,6 +38,7 @@ DEFAULT_GROUP: Final = "schema-registry"
 _LAPSE_S: Final = 5.0
 """Added to the rebalance timeout when a JoinGroup response is awaited, as Java's JOIN_GROUP_TIMEOUT_LAPSE."""
 _RETRY_S: Final = 0.5
+_CHECK_S: Final = 0.05
 _LEAVE_S: Final = 3.0
 _LEAVE_GROUP_KEY, _BATCH_LEAVE_SINCE_VERSION = 13, 3
 _LOST_MEMBERSHIP: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -53,7 +54,8 @@ class ElectionSettings:
         heartbeat_interval_ms: time between two heartbeats.
         rebalance_timeout_ms: how long instances may take to join again.
         start_timeout_s: how long the first election may take, in seconds.
-        wait_s: how long a write waits for the end of an election, in seconds.
+        wait_s: how long a write waits for the end of an election, or for another primary in place of one that cannot
+            be reached, in seconds; more than the session timeout.
     """
 
     group: str = DEFAULT_GROUP
@@ -61,7 +63,7 @@ class ElectionSettings:
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
     start_timeout_s: float = 60.0
-    wait_s: float = 10.0
+    wait_s: float = 15.0
 
 
 class Elector(Leadership):
@@ -121,6 +123,15 @@ class Elector(Leadership):
                 await asyncio.wait_for(self._settled.wait(), self._settings.wait_s)
             except TimeoutError:
                 log.warning("no primary is elected within %g s", self._settings.wait_s)
+
+    async def has_replaced(self, url: str) -> bool:
+        """Wait until another instance than the one of this URL is the primary, up to `wait_s`."""
+        end = asyncio.get_running_loop().time() + self._settings.wait_s
+        while not self.is_primary and self.primary_url in (None, url):
+            if asyncio.get_running_loop().time() >= end:
+                return False
+            await asyncio.sleep(_CHECK_S)
+        return True
 
     # -- life
 

@@ -100,6 +100,10 @@ class Leadership:
     async def settle(self) -> None:
         """Wait while the primary is being elected."""
 
+    async def has_replaced(self, url: str) -> bool:
+        """Wait until another instance than the one of this URL is the primary; return whether that has happened."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -187,6 +191,10 @@ class RegistryService:
     def state(self) -> State:
         """What the registry knows."""
         return self._log.state
+
+    async def has_replaced(self, url: str) -> bool:
+        """Wait until a primary that cannot be reached is replaced; return whether that has happened."""
+        return await self._leadership.has_replaced(url)
 
     def close(self) -> None:
         """Give the worker threads up; a call that they are at ends by itself."""
