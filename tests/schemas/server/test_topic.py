@@ -147,6 +147,8 @@ def test_damaged_and_foreign_records_are_skipped(
             (key % 2, b"{damaged"),
             (b'{"keytype":"ASSOC","magic":0}', b"{}"),
             (b'{"keytype":"FUTURE","magic":0}', b"{}"),
+            (key % 7, b'{"subject":"s","version":7,"id":7,"schema":"\\"\\ud800\\"","deleted":false}'),
+            (b'{"keytype":"CONFIG","subject":"\\ud800","magic":0}', b'{"alias":"x"}'),
             (b'{"keytype":"NOOP","magic":0}', None),
         ):
             producer.send(topic, other, one)

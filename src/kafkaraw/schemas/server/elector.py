@@ -39,6 +39,8 @@ _LAPSE_S: Final = 5.0
 """Added to the rebalance timeout when a JoinGroup response is awaited, as Java's JOIN_GROUP_TIMEOUT_LAPSE."""
 _RETRY_S: Final = 0.5
 _CHECK_S: Final = 0.05
+_MISCONFIGURED_S: Final = 5.0
+"""Until a member joins again that found another one with the same URL, in seconds."""
 _LEAVE_S: Final = 3.0
 _LEAVE_GROUP_KEY, _BATCH_LEAVE_SINCE_VERSION = 13, 3
 _LOST_MEMBERSHIP: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -91,6 +93,7 @@ class Elector(Leadership):
         self._coordinator = Coordinator(self._engine, CoordinatorKind.GROUP, settings.group)
         self._member_id = ""
         self._generation = -1
+        self._has_joined = False
         self._choice: Choice | None = None
         self._confirmed_at = 0.0
         self._settled = asyncio.Event()
@@ -163,7 +166,7 @@ class Elector(Leadership):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._choice = None
-        if self._member_id and self._generation >= 0:
+        if self._member_id:
             try:
                 await self._coordinator.once(self._leave_request, timeout=_LEAVE_S)
             except KafkaError as error:
@@ -185,8 +188,11 @@ class Elector(Leadership):
                 await self._join()
                 told, self._error = False, None
                 await self._stay()
-            except ConfigError:
-                raise
+            except ConfigError as error:
+                if not self._has_joined:
+                    raise
+                log.error("this instance cannot become the primary, nor send writes on: %s", error)
+                await asyncio.sleep(_MISCONFIGURED_S)
             except KafkaError as error:
                 (log.info if told else log.warning)("electing the primary in %r: %s", self._settings.group, error)
                 told, self._error = True, error
@@ -263,6 +269,7 @@ class Elector(Leadership):
         if is_elected:
             self._on_primary()
         self._choice = choice
+        self._has_joined = True
         self._settled.set()
         what = "this instance" if is_elected else "none" if choice.primary is None else choice.primary.url
         log.info("primary of %r: %s", self._settings.group, what)
