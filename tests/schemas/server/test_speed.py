@@ -48,4 +48,3 @@ async def register_versions(count: int) -> float:
 @pytest.mark.soak
 def test_a_thousand_versions_are_registered_in_ten_seconds() -> None:
     assert asyncio.run(register_versions(1_000)) < 10
-
