@@ -22,6 +22,8 @@ with warnings.catch_warnings():
     )
     from confluent_kafka.schema_registry import error as confluent_error
     from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
 INT, LONG, STRING = '{"type":"int"}', '"long"', '"string"'
@@ -145,6 +147,65 @@ def test_serializers_register_and_read(client: Any) -> None:
     assert client.get_subjects() == ["orders-value"]
     latest = AvroSerializer(client, None, conf={"auto.register.schemas": False, "use.latest.version": True})
     assert latest({"a": 1, "b": "x"}, topic) == data
+
+
+def test_json_schema_serializers_register_and_read(client: Any) -> None:
+    topic = SerializationContext("people", MessageField.VALUE)
+    schema = '{"title":"P","type":"object","properties":{"name":{"type":"string"}},"required":["name"]}'
+    data = JSONSerializer(schema, client)({"name": "Ada"}, topic)
+    client.clear_caches()
+    assert JSONDeserializer(None, schema_registry_client=client)(data, topic) == {"name": "Ada"}
+    assert client.get_latest_version("people-value").schema.schema_type == "JSON"
+    with refused(40901):
+        client.register_schema("people-value", Schema('{"type":"integer"}', "JSON"))
+
+
+def message_class(name: str, *files: Any) -> Any:
+    """Return the class of a message that is declared in the last of these files."""
+    from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    for file in files:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+def test_protobuf_serializers_register_and_read_with_references(client: Any) -> None:
+    from google.protobuf import text_format
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    item = text_format.Parse(
+        """name: "shop/item.proto" package: "shop" syntax: "proto3"
+        message_type { name: "Item" field { name: "sku" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } }""",
+        FileDescriptorProto(),
+    )
+    order = text_format.Parse(
+        """name: "shop/order.proto" package: "shop" syntax: "proto3"
+        dependency: "shop/item.proto" dependency: "google/protobuf/timestamp.proto"
+        message_type { name: "Order"
+          field { name: "item" number: 1 type: TYPE_MESSAGE type_name: ".shop.Item" label: LABEL_REPEATED }
+          field { name: "at" number: 2 type: TYPE_MESSAGE type_name: ".google.protobuf.Timestamp"
+            label: LABEL_OPTIONAL }
+        }""",
+        FileDescriptorProto(),
+    )
+    kind = message_class("shop.Order", item, order)
+    message = kind(item=[{"sku": "a"}, {"sku": "b"}], at={"seconds": 5})
+    topic = SerializationContext("orders", MessageField.VALUE)
+    data = ProtobufSerializer(kind, client, {"use.deprecated.format": False})(message, topic)
+    client.clear_caches()
+    read = ProtobufDeserializer(kind, {"use.deprecated.format": False}, client)(data, topic)
+    assert read.SerializeToString() == message.SerializeToString()
+    found = client.get_latest_version("orders-value")
+    assert found.schema.schema_type == "PROTOBUF"
+    assert [it.name for it in found.schema.references] == ["shop/item.proto"]
+    assert 'syntax = "proto3";' in found.schema.schema_str
+    assert client.get_version("orders-value", 1, fmt="serialized").schema.schema_str.isascii()
+    changed = found.schema.schema_str.replace(".google.protobuf.Timestamp at", "int32 at")
+    assert changed != found.schema.schema_str
+    with refused(40901):
+        client.register_schema("orders-value", Schema(changed, "PROTOBUF", found.schema.references))
 
 
 def test_tls_and_basic_authentication(tmp_path: Any) -> None:

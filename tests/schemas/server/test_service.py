@@ -122,3 +122,24 @@ def test_an_instance_that_is_not_the_primary_writes_nothing_and_names_the_primar
         register(made(log, Secondary()), "s", '"int"')
     assert forwarded.value.url == "http://primary:8081"
     assert log.written == []
+
+
+def test_a_write_does_not_wait_forever_for_earlier_ones() -> None:
+    class Stuck(SharedLog):
+        async def catch_up(self) -> None:
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        log = Stuck([])
+        service = RegistryService(log, StandardLanguages(), turn_timeout_s=0.01)
+        first = asyncio.create_task(service.register("s", SchemaRequest('"int"')))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            with pytest.raises(ApiError) as late:
+                await service.register("t", SchemaRequest('"int"'))
+            assert late.value.to_json() == {"error_code": 50002, "message": "Register operation timed out"}
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        service.close()
+
+    asyncio.run(run())

@@ -13,6 +13,7 @@ import pytest
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import ConfigError, KafkaError
+from kafkaraw.light_classes import replace
 from kafkaraw.schemas import EmbeddedRegistry
 
 CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # a context of TLS takes 30 ms
@@ -146,6 +147,8 @@ def test_damaged_and_foreign_records_are_skipped(
             (key % 2, b"{damaged"),
             (b'{"keytype":"ASSOC","magic":0}', b"{}"),
             (b'{"keytype":"FUTURE","magic":0}', b"{}"),
+            (key % 7, b'{"subject":"s","version":7,"id":7,"schema":"\\"\\ud800\\"","deleted":false}'),
+            (b'{"keytype":"CONFIG","subject":"\\ud800","magic":0}', b'{"alias":"x"}'),
             (b'{"keytype":"NOOP","magic":0}', None),
         ):
             producer.send(topic, other, one)
@@ -296,3 +299,52 @@ def test_a_schema_that_is_too_large_for_the_topic_is_refused(
     text = json.dumps({"type": "record", "name": "R", "fields": [], "doc": quotes})
     assert register(registry, "s", text) == (422, 42209, "Register operation failed because schema is too large")
     assert register(registry, "s", enum("a"))["version"] == 1
+
+
+def test_the_primary_stops_writing_without_its_coordinator_and_goes_on_with_it(tmp_path: Any) -> None:
+    with EmbeddedBroker(properties=BROKER, data_dir=tmp_path) as broker:
+        servers, port = broker.bootstrap_servers, int(broker.bootstrap_servers.rpartition(":")[2])
+        settings = {
+            "kafkastore.timeout.ms": 1000,
+            "kafkagroup.session.timeout.ms": 6000,
+            "kafkagroup.heartbeat.interval.ms": 100,
+        }
+        registry = EmbeddedRegistry(servers, elect=True, properties=settings).start()
+        assert register(registry, "s", enum("a"))["id"] == 1
+    try:
+        assert registry._instance is not None
+        elector = registry._instance._elector
+        assert elector is not None
+        elector._settings = replace(elector._settings, session_timeout_ms=1, wait_s=0.1)
+        assert register(registry, "s", enum("b", "a")) == (500, 50004, "Leader not known.")
+        assert ask(registry, "GET", "/subjects") == ["s"]
+        elector._settings = replace(elector._settings, session_timeout_ms=6000, wait_s=10)
+        with EmbeddedBroker(port, properties=BROKER, data_dir=tmp_path):
+            wait_until(lambda: isinstance(register(registry, "s", enum("b", "a")), dict), 40)
+    finally:
+        registry.stop()
+
+
+def test_thousands_of_subjects_are_read_and_listed(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    topic, count = topic_of(request.node.name), 5_000
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, {"cleanup.policy": "compact"})])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(1, count + 1):
+            value = {
+                "subject": f"s{number}",
+                "version": 1,
+                "id": number,
+                "schema": enum(f"e{number}"),
+                "deleted": False,
+            }
+            key = b'{"keytype":"SCHEMA","subject":"s%d","version":1,"magic":1}' % number
+            producer.send(topic, json.dumps(value).encode(), key)
+    progress: list[tuple[int, int]] = []
+    registry = start(servers, progress=lambda done, of: progress.append((done, of)))
+    assert progress[-1] == (count, count)
+    assert len(ask(registry, "GET", "/subjects")) == count
+    assert len(ask(registry, "GET", "/schemas?limit=-1")) == 1_000  # the limit of Confluent's registry
+    assert register(registry, "t", enum("new"))["id"] == count + 1

@@ -26,8 +26,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kafkaraw._version import __version__
 from kafkaraw.light_classes import dataclass, field
-from kafkaraw.schemas.server.api_errors import ApiError, unknown_leader
-from kafkaraw.schemas.server.forwarding import FORWARDED_HEADER, OFFSET_HEADER, Forwarder
+from kafkaraw.schemas.server.api_errors import ApiError, forwarding_failed, unknown_leader
+from kafkaraw.schemas.server.forwarding import (
+    FORWARDED_HEADER,
+    OFFSET_HEADER,
+    Forwarder,
+    PrimaryUnreachableError,
+)
 from kafkaraw.schemas.server.names import ANY_CONTEXT
 from kafkaraw.schemas.server.paths import RequestPath
 from kafkaraw.schemas.server.requests import SchemaRequest, bad_request, version_of
@@ -248,7 +253,12 @@ class _Api:
         try:
             answer = await handler(self, _Call(request, body))
         except NotPrimaryError as error:
-            return await self._forwarded(request, body, error.url)
+            try:
+                return await self._forwarded(request, body, error.url)
+            except PrimaryUnreachableError as gone:
+                answer = await self._answer_of_next(request, handler, body, gone, str(error.url))
+                if isinstance(answer, Response):
+                    return answer
         headers = {}
         if request.method not in ("GET", "HEAD"):
             headers[OFFSET_HEADER] = str(self.service.state.applied_offset)
@@ -256,6 +266,20 @@ class _Api:
             return Response(status_code=204, headers=headers)
         content = answer.text if isinstance(answer, _PlainText) else _json(answer)
         return Response(content, media_type=media_type, headers=headers)
+
+    async def _answer_of_next(
+        self, request: Request, handler: _Handler, body: bytes, gone: Exception, url: str
+    ) -> object:
+        """Answer a request again when another instance, or this one, has become the primary."""
+        if not await self.service.has_replaced(url):
+            raise forwarding_failed(f"Error while forwarding the request to the leader: {gone}")
+        try:
+            return await handler(self, _Call(request, body))
+        except NotPrimaryError as error:
+            try:
+                return await self._forwarded(request, body, error.url)
+            except PrimaryUnreachableError as again:
+                raise forwarding_failed(f"Error while forwarding the request to the leader: {again}") from again
 
     async def _body(self, request: Request) -> bytes:
         limit = self.settings.body_bytes_max

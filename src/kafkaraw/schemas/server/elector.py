@@ -38,6 +38,9 @@ DEFAULT_GROUP: Final = "schema-registry"
 _LAPSE_S: Final = 5.0
 """Added to the rebalance timeout when a JoinGroup response is awaited, as Java's JOIN_GROUP_TIMEOUT_LAPSE."""
 _RETRY_S: Final = 0.5
+_CHECK_S: Final = 0.05
+_MISCONFIGURED_S: Final = 5.0
+"""Until a member joins again that found another one with the same URL, in seconds."""
 _LEAVE_S: Final = 3.0
 _LEAVE_GROUP_KEY, _BATCH_LEAVE_SINCE_VERSION = 13, 3
 _LOST_MEMBERSHIP: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -53,7 +56,8 @@ class ElectionSettings:
         heartbeat_interval_ms: time between two heartbeats.
         rebalance_timeout_ms: how long instances may take to join again.
         start_timeout_s: how long the first election may take, in seconds.
-        wait_s: how long a write waits for the end of an election, in seconds.
+        wait_s: how long a write waits for the end of an election, or for another primary in place of one that cannot
+            be reached, in seconds; more than the session timeout.
     """
 
     group: str = DEFAULT_GROUP
@@ -61,7 +65,7 @@ class ElectionSettings:
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
     start_timeout_s: float = 60.0
-    wait_s: float = 10.0
+    wait_s: float = 15.0
 
 
 class Elector(Leadership):
@@ -89,6 +93,7 @@ class Elector(Leadership):
         self._coordinator = Coordinator(self._engine, CoordinatorKind.GROUP, settings.group)
         self._member_id = ""
         self._generation = -1
+        self._has_joined = False
         self._choice: Choice | None = None
         self._confirmed_at = 0.0
         self._settled = asyncio.Event()
@@ -122,6 +127,15 @@ class Elector(Leadership):
             except TimeoutError:
                 log.warning("no primary is elected within %g s", self._settings.wait_s)
 
+    async def has_replaced(self, url: str) -> bool:
+        """Wait until another instance than the one of this URL is the primary, up to `wait_s`."""
+        end = asyncio.get_running_loop().time() + self._settings.wait_s
+        while not self.is_primary and self.primary_url in (None, url):
+            if asyncio.get_running_loop().time() >= end:
+                return False
+            await asyncio.sleep(_CHECK_S)
+        return True
+
     # -- life
 
     async def start(self) -> None:
@@ -152,7 +166,7 @@ class Elector(Leadership):
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._choice = None
-        if self._member_id and self._generation >= 0:
+        if self._member_id:
             try:
                 await self._coordinator.once(self._leave_request, timeout=_LEAVE_S)
             except KafkaError as error:
@@ -174,8 +188,11 @@ class Elector(Leadership):
                 await self._join()
                 told, self._error = False, None
                 await self._stay()
-            except ConfigError:
-                raise
+            except ConfigError as error:
+                if not self._has_joined:
+                    raise
+                log.error("this instance cannot become the primary, nor send writes on: %s", error)
+                await asyncio.sleep(_MISCONFIGURED_S)
             except KafkaError as error:
                 (log.info if told else log.warning)("electing the primary in %r: %s", self._settings.group, error)
                 told, self._error = True, error
@@ -252,6 +269,7 @@ class Elector(Leadership):
         if is_elected:
             self._on_primary()
         self._choice = choice
+        self._has_joined = True
         self._settled.set()
         what = "this instance" if is_elected else "none" if choice.primary is None else choice.primary.url
         log.info("primary of %r: %s", self._settings.group, what)

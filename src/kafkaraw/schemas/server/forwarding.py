@@ -22,6 +22,10 @@ _PASSED_ON: Final = ("accept", "authorization", "content-type", "x-request-id")
 _READ_BACK_S: Final = 2.0
 
 
+class PrimaryUnreachableError(Exception):
+    """No connection to the primary: it has not got the request, which may be sent to another one."""
+
+
 class Forwarder:
     """Sends requests to the primary.
 
@@ -49,6 +53,7 @@ class Forwarder:
             status, body and media type of the answer.
 
         Raises:
+            PrimaryUnreachableError: there is no connection to the primary.
             ApiError: the primary does not answer.
         """
         headers = {name: value for name, value in request.headers.items() if name in _PASSED_ON}
@@ -59,6 +64,8 @@ class Forwarder:
             answer = await self._opened().request(
                 request.method, f"{target}?{query}" if query else target, content=body, headers=headers
             )
+        except httpx.ConnectError as error:
+            raise PrimaryUnreachableError(f"{url} cannot be reached: {error}") from error
         except httpx.HTTPError as error:
             text = f"Error while forwarding the request to the leader {url}: {str(error) or type(error).__name__}"
             raise forwarding_failed(text) from error

@@ -45,7 +45,7 @@ class StandardLanguages:
         Raises:
             SchemaParseError: its language has no such format.
         """
-        name = {"resolved": "resolved_text", "serialized": "serialized_text"}.get(style.lower())
+        name = {"resolved": "resolved_text", "serialized": "serialized"}.get(style.lower())
         text = schema.text if style.lower() == "default" else getattr(parsed, name or "", None)
         if not isinstance(text, str):
             raise SchemaParseError(f"Unsupported format {style}")

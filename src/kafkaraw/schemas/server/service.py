@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -67,6 +68,8 @@ T = TypeVar("T")
 
 WRITE_ATTEMPTS: Final = 5
 """How often a write is planned when another instance writes the same ids or versions at the same time."""
+TURN_TIMEOUT_S: Final = 30.0
+"""How long a write waits for the writes before it, in seconds: each of them may wait for a Kafka that is down."""
 SCHEMAS_LIMIT: Final = 1_000
 """Schemas in one answer of `GET /schemas`, as in Confluent's default."""
 _WORKERS: Final = 2
@@ -99,6 +102,10 @@ class Leadership:
 
     async def settle(self) -> None:
         """Wait while the primary is being elected."""
+
+    async def has_replaced(self, url: str) -> bool:
+        """Wait until another instance than the one of this URL is the primary; return whether that has happened."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,7 @@ class RegistryService:
         leadership: which instance writes; None for a registry of one instance.
         read_only: refuse every change.
         mode_changes: accept changes of modes.
+        turn_timeout_s: how long a write waits for earlier ones, in seconds.
     """
 
     def __init__(
@@ -174,12 +182,14 @@ class RegistryService:
         leadership: Leadership | None = None,
         read_only: bool = False,
         mode_changes: bool = True,
+        turn_timeout_s: float = TURN_TIMEOUT_S,
     ) -> None:
         self._log = schema_log
         self._parser = Parser(languages, schema_log.state)
         self._leadership = leadership or Leadership()
         self._read_only = read_only
         self._mode_changes = mode_changes
+        self._turn_timeout_s = turn_timeout_s
         self._write_lock = asyncio.Lock()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="kafkaraw-registry")
 
@@ -187,6 +197,10 @@ class RegistryService:
     def state(self) -> State:
         """What the registry knows."""
         return self._log.state
+
+    async def has_replaced(self, url: str) -> bool:
+        """Wait until a primary that cannot be reached is replaced; return whether that has happened."""
+        return await self._leadership.has_replaced(url)
 
     def close(self) -> None:
         """Give the worker threads up; a call that they are at ends by itself."""
@@ -829,7 +843,7 @@ class RegistryService:
             raise api_errors.not_permitted("This registry is in read-only mode")
         await self._leadership.settle()
         self._check_primary()
-        async with self._write_lock:
+        async with self._turn(operation):
             self._check_primary()
             try:
                 return await self._written(plan, failure)
@@ -841,6 +855,19 @@ class RegistryService:
             except KafkaError as error:
                 log.warning("%s: %s", operation, error)
                 raise api_errors.store_failed(failure) from error
+
+    @asynccontextmanager
+    async def _turn(self, operation: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._turn_timeout_s):
+                await self._write_lock.acquire()
+        except TimeoutError:
+            log.warning("%s: not begun, because earlier writes wait for Kafka", operation)
+            raise api_errors.timed_out(operation) from None
+        try:
+            yield
+        finally:
+            self._write_lock.release()
 
     async def _written(self, plan: Callable[[], Awaitable[_Plan]], failure: str) -> Any:  # noqa: ANN401
         for _ in range(WRITE_ATTEMPTS):

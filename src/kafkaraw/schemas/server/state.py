@@ -133,6 +133,9 @@ class State:
         Returns:
             whether it counts. A SCHEMA record does not if its id belongs to another text already, or if it replaces
             another schema outside of an import.
+
+        Raises:
+            ValueError: the record has text that is no Unicode; the state is as before.
         """
         self.applied_offset = offset
         key, value = record.key, record.value
@@ -166,9 +169,9 @@ class State:
         refusal = self._refusal(value, earlier)
         if refusal is not None:
             return Outcome(False, refusal, None if earlier is None else earlier.value)
+        guid = _guid_of_md5(value.md5) or self._guid_of(value.schema)
         if earlier is not None and earlier.value.id != value.id:  # an import replaces it
             self._forget(key.subject, key.version)
-        guid = _guid_of_md5(value.md5) or self._guid_of(value.schema)
         self._subjects.setdefault(key.subject, {})[key.version] = StoredSchema(value, offset, timestamp_ms, guid)
         context = self._contexts[context_of(key.subject)]
         context.max_id = max(context.max_id, value.id)

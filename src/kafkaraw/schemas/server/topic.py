@@ -25,6 +25,7 @@ from kafkaraw.errors import (
     BrokerError,
     ConfigError,
     DeliveryError,
+    InternalError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
@@ -121,6 +122,7 @@ class TopicLog:
         self._waits = 0
         self._outcomes: dict[int, Outcome] | None = None
         self._skipped = 0
+        self._fault: BaseException | None = None
         self.cluster_id: str | None = None
 
     @property
@@ -154,6 +156,7 @@ class TopicLog:
         if self._skipped:
             log.warning("%d records of %r are damaged or foreign and were skipped", self._skipped, self._settings.topic)
         self._reader = asyncio.create_task(self._keep_reading(), name="registry reader")
+        self._reader.add_done_callback(self._note_end)
 
     async def _prepare_topic(self, deadline: Deadline) -> None:
         """Create the topic or check it; wait for Kafka if it cannot be reached yet."""
@@ -265,23 +268,40 @@ class TopicLog:
         try:
             parsed = decode(_bytes(record.key), _bytes(record.value))
         except RecordError as error:
-            self._skipped += 1
-            if self._skipped <= _LOGGED_MAX:
-                log.warning("offset %d of %r is skipped: %s", offset, self._settings.topic, error)
-            self._state.skip(offset)
+            self._note_skipped(offset, error)
             return
         if parsed.key.kind is KeyType.NOOP:
             self._state.skip(offset)
             return
-        outcome = self._state.apply(parsed, offset, record.timestamp_ms)
+        try:
+            outcome = self._state.apply(parsed, offset, record.timestamp_ms)
+        except ValueError as error:  # such as half a surrogate pair, which JSON can have and UTF-8 cannot
+            self._note_skipped(offset, error)
+            return
         if self._outcomes is not None:
             self._outcomes[offset] = outcome
         elif not outcome.applied:
             log.warning("offset %d of %r does not count: %s", offset, self._settings.topic, outcome.reason)
 
+    def _note_skipped(self, offset: int, error: Exception) -> None:
+        self._skipped += 1
+        if self._skipped <= _LOGGED_MAX:
+            log.warning("offset %d of %r is skipped: %s", offset, self._settings.topic, error)
+        self._state.skip(offset)
+
+    def _note_end(self, reader: asyncio.Task[None]) -> None:
+        """Have writes fail at once if the reader has ended by a fault of this package."""
+        if not reader.cancelled() and reader.exception() is not None:
+            log.error(
+                "the reader of %r has failed; restart the registry", self._settings.topic, exc_info=reader.exception()
+            )
+            self._fault = reader.exception()
+
     async def _applied(self, offset: int, deadline: Deadline) -> None:
         if self._state.applied_offset >= offset:
             return
+        if self._fault is not None:
+            raise InternalError(f"the reader of {self._settings.topic!r} has failed: {self._fault!r}")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waits += 1
         heapq.heappush(self._waiting, (offset, self._waits, waiter))
@@ -300,7 +320,10 @@ class TopicLog:
         try:
             offsets = await self._produce(records, deadline)
             await self._applied(max(offsets), deadline)
-            return [self._outcomes[offset] for offset in offsets]
+            found = [self._outcomes.get(offset) for offset in offsets]
+            if None in found:
+                raise KafkaTimeoutError(f"the topic {self._settings.topic!r} was made anew during a write")
+            return [outcome for outcome in found if outcome is not None]
         except BaseException:
             self._written_offset = None
             raise
