@@ -20,6 +20,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._rows",
     "kafkaraw.records._dumping",
     "kafkaraw.records._compaction",
+    "kafkaraw.schemas.serializers._avro_codec",
 )
 
 

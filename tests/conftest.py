@@ -46,6 +46,7 @@ LONG = (
     "client/threads",
     "core/producer/test_machine_against_a_broker_model.py",
     "docs/test_first_change.py",
+    "docs/test_schemas.py",
     "fuzz",
     "inspect/test_annotation.py",
     "inspect/test_guess.py",

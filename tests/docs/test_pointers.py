@@ -43,6 +43,9 @@ _NO_PATHS = frozenset(
         "bench/results",  # made by the benchmarks
         "bench/results/",
         "pyspark/sql/worker/plan_data_source_read.py",
+        "rest/exceptions/Errors.java",  # of Confluent's registry
+        "send.py",  # files of the guide on schemas
+        "read.py",
     }
 )
 _ELSEWHERE_TEXT = """
@@ -50,9 +53,15 @@ ConcurrentModificationException UnknownTopicOrPartitionException HashMap HashSet
 OAuthBearerUnsecuredValidatorCallbackHandler ClassicGroupState SubscribedTopicRegex SparkConf PythonDataSourceV2
 PythonMicroBatchStream DataSourceV2ScanRelation DATA_SOURCE_NOT_FOUND KRB5_CLIENT_KTNAME write_into_data_source
 AvailableNow cache_clear sun_path unsafe_hash
+SchemaId SchemaCompatibility SchemaValidatorBuilder SchemaDiff ResolvingGrammarGenerator write_union SchemaString
+RegisterSchemaResponse SchemaRegistryProtocol SchemaRegistryIdentity SchemaRegistryCoordinator KafkaGroupLeaderElector
+AbstractSchemaProvider ContextFilter AliasFilter SchemaRegistrySerializer SchemaKey ConfigKey ModeKey DeleteSubjectKey
+ClearSubjectKey ContextKey NoopKey RegisterSchemaRequest ConfigUpdateRequest ModeUpdateRequest KafkaSchemaRegistry
+KNOWN_DEPENDENCIES AbstractSchemaRegistry SchemaRegistryConfig InMemoryCache KafkaStoreMessageHandler KafkaStore
+KafkaStoreReaderThread
 """
 _ELSEWHERE = frozenset(_ELSEWHERE_TEXT.split())
-"""Names of Java, Kafka, Spark and the shell that sources and pages mention."""
+"""Names of Java, Kafka, Confluent's registry, Spark and the shell that sources and pages mention."""
 _BEGINNINGS = ("looks_like_", "read_", "_max_ms")  # parts of names
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import click
 
+from kafkaraw.cli.registries import RegistryAddress, registry_options
 from kafkaraw.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,9 +44,11 @@ def wire() -> None:
 @click.option("--response", "direction", flag_value="response", help="The bytes are a response.")
 @click.option("--paths", is_flag=True, help="Show the path of each field instead of an indented tree.")
 @click.option("--json", "as_json", is_flag=True, help="Print the tree as JSON.")
+@registry_options
 @click.pass_context
 def decode(
     ctx: click.Context,
+    address: RegistryAddress,
     file: BinaryIO,
     api: str | None,
     version: int | None,
@@ -56,7 +60,8 @@ def decode(
 
     FILE has raw bytes, hex with or without spaces, a dump of xxd, hexdump, od, Wireshark or tcpdump -X, base64, a
     literal of Python, C, Java, Go or Erlang, or log lines such as `WriteAsync[26] 00 00 ...`. Without FILE, or if it is
-    -, the bytes are read from standard input. API and version are guessed unless they are given.
+    -, the bytes are read from standard input. API and version are guessed unless they are given. With --registry, keys
+    and values of records that carry the id of a schema are decoded.
 
     The exit code is 1 if the bytes are not a complete and valid frame.
     """
@@ -69,6 +74,7 @@ def decode(
         click.echo("Paste the bytes, then press Ctrl-D on a line of its own.", err=True)
     data, form = read_bytes(file.read())
     annotations = [annotate(frame, api=api, version=version, direction=direction) for frame in split_frames(data)]
+    _note_framing(annotations, address)
     if as_json:
         trees = [to_json(annotation) for annotation in annotations]
         json.dump(trees[0] if len(trees) == 1 else trees, sys.stdout, indent=2, ensure_ascii=False)
@@ -77,6 +83,20 @@ def decode(
         _print_all(annotations, form, paths=paths, named=version is not None)
     if not all(annotation.is_sound for annotation in annotations):
         ctx.exit(1)
+
+
+def _note_framing(annotations: list[Annotation], address: RegistryAddress) -> None:
+    from kafkaraw.inspect.framed_values import note_framing
+
+    if not address.is_given:
+        for annotation in annotations:
+            note_framing(annotation.root)
+        return
+    from kafkaraw.cli.schema_serdes import Schemas
+
+    with closing(Schemas(address, ignore_rules=False)) as schemas:
+        for annotation in annotations:
+            note_framing(annotation.root, schemas.if_framed)
 
 
 def _print_all(annotations: list[Annotation], form: str, *, paths: bool, named: bool) -> None:

@@ -112,6 +112,10 @@ def _partitioner(value: object) -> object:
     )
 
 
+def _given(**settings: object) -> dict[str, object]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 def _serializer(value: object) -> object:
     from kafkaraw.client.serializers import is_serializer  # most producers have none
 
@@ -406,6 +410,11 @@ class ProducerConfig(ClientConfig):
         INT32_MAX, "Maximum number of retries of a batch, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
     )
 
+    @property
+    def serializers(self) -> dict[str, object]:
+        """The serializers that are given, by the name of the setting."""
+        return _given(key_serializer=self.key_serializer, value_serializer=self.value_serializer)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
@@ -517,6 +526,11 @@ class ConsumerConfig(ClientConfig):
         True,
         "Commit the offsets of returned records; if false, only offsets passed to store_offsets().",
     )
+
+    @property
+    def deserializers(self) -> dict[str, object]:
+        """The deserializers that are given, by the name of the setting."""
+        return _given(key_deserializer=self.key_deserializer, value_deserializer=self.value_deserializer)
 
     @property
     def commits_itself(self) -> bool:

@@ -61,7 +61,12 @@ class AsyncProducer:
 
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._core = ProducerCore(parse(ProducerConfig, settings), runtime, watch)
+        config = parse(ProducerConfig, settings)
+        if config.serializers:
+            from kafkaraw.client.serializers import check_waiting  # most producers have none
+
+            check_waiting(type(self).__name__, "await", config.serializers, "serialize")
+        self._core = ProducerCore(config, runtime, watch)
         plain = self._core.pipeline is None
         self._take: Callable[..., Ticket | None] = self._core.accumulator.open_batches.take if plain else _take_nothing
 
@@ -123,7 +128,7 @@ class AsyncProducer:
             UnknownTopicError: the topic does not exist.
             UsageError: a field has the wrong type, or the topic does not have the partition.
             SerializationError: a serializer refuses the value or the key.
-            KafkaError: no broker can be reached.
+            KafkaError: no broker can be reached; or a serializer's schema registry, for `max_block_ms`.
         """
         ticket = self._take(topic, value, key, headers, partition, timestamp_ms)
         if ticket is not None:

@@ -72,7 +72,11 @@ class Producer(SendFastPath):
 
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._config = parse(ProducerConfig, settings)
+        self._config = config = parse(ProducerConfig, settings)
+        if config.serializers:
+            from kafkaraw.client.serializers import check_waiting  # most producers have none
+
+            check_waiting(type(self).__name__, "block", config.serializers, "serialize")
         self._runtime = runtime
         self._send_with(ProducerCore(self._config, runtime, watch))
         call_after_fork(self, Producer._after_fork_in_child)

@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
@@ -69,6 +69,7 @@ class Reading:
         fetcher: decides what to ask brokers.
         cursor: what the caller has in hand; that of `subscriptions`.
         interception: the user's interceptors; None without any.
+        awaits: whether a deserializer may return awaitables, so that batches have to be decoded before they are read.
         committed_only: whether records of open and aborted transactions are left out.
         is_waiting: whether a call waits for something to come.
         is_over: the consumer is being closed, or is closed: nothing is given any more.
@@ -85,9 +86,12 @@ class Reading:
             notes_processed=config.group_id is not None and config.enable_auto_offset_store,
         )
         self.interception = _interception_of(config)
+        self.awaits = _awaits(config)
         self.fetcher = Fetcher(
             self.subscriptions,
-            partial(
+            self._awaited_batches(config)
+            if self.awaits
+            else partial(
                 Batch if self.interception is None else self.interception.batch,
                 check_crcs=config.check_crcs,
                 convert=_conversion_of(config),
@@ -113,6 +117,21 @@ class Reading:
             engine, self.fetcher, config, self._counters, self._fetch_ended, self._program_failed
         )
         keep_freed_memory()
+
+    def _awaited_batches(self, config: ConsumerConfig) -> Callable[..., Batch]:
+        """Return what makes batches that are decoded by a coroutine."""
+        from kafkaraw.client.deserializers import awaiting_conversion_of
+        from kafkaraw.client.fetching.awaiting import AwaitedBatch  # few consumers have such deserializers
+
+        conversion = awaiting_conversion_of(config.key_deserializer, config.value_deserializer)
+        intercept = None if self.interception is None else self.interception.consumed
+
+        def make(*given: Any, **settings: Any) -> Batch:  # noqa: ANN401 - the arguments of `Batch`
+            batch = AwaitedBatch(*given, check_crcs=config.check_crcs, **settings)
+            batch.conversion, batch.intercept = conversion, intercept
+            return batch
+
+        return make
 
     # -- what to read
 
@@ -455,11 +474,20 @@ def _interception_of(config: ConsumerConfig) -> Interception | None:
 
 
 def _conversion_of(config: ConsumerConfig) -> Callable[[Record], Record] | None:
-    if config.key_deserializer is None and config.value_deserializer is None:
+    if not config.deserializers:
         return None
     from kafkaraw.client.deserializers import conversion_of  # most consumers have none
 
     return conversion_of(config.key_deserializer, config.value_deserializer)
+
+
+def _awaits(config: ConsumerConfig) -> bool:
+    """Whether a deserializer may return an awaitable."""
+    if not config.deserializers:
+        return False
+    from kafkaraw.client.serializers import waiting_of  # most consumers have none
+
+    return any(waiting_of(given, "deserialize") == "await" for given in config.deserializers.values())
 
 
 def _distance(begin: int | None, end: int | None) -> int | None:

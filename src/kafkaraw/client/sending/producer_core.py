@@ -363,7 +363,7 @@ class ProducerCore:
 
 def _pipeline_of(config: ProducerConfig) -> Pipeline | None:
     """The interceptors and serializers that the settings name; None without any."""
-    if not config.interceptors and config.value_serializer is None and config.key_serializer is None:
+    if not config.interceptors and not config.serializers:
         return None
     from kafkaraw.client.sending.pipeline import Pipeline  # most producers have none
 

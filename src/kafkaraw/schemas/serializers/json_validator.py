@@ -1,0 +1,70 @@
+"""`Validator`: checks objects against a JSON schema with jsonschema-rs, offline and with bounded patterns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.schemas.languages import ParsedSchema
+
+BACKTRACKS_MAX: Final = 100_000
+"""Steps back that a pattern may take for one text."""
+_NO_BASE: Final = "json-schema:///"
+
+
+class InvalidObjectError(Exception):
+    """An object does not fit the schema; says where."""
+
+
+class Validator:
+    """Checks objects against a schema.
+
+    Args:
+        parsed: the schema, with its references.
+
+    Raises:
+        ConfigError: jsonschema-rs is not installed.
+    """
+
+    def __init__(self, parsed: ParsedSchema) -> None:
+        try:
+            import jsonschema_rs
+        except ImportError:
+            raise ConfigError("JSON Schema needs jsonschema-rs: pip install 'kafkaraw[schemas]'") from None
+        native: Any = parsed.native
+        self._error = jsonschema_rs.ValidationError
+        base = native.get("$id", native.get("id", "")) if isinstance(native, dict) else ""
+        documents: dict[str, Any] = {}
+        for name, bundle in getattr(parsed, "references", ()):
+            document = json.loads(bundle.schema.text)
+            documents |= dict.fromkeys((name, urljoin(str(base), name), f"{_NO_BASE}{name}"), document)
+        self._validator = jsonschema_rs.validator_for(
+            native,
+            validate_formats=False,  # as in confluent-kafka: `format` only describes
+            retriever=partial(_referenced, documents),
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX),
+        )
+        self._is_valid = self._validator.is_valid
+
+    def check(self, value: Any) -> None:
+        """Check an object.
+
+        Raises:
+            InvalidObjectError: it does not fit; says where and why.
+        """
+        try:
+            self._validator.validate(value)
+        except self._error as error:
+            where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+            text = error.message if len(error.message) <= 300 else error.message[:297] + "..."
+            raise InvalidObjectError(f"{where.lstrip('.') or 'the object'}: {text}") from None
+
+
+def _referenced(documents: Mapping[str, Any], uri: str) -> Any:
+    if uri in documents:
+        return documents[uri]
+    raise ValueError(f"the schema refers to {uri}, which is none of its references; nothing is fetched from elsewhere")

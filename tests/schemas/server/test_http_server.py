@@ -1,0 +1,76 @@
+"""Clients that are slow on purpose: requests byte by byte, and answers that nobody reads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from kafkaraw.schemas.server.http_server import HttpServer
+
+MEGABYTES = b"x" * (32 << 20)
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse(MEGABYTES if scope["path"] == "/large" else b"ok")(scope, receive, send)
+
+
+async def answered(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def trickle(port: int) -> None:
+    """Send a header that does not end, until the server hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nX: ")
+    ended = asyncio.ensure_future(reader.read())
+    try:
+        while not ended.done():
+            writer.write(b"x")
+            await asyncio.wait([ended], timeout=0.02)
+        await asyncio.gather(ended, return_exceptions=True)
+    finally:
+        writer.close()
+
+
+def test_connections_without_progress_are_closed_and_others_answered() -> None:
+    async def run() -> None:
+        server = HttpServer("127.0.0.1", 0, stalled_s=0.2)
+        await server.start(app, None)
+        try:
+            async with asyncio.timeout(20):
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(5):
+                        group.create_task(trickle(server.port))
+                    for _ in range(5):
+                        assert b"200 OK" in await answered(server.port)
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_is_not_read_is_given_up() -> None:
+    async def run() -> None:
+        server = HttpServer("127.0.0.1", 0, stalled_s=0.2)
+        await server.start(app, None)
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(20):
+                while not server._server.server_state.connections:
+                    await asyncio.sleep(0.01)
+                while server._server.server_state.connections:
+                    await asyncio.sleep(0.01)
+            writer.close()
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
