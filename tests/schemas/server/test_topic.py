@@ -14,7 +14,7 @@ from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import replace
-from kafkaraw.schemas import EmbeddedRegistry
+from kafkaraw.schemas import EmbeddedRegistry, TlsSettings
 
 CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # a context of TLS takes 30 ms
 BROKER = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}
@@ -348,3 +348,21 @@ def test_thousands_of_subjects_are_read_and_listed(
     assert len(ask(registry, "GET", "/subjects")) == count
     assert len(ask(registry, "GET", "/schemas?limit=-1")) == 1_000  # the limit of Confluent's registry
     assert register(registry, "t", enum("new"))["id"] == count + 1
+
+
+def test_instances_with_tls_and_users_forward_with_both(
+    servers: str, start: Callable[..., EmbeddedRegistry], tmp_path: Any
+) -> None:
+    import trustme
+
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1", "client@example.org")
+    (tmp_path / "server.pem").write_bytes(issued.private_key_and_cert_chain_pem.bytes())
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    tls = TlsSettings(str(tmp_path / "server.pem"), trusted=str(tmp_path / "ca.pem"))
+    pair = [start(servers, elect=True, tls=tls, users={"ada": "secret"}) for _ in range(2)]
+    for number, registry in enumerate(pair, 1):
+        url = f"{registry.url}/subjects/s{number}/versions"
+        assert CLIENT.post(url, json={"schema": enum(f"e{number}")}).status_code == 401
+        answer = CLIENT.post(url, json={"schema": enum(f"e{number}")}, auth=("ada", "secret"))
+        assert answer.json()["id"] == number
