@@ -8,6 +8,7 @@ deserializers does not run this code, and nor does one that reads Arrow columns.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from kafkaraw.client.serializers import discard, is_awaitable, name_of, takes_context
@@ -82,7 +83,7 @@ def _reading(field: Literal["key", "value"], given: DeserializerLike) -> Callabl
             made = convert(data, DeserializationContext(record.topic, field, record.headers))
         except Exception as error:
             raise _refused(given, field, record, error) from error
-        if is_awaitable(made):
+        if type(made) is CoroutineType:
             discard(made)
             cause = TypeError("it returned an awaitable; declare it with `async def`, or give it waits_by = 'await'")
             raise _refused(given, field, record, cause) from cause

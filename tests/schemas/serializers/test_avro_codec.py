@@ -7,6 +7,7 @@ import datetime
 import decimal
 import io
 import json
+import sys
 import time
 import uuid
 from collections import OrderedDict, UserDict
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkaraw.schemas.serializers import _avro_codec
+from kafkaraw.schemas.serializers import _avro_codec, _no_cython
 from kafkaraw.schemas.serializers.avro_codec import plain_codec
 from kafkaraw.schemas.serializers.avro_nodes import UnresolvableError, decoder, encoder
 from tests.schemas.serializers import avro_cases
@@ -469,3 +470,12 @@ def test_a_list_that_changes_while_it_is_written_is_refused(codec):
 def test_json_of_a_schema_from_the_registry_reads_the_same():
     schema = json.loads(json.dumps(ORDER))
     assert encode(CODECS[-1], schema, GOOD) == by_fastavro(ORDER, GOOD)
+
+
+def test_the_plain_codec_needs_no_cython(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cython", None)
+    plain = plain_codec()
+    assert plain.cython is _no_cython
+    assert not plain.COMPILED
+    schema = parsed(["null", "double"])
+    assert decode(plain, schema, encode(plain, schema, 1.5)) == 1.5
