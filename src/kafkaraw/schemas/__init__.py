@@ -11,6 +11,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all the rest here
 if TYPE_CHECKING:
+    from kafkaraw.schemas.arrow.decode import decode_arrow as decode_arrow
     from kafkaraw.schemas.errors import FramingError as FramingError
     from kafkaraw.schemas.errors import IncompatibleSchemaError as IncompatibleSchemaError
     from kafkaraw.schemas.errors import InvalidSchemaError as InvalidSchemaError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaType as SchemaType
 
 _HOMES = {
+    "kafkaraw.schemas.arrow.decode": ("decode_arrow",),
     "kafkaraw.schemas.errors": (
         "FramingError",
         "IncompatibleSchemaError",
