@@ -12,6 +12,8 @@ from importlib import import_module
 TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all the rest here
 if TYPE_CHECKING:
     from kafkaraw.schemas.arrow.decode import decode_arrow as decode_arrow
+    from kafkaraw.schemas.blocking import Registry as Registry
+    from kafkaraw.schemas.client import AsyncRegistry as AsyncRegistry
     from kafkaraw.schemas.errors import FramingError as FramingError
     from kafkaraw.schemas.errors import IncompatibleSchemaError as IncompatibleSchemaError
     from kafkaraw.schemas.errors import InvalidSchemaError as InvalidSchemaError
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaBundle as SchemaBundle
     from kafkaraw.schemas.model import SchemaReference as SchemaReference
     from kafkaraw.schemas.model import SchemaType as SchemaType
+    from kafkaraw.schemas.model import SubjectConfig as SubjectConfig
 
 _HOMES = {
     "kafkaraw.schemas.arrow.decode": ("decode_arrow",),
+    "kafkaraw.schemas.blocking": ("Registry",),
+    "kafkaraw.schemas.client": ("AsyncRegistry",),
     "kafkaraw.schemas.errors": (
         "FramingError",
         "IncompatibleSchemaError",
@@ -64,6 +69,7 @@ _HOMES = {
         "SchemaBundle",
         "SchemaReference",
         "SchemaType",
+        "SubjectConfig",
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

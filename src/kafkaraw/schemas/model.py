@@ -295,3 +295,78 @@ class SchemaBundle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.schema, dict(self.references)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectConfig:
+    """The configuration of a subject, a context or the whole registry; None where nothing is set.
+
+    Attributes:
+        compatibility: what a new version must be compatible with.
+        normalize: normalize schemas when they are registered and looked up.
+        alias: the subject that this name stands for.
+        compatibility_group: name of the metadata property that separates versions into groups which need not be
+            compatible with each other.
+        default_metadata: metadata of schemas that have none.
+        override_metadata: metadata that replaces that of schemas.
+        default_rule_set: rules of schemas that have none.
+        override_rule_set: rules that replace those of schemas.
+    """
+
+    compatibility: CompatibilityLevel | None = None
+    normalize: bool | None = None
+    alias: str | None = None
+    compatibility_group: str | None = None
+    default_metadata: Metadata | None = None
+    override_metadata: Metadata | None = None
+    default_rule_set: RuleSet | None = None
+    override_rule_set: RuleSet | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body of a change. Answers have the level as `compatibilityLevel`."""
+        level = self.compatibility
+        values: dict[str, Any] = {
+            "compatibility": None if level is None else level.value,
+            "normalize": self.normalize,
+            "alias": self.alias,
+            "compatibilityGroup": self.compatibility_group,
+        }
+        parts: dict[str, Metadata | RuleSet | None] = {
+            "defaultMetadata": self.default_metadata,
+            "overrideMetadata": self.override_metadata,
+            "defaultRuleSet": self.default_rule_set,
+            "overrideRuleSet": self.override_rule_set,
+        }
+        values |= {name: part.to_json() for name, part in parts.items() if part is not None}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Read a request or an answer.
+
+        Raises:
+            ValueError: a field has the wrong type, or the level is unknown.
+        """
+        fields = _mapping(value, "a configuration")
+        level = fields.get("compatibilityLevel") or fields.get("compatibility")
+        if level is not None and level not in CompatibilityLevel.__members__:
+            raise ValueError(f"compatibility must be {', '.join(CompatibilityLevel)}, not {_shown(level)}")
+
+        def part(name: str, kind: Any) -> Any:  # noqa: ANN401 - Metadata or RuleSet
+            found = fields.get(name)
+            return None if found is None else kind.from_json(found)
+
+        normalize = fields.get("normalize")
+        if normalize is not None and not isinstance(normalize, bool):
+            raise ValueError(f"normalize must be true or false, not {_shown(normalize)}")
+        alias, group = fields.get("alias"), fields.get("compatibilityGroup")
+        return cls(
+            compatibility=None if level is None else CompatibilityLevel(level),
+            normalize=normalize,
+            alias=None if alias is None else _text(alias, "alias"),
+            compatibility_group=None if group is None else _text(group, "compatibilityGroup"),
+            default_metadata=part("defaultMetadata", Metadata),
+            override_metadata=part("overrideMetadata", Metadata),
+            default_rule_set=part("defaultRuleSet", RuleSet),
+            override_rule_set=part("overrideRuleSet", RuleSet),
+        )

@@ -126,7 +126,7 @@ class EndpointTokens:
                     verify=verify,
                     transport=self._transport,
                     timeout=limits,
-                    trust_env=_may_use_proxies(endpoint.url),
+                    trust_env=may_use_proxies(endpoint.url),
                 ) as client,
                 client.stream("POST", endpoint.url, data=form, headers=headers) as answer,
             ):
@@ -158,7 +158,7 @@ class EndpointTokens:
             raise AuthenticationError(f"the token of {self._endpoint.url} cannot be used: {error}") from None
 
 
-def _may_use_proxies(url: str) -> bool:
+def may_use_proxies(url: str) -> bool:
     """Whether the proxies of the environment may carry the secret.
 
     They get it encrypted with https; with plain http they could read it. This machine is never reached through them.

@@ -152,10 +152,12 @@ class ProvidedTokens:
 
     Args:
         provider: returns a token.
+        setting: the setting that names the function, for errors.
     """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, setting: str = "sasl_oauth_token_provider") -> None:
         self._provider = provider
+        self._setting = setting
 
     async def token(self, timeout: float) -> Token:
         """See `TokenSource.token`."""
@@ -165,11 +167,9 @@ class ProvidedTokens:
         except KafkaError:
             raise
         except Exception as error:  # the user's code may raise any exception; then there is no token
-            raise AuthenticationError(f"sasl_oauth_token_provider failed: {type(error).__name__}: {error}") from error
+            raise AuthenticationError(f"{self._setting} failed: {type(error).__name__}: {error}") from error
         if not isinstance(token, str):
-            raise AuthenticationError(
-                f"sasl_oauth_token_provider must return the token as text, not {type(token).__name__}"
-            )
+            raise AuthenticationError(f"{self._setting} must return the token as text, not {type(token).__name__}")
         return Token(token)
 
 
