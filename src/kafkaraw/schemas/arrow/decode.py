@@ -118,7 +118,7 @@ class ColumnDecoder:
         self,
         registry: SchemaSource,
         format: str,
-        reader: Schema | RegisteredSchema | str | None = None,
+        reader: Schema | RegisteredSchema | Texts | str | None = None,
         name: str = "value",
         recursion_max: int = 0,
     ) -> None:
@@ -141,7 +141,9 @@ class ColumnDecoder:
             raise UsageError("the type of the column depends on the records: give a reader schema")
         return arrow_type(columns_for(self._reader, self._recursion_max))
 
-    def _texts(self, given: Schema | RegisteredSchema | str) -> Texts:
+    def _texts(self, given: Schema | RegisteredSchema | Texts | str) -> Texts:
+        if isinstance(given, Texts):
+            return given
         schema = given.schema if isinstance(given, RegisteredSchema) else as_schema(given, self._type)
         return Texts.of(self._registry.bundle(schema))
 
