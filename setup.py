@@ -1,7 +1,7 @@
 """Adds the compiled modules to what pyproject.toml says.
 
 These modules are written in Cython's pure-Python mode. They are compiled where a compiler works; otherwise the install
-succeeds and `records/_fallback` (`schemas/arrow/plain_decoding` for columns of schemas) does the work:
+succeeds and `records/_fallback` (`schemas/arrow/plain_*` for columns of schemas) does the work:
 `optional=True` is for that.
 """
 
@@ -22,6 +22,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._dumping",
     "kafkaraw.records._compaction",
     "kafkaraw.schemas.arrow._decoding",
+    "kafkaraw.schemas.arrow._encoding",
 )
 
 

@@ -22,9 +22,10 @@ from kafkaraw.schemas.arrow.avro_types import load
 from kafkaraw.schemas.arrow.columns import Kind
 from kafkaraw.schemas.arrow.decode import decode_arrow
 from kafkaraw.schemas.arrow.program import Fault, Op, explain
-from kafkaraw.schemas.errors import RegistryUnavailableError, SchemaNotFoundError
-from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaBundle, SchemaReference
+from kafkaraw.schemas.errors import RegistryUnavailableError
+from kafkaraw.schemas.model import RegisteredSchema
 from tests.schemas.arrow.random_avro import Maker, varint
+from tests.schemas.arrow.stub_registry import StubRegistry
 
 SEEDS = range(120)
 IMPLEMENTATIONS = {
@@ -36,34 +37,6 @@ IMPLEMENTATIONS = {
 @pytest.fixture(params=sorted(IMPLEMENTATIONS))
 def decoding(request: pytest.FixtureRequest) -> Any:
     return IMPLEMENTATIONS[request.param]
-
-
-class StubRegistry:
-    """Returns schemas by number, without a server."""
-
-    def __init__(self, *schemas: Any, references: dict[str, Any] | None = None) -> None:
-        self.schemas = [each if isinstance(each, str) else json.dumps(each) for each in schemas]
-        self.references = references or {}
-        self.asked: list[Any] = []
-
-    def schema_by_id(self, schema_id: int) -> RegisteredSchema:
-        self.asked.append(schema_id)
-        if not 1 <= schema_id <= len(self.schemas):
-            raise SchemaNotFoundError(f"the registry has no schema {schema_id}", status=404, error_code=40403)
-        named = tuple(SchemaReference(name, name, 1) for name in self.references)
-        return RegisteredSchema(
-            "t-value", schema_id, schema_id, None, Schema(self.schemas[schema_id - 1], references=named)
-        )
-
-    def schema_by_guid(self, guid: str) -> RegisteredSchema:
-        self.asked.append(guid)
-        if guid == str(uuid.UUID(int=7)):
-            return self.schema_by_id(1)
-        raise SchemaNotFoundError(f"the registry has no schema with the GUID {guid}", status=404, error_code=40403)
-
-    def bundle(self, schema: Schema) -> SchemaBundle:
-        found = {each.name: SchemaBundle(Schema(json.dumps(self.references[each.name]))) for each in schema.references}
-        return SchemaBundle(schema, found)
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:

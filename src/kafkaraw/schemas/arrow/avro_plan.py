@@ -117,7 +117,7 @@ class _Columns:
         nullable = len(rest) < len(schema.branches)
         if not rest:
             return Column(name, Type.NULL, nullable=True)
-        number = _common_number(rest)
+        number = common_number(rest)
         if number is not None:
             return Column(name, _PLAIN[number], nullable)
         if len(rest) == 1:
@@ -133,7 +133,7 @@ def _map_column(name: str, value: Column) -> Column:
     return Column(name, Type.MAP, children=(pair,))
 
 
-def _common_number(branches: list[AvroType]) -> str | None:
+def common_number(branches: list[AvroType]) -> str | None:
     """Return the number that two branches have in common: as Spark, int and long are long, float and double double."""
     kinds = [each.kind for each in branches]
     if len(kinds) == 2 and set(kinds) == {"int", "long"}:
@@ -241,7 +241,7 @@ class _Resolution:
         rest = [each for each in reader.branches if each.kind != "null"]
         if len(rest) == 1:
             return self.resolve(writer, chosen, target, path)
-        number = _common_number(rest)
+        number = common_number(rest)
         if number is not None:
             return self._leaf(writer, AvroType(number), target, path)
         names = [each.name for each in self._columns[target][0].children]

@@ -41,7 +41,12 @@ class Plan:
 
 
 @lru_cache(_PLANS_KEPT)
-def _avro(texts: Texts) -> avro_types.AvroType:
+def avro_type(texts: Texts) -> avro_types.AvroType:
+    """Return the type of an Avro schema.
+
+    Raises:
+        UsageError: it is another language, or cannot be parsed.
+    """
     if texts.schema_type is not SchemaType.AVRO:
         raise UsageError(f"the schema is {texts.schema_type.value}, and the column is decoded as Avro")
     return avro_types.load(texts.text, texts.references)
@@ -54,7 +59,7 @@ def columns_for(reader: Texts, recursion_max: int = 0) -> Column:
     Raises:
         UsageError: the schema has no columns, or cannot be parsed.
     """
-    return avro_plan.columns_of(_avro(reader), recursion_max)
+    return avro_plan.columns_of(avro_type(reader), recursion_max)
 
 
 @lru_cache(_PLANS_KEPT)
@@ -64,7 +69,7 @@ def plan_for(writer: Texts, reader: Texts, recursion_max: int = 0) -> Plan:
     Raises:
         UsageError: the writer's schema cannot be parsed, or cannot be resolved to the reader's.
     """
-    program = avro_plan.program_for(_avro(writer), _avro(reader), columns_for(reader, recursion_max))
+    program = avro_plan.program_for(avro_type(writer), avro_type(reader), columns_for(reader, recursion_max))
     return Plan(program, decoding.prepare(program))
 
 
