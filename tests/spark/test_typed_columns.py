@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.schemas.errors import SubjectNotFoundError
 from kafkaraw.spark import recommended_conf
 from kafkaraw.spark.options import tables
@@ -21,6 +22,7 @@ from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.arrow import spark_schema
 from kafkaraw.spark.reading.typed_columns import METADATA, decoding_for
 from kafkaraw.spark.source import KafkaDataSource
+from kafkaraw.spark.writing.task import sum_rows, write_settings
 from tests.schemas.arrow.random_avro import varint
 from tests.schemas.small_registry import SmallRegistry
 
@@ -196,6 +198,73 @@ def test_all_types_arrive_in_spark(spark, kafka, registry):
     assert ours.pop("at").timestamp() == theirs.pop("at").timestamp()
     assert bytes(ours.pop("raw")) == theirs.pop("raw") and bytes(ours.pop("fix")) == theirs.pop("fix")
     assert ours == theirs
+
+
+# -- writing
+
+
+def written(registry: SmallRegistry, topic: str, **given: str) -> dict[str, str]:
+    return {"topic": topic, "value.format": "avro", "schema.registry.url": registry.url} | given
+
+
+def test_rows_are_written_with_a_schema_of_their_columns_and_read_back(spark, kafka, registry):
+    topic = kafka.new_topic()
+    rows = spark.sql(
+        "SELECT named_struct('id', id, 'tags', array('a', null), 'm', map('k', 1.5D)) AS value FROM range(5)"
+    )
+    rows.write.format("kafkaraw").options(**kafka.options(**written(registry, topic))).mode("append").save()
+    number = registry.subjects[f"{topic}-value"][0]
+    assert json.loads(registry.schemas[number - 1]["schema"])["fields"][0] == {"name": "id", "type": "long"}
+    assert all(record.value.startswith(framed(number, b"")) for record in kafka.records(topic))
+    frame = kafka.batch(spark, **typed(registry, topic)).load()
+    found = [row.value.asDict() for row in frame.orderBy("offset").collect()]
+    assert found == [{"id": each, "tags": ["a", None], "m": {"k": 1.5}} for each in range(5)]
+
+
+def test_a_stream_writes_exactly_once_with_the_latest_version(spark, kafka, registry, tmp_path):
+    source, topic = kafka.new_topic(), kafka.new_topic()
+    kafka.produce(source, range(20))
+    number = registry.register(f"{topic}-value", V2)
+    frame = kafka.stream(spark, subscribe=source, startingOffsets="earliest").load()
+    rows = frame.selectExpr("named_struct('id', CAST(CAST(value AS STRING) AS BIGINT)) AS value")
+    writer = rows.writeStream.format("kafkaraw").options(
+        **kafka.options(**written(registry, topic, exactlyOnce="true"))
+    )
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    records = kafka.records(topic)
+    assert sorted(record.value for record in records) == sorted(framed(number, varint(n) + b"\0") for n in range(20))
+
+
+def settings_of(spark, registry, columns: str, **given: str) -> Any:
+    options = parse_options({"kafka.bootstrap.servers": "h:1"} | given)
+    return write_settings(options, spark.createDataFrame([], columns).schema)
+
+
+def test_columns_that_do_not_fit_the_schema_are_refused_before_the_write(spark, registry):
+    registry.register("fits-value", V1)
+    with pytest.raises(UsageError, match=r"cannot become struct<id: int64 not null>.*no field more"):
+        settings_of(spark, registry, "value struct<id: bigint, more: int>", **written(registry, "fits"))
+    with pytest.raises(SubjectNotFoundError):
+        settings_of(spark, registry, "value bigint", **written(registry, "other", autoRegisterSchemas="false"))
+    several = written(registry, "x", **{"value.schema": json.dumps(V1)})
+    del several["topic"]
+    with pytest.raises(ConfigError, match=r"give value\.schema\.subject"):
+        settings_of(spark, registry, "value struct<id: bigint>, topic string", **several)
+    with pytest.raises(ConfigError, match=r"must be binary or string, or give value\.format"):
+        settings_of(spark, registry, "value bigint", topic="t")
+
+
+def test_sums_of_rows_do_not_depend_on_the_version_of_the_schema(spark, registry):
+    """A micro-batch that is repeated with a newer schema has the same rows."""
+    batch = pa.RecordBatch.from_pylist([{"value": {"id": 1}}, {"value": {"id": 2}}, {"value": None}])
+    sums = set()
+    for schema in (V1, V2):
+        registry.register("sums-value", schema)
+        settings = settings_of(spark, registry, "value struct<id: bigint>", **written(registry, "sums"))
+        sums.add(sum_rows([batch], settings))
+    assert len(sums) == 1
+    assert sums != {sum_rows([batch.slice(1)], settings)}
 
 
 # -- options

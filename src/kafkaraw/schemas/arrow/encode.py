@@ -1,13 +1,14 @@
 """Typed columns of an Arrow table as framed records: `encode_arrow`, and `ColumnEncoder`, which Spark uses.
 
 The inverse of `decode`. A column is cast to the type of its schema, and each row becomes the prefix with the schema's
-id and a record. A value that does not fit raises, with its row and field: nothing is sent half. Start at `encode_arrow`.
+id and a record. A value that does not fit raises, with its row and field; no row is encoded then. Start at
+`encode_arrow`.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.errors import SerializationError, UsageError
 from kafkaraw.schemas.arrow import avro_encode_plan
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from kafkaraw.schemas.arrow.plain_encoding import Source
 
-_ROOT_RECORD = "Record"
+ROOT_RECORD: Final = "Record"
+"""Name of derived records."""
 
 
 class SchemaTarget(SchemaSource, Protocol):
@@ -83,10 +85,10 @@ def encode_arrow(
             at = batch.schema.get_field_index(name)
             if at < 0:
                 raise UsageError(f"the batch has no column {name!r}, it has {', '.join(batch.schema.names)}")
-            field = batch.schema.field(at)
-            encoder = ColumnEncoder.made(
-                registry, chosen, f"{topic}-{name}", schema, field, auto_register=auto_register
-            )
+            kind = batch.schema.field(at).type
+            subject = f"{topic}-{name}"
+            found = registered(registry, chosen, subject, schema, kind, auto_register=auto_register)
+            encoder = ColumnEncoder(chosen, found.id, Texts.of(registry.bundle(found.schema)), name)
             batch = batch.set_column(at, name, encoder.encode(batch.column(at)))
     return batch
 
@@ -109,20 +111,15 @@ class ColumnEncoder:
         self._prefix = b"\0" + schema_id.to_bytes(PREFIX_BYTES - 1, "big")
         self._name = name
 
-    @classmethod
-    def made(
-        cls,
-        registry: SchemaTarget,
-        format: str,
-        subject: str,
-        schema: Schema | RegisteredSchema | str | None,
-        field: pa.Field,
-        *,
-        auto_register: bool = True,
-    ) -> ColumnEncoder:
-        """Return the encoder of a column, with its schema registered; arguments as for `encode_arrow`."""
-        found = registered(registry, format, subject, schema, field, auto_register=auto_register)
-        return cls(format, found.id, Texts.of(registry.bundle(found.schema)), field.name)
+    def check(self, kind: pa.DataType) -> None:
+        """Check that a column of a type can become the type of the schema, before there are values.
+
+        Raises:
+            UsageError: it cannot.
+        """
+        import pyarrow as pa
+
+        self._cast(pa.array([], kind))
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return the column as framed records; null rows stay null.
@@ -160,11 +157,20 @@ def registered(
     format: str,
     subject: str,
     schema: Schema | RegisteredSchema | str | None,
-    field: pa.Field,
+    kind: pa.DataType,
     *,
     auto_register: bool,
 ) -> RegisteredSchema:
-    """Return the registered schema with which a column is written; arguments as for `ColumnEncoder.made`."""
+    """Return the registered schema with which a column is written.
+
+    Args:
+        registry: registers the schema.
+        format: of the column.
+        subject: the subject of the schema.
+        schema: as for `encode_arrow`.
+        kind: type of the column, from which a schema is derived if the subject has none.
+        auto_register: as for `encode_arrow`.
+    """
     if isinstance(schema, RegisteredSchema):
         return schema
     if schema is None:
@@ -173,7 +179,7 @@ def registered(
         except SubjectNotFoundError:
             if not auto_register:
                 raise
-            schema = avro_schema_of(field.type, _ROOT_RECORD)
+            schema = avro_schema_of(kind, ROOT_RECORD)
     given = as_schema(schema, FORMATS[format])
     return registry.register(subject, given) if auto_register else registry.lookup(subject, given)
 

@@ -25,6 +25,7 @@ ERROR_SUFFIX: Final = "_error"
 """Of the columns with reasons: `value_error`."""
 _ERRORS: Final = "decodeErrors"
 _DEPTH: Final = "recursiveFieldMaxDepth"
+_REGISTER: Final = "autoRegisterSchemas"
 
 # Per column: the option's name behind "key." or "value.".
 _FORMAT: Final = "format"
@@ -36,6 +37,7 @@ NAMES: Final = (
     *(f"{column}.{name}" for column in COLUMNS for name in (_FORMAT, _TEXT, _VERSION, _SUBJECT)),
     _ERRORS,
     _DEPTH,
+    _REGISTER,
 )
 """All names but those of the registry's settings."""
 
@@ -66,14 +68,15 @@ class ColumnSchema:
         name: "key" or "value".
         format: one of `FORMATS`.
         text: the schema itself; None to take it from the registry.
-        version: which version of the subject; "latest" is the latest one when the DataFrame is made.
+        version: which version of the subject; "latest" is the latest one when the DataFrame is made. None if not given:
+            the source reads the latest one; the sink registers a schema if there is none.
         subject: the subject; None is that of the topic, `TOPIC-value` or `TOPIC-key`.
     """
 
     name: str
     format: str
     text: str | None = None
-    version: int | str = LATEST
+    version: int | str | None = None
     subject: str | None = None
 
 
@@ -86,12 +89,14 @@ class SchemaOptions:
         registry: settings of the registry's client.
         errors: what happens to records that cannot be decoded.
         recursion_max: how often a record may contain itself.
+        auto_register: whether the sink registers schemas, or only looks them up.
     """
 
     columns: tuple[ColumnSchema, ...]
     registry: RegistrySettings
     errors: DecodeErrors = DecodeErrors.FAIL
     recursion_max: int = 0
+    auto_register: bool = True
 
 
 def parse_schemas(given: Mapping[str, str], registry: Mapping[str, str]) -> SchemaOptions | None:
@@ -118,7 +123,8 @@ def parse_schemas(given: Mapping[str, str], registry: Mapping[str, str]) -> Sche
     settings = RegistrySettings(registry)
     _check_registry(settings)
     depth = texts.count(_DEPTH, given.get(_DEPTH, "0"))
-    return SchemaOptions(columns, settings, _errors(given), depth)
+    register = texts.boolean(_REGISTER, given.get(_REGISTER, "true"))
+    return SchemaOptions(columns, settings, _errors(given), depth, register)
 
 
 def _format_of(name: str) -> str:
@@ -134,13 +140,15 @@ def _column(name: str, given: Mapping[str, str]) -> ColumnSchema:
     if format_text not in FORMATS:
         raise ConfigError(f"{name}.{_FORMAT}={format_text!r}: must be {' or '.join(FORMATS)}")
     text, version = option(_TEXT), option(_VERSION)
-    if text is not None and (version is not None or option(_SUBJECT) is not None):
-        raise ConfigError(f"{name}.{_TEXT} is a schema itself: leave out {name}.{_VERSION} and {name}.{_SUBJECT}")
+    if text is not None and version is not None:
+        raise ConfigError(f"{name}.{_TEXT} is a schema itself: leave out {name}.{_VERSION}")
     return ColumnSchema(name, format_text, text, _version(f"{name}.{_VERSION}", version), option(_SUBJECT))
 
 
-def _version(name: str, text: str | None) -> int | str:
-    if text is None or text.lower() == LATEST:
+def _version(name: str, text: str | None) -> int | str | None:
+    if text is None:
+        return None
+    if text.lower() == LATEST:
         return LATEST
     try:
         return texts.positive(name, text)

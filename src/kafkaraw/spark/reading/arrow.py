@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
-from kafkaraw.spark.versions import features
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,13 +113,6 @@ def _check_column(name: str, given: str, nullable: bool) -> None:
     if name in _NULLABLE and not nullable:
         # Spark would rely on the schema and fail at the first null, with a NullPointerException.
         raise ConfigError(f"schema(): the column {name} is null in some records: leave out NOT NULL")
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of batches for this schema."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, timezone="UTC") if features().schema_takes_timezone else to_arrow_schema(schema)
 
 
 class Typing(Protocol):

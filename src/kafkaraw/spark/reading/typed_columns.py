@@ -24,6 +24,7 @@ from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
 from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.options.schemas import (
     ERROR_SUFFIX,
+    LATEST,
     ColumnSchema,
     DecodeErrors,
     RegistrySettings,
@@ -110,7 +111,7 @@ def _reader(registry: Registry, column: ColumnSchema, topics: Sequence[str]) -> 
                 f"the schema of the rows), or {column.name}.schema (the schema itself)"
             )
         subject = f"{topics[0]}-{column.name}"
-    found = registry.version(subject, column.version)
+    found = registry.version(subject, column.version or LATEST)
     if found.schema.schema_type is not _TYPES[column.format]:
         raise ConfigError(
             f"{column.name}.format={column.format}: subject {subject!r} has a schema of the language "
