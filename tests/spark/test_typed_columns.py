@@ -16,12 +16,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.schemas.errors import SubjectNotFoundError
-from kafkaraw.spark import recommended_conf
+from kafkaraw.spark import from_schema, recommended_conf, to_schema
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.arrow import spark_schema
 from kafkaraw.spark.reading.typed_columns import METADATA, decoding_for
 from kafkaraw.spark.source import KafkaDataSource
+from kafkaraw.spark.versions import running
 from kafkaraw.spark.writing.task import sum_rows, write_settings
 from tests.schemas.arrow.random_avro import varint
 from tests.schemas.small_registry import SmallRegistry
@@ -265,6 +266,29 @@ def test_sums_of_rows_do_not_depend_on_the_version_of_the_schema(spark, registry
         sums.add(sum_rows([batch], settings))
     assert len(sums) == 1
     assert sums != {sum_rows([batch.slice(1)], settings)}
+
+
+# -- functions
+
+
+@pytest.mark.skipif(running() < (4, 1), reason="Spark has Arrow functions since 4.1")
+def test_functions_encode_and_decode_columns_of_any_dataframe(spark, registry):
+    registry.register("functions", V1)
+    newer = registry.register("functions", V2)
+    rows = spark.sql("SELECT named_struct('id', id) AS v FROM range(3)")
+    framed_rows = rows.select(to_schema("v", registry.url, subject="functions").alias("v"))
+    assert [bytes(row.v) for row in framed_rows.collect()] == [framed(newer, varint(n) + b"\0") for n in range(3)]
+    typed_rows = framed_rows.select(from_schema("v", registry.url, subject="functions", version=1).alias("v"))
+    assert typed_rows.schema["v"].dataType.simpleString() == "struct<id:bigint>"
+    assert [row.v.id for row in typed_rows.collect()] == [0, 1, 2]
+    bad = framed_rows.unionAll(spark.sql("SELECT CAST('x' AS BINARY) AS v"))
+    settings = {"schema.registry.url": registry.url}
+    nulls = bad.select(from_schema("v", settings, schema=json.dumps(V2), on_error="null").alias("v")).collect()
+    assert [row.v and row.v.id for row in nulls] == [0, 1, 2, None]
+    both = bad.select(from_schema("v", settings, schema=json.dumps(V2), on_error="struct").alias("v")).collect()
+    assert both[3].v.value is None and both[3].v.error.startswith("it is not framed")
+    with pytest.raises(PySparkException, match="it is not framed"):
+        bad.select(from_schema("v", registry.url, subject="functions")).collect()
 
 
 # -- options

@@ -28,6 +28,13 @@ from tests.schemas.arrow.random_avro import Maker, varint
 from tests.schemas.arrow.stub_registry import StubRegistry
 
 SEEDS = range(120)
+
+
+@pytest.fixture(params=["few", pytest.param("many", marks=pytest.mark.soak)])
+def seeds(request: pytest.FixtureRequest) -> range:
+    return SEEDS if request.param == "few" else range(SEEDS.stop, 2000)
+
+
 IMPLEMENTATIONS = {
     _implementation.decoding.__name__.rpartition(".")[2]: _implementation.decoding,
     "plain_decoding": plain_decoding,
@@ -108,8 +115,8 @@ def read_with_fastavro(payload: bytes, writer: Any, reader: Any = None) -> Any:
     )
 
 
-def test_random_records_equal_those_of_fastavro(decoding: Any) -> None:
-    for seed in SEEDS:
+def test_random_records_equal_those_of_fastavro(decoding: Any, seeds: range) -> None:
+    for seed in seeds:
         maker = Maker(seed)
         schema = maker.record()
         payloads = [maker.encode(schema) for _ in range(20)]
@@ -120,8 +127,8 @@ def test_random_records_equal_those_of_fastavro(decoding: Any) -> None:
             assert same(comparable(ours), comparable(theirs)), f"seed {seed}: {ours} {theirs} {json.dumps(schema)}"
 
 
-def test_records_resolve_to_random_readers_as_in_fastavro(decoding: Any) -> None:
-    for seed in SEEDS:
+def test_records_resolve_to_random_readers_as_in_fastavro(decoding: Any, seeds: range) -> None:
+    for seed in seeds:
         maker = Maker(seed)
         writer = maker.record()
         reader = maker.reader_of(writer)
@@ -138,10 +145,10 @@ def test_records_resolve_to_random_readers_as_in_fastavro(decoding: Any) -> None
             )
 
 
-def test_damaged_records_are_null_and_lose_no_other_record(decoding: Any) -> None:
+def test_damaged_records_are_null_and_lose_no_other_record(decoding: Any, seeds: range) -> None:
     """Each second record is damaged; the others have the values that they have alone."""
     damaged_count = 0
-    for seed in SEEDS:
+    for seed in seeds:
         maker = Maker(seed)
         schema = maker.record()
         good = [maker.encode(schema) for _ in range(6)]
@@ -164,11 +171,11 @@ def test_damaged_records_are_null_and_lose_no_other_record(decoding: Any) -> Non
         assert all(values[row] is None and reason for row, reason in reasons.items())
         assert all(row in reasons or values[row] is not None for row in range(len(mixed)))
         damaged_count += len(reasons)
-    assert damaged_count > 2 * len(SEEDS)
+    assert damaged_count > 2 * len(seeds)
 
 
-def test_both_implementations_have_the_same_columns_and_reasons() -> None:
-    for seed in SEEDS:
+def test_both_implementations_have_the_same_columns_and_reasons(seeds: range) -> None:
+    for seed in seeds:
         maker = Maker(seed)
         writer = maker.record()
         reader = maker.reader_of(writer)
