@@ -85,7 +85,8 @@ def from_schema(
     if on_error == "struct":
         fields = [types.StructField("value", kind), types.StructField("error", types.StringType())]
         kind = types.StructType(fields)
-    return _arrow_function("from_schema", decode, kind)(column)
+    made: Column = _arrow_function("from_schema", decode, kind)(column)
+    return made
 
 
 def to_schema(
@@ -126,7 +127,8 @@ def to_schema(
 
     from pyspark.sql import types
 
-    return _arrow_function("to_schema", encode, types.BinaryType())(column)
+    made: Column = _arrow_function("to_schema", encode, types.BinaryType())(column)
+    return made
 
 
 def _settings(registry: str | Mapping[str, str]) -> RegistrySettings:
@@ -156,8 +158,8 @@ def _arrow_function(name: str, function: Any, kind: Any) -> Any:  # noqa: ANN401
             "of the source and the sink work there"
         )
     import pyarrow as pa
-    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql import functions
 
     function.__name__ = name
     function.__annotations__ = dict.fromkeys(function.__annotations__, pa.Array)  # classes: Spark evaluates no names
-    return arrow_udf(function, kind)
+    return getattr(functions, "arrow_udf")(function, kind)  # noqa: B009 - older versions do not have it
