@@ -135,8 +135,8 @@ def _fetch(target: Path, *goal: str) -> Path:
 
 
 @cache
-def compile_java(source: Path) -> Path:
-    """Compile a Java program that uses Kafka's classes, once per user and version of the program.
+def compile_java(source: Path, jars: tuple[str, ...] | None = None) -> Path:
+    """Compile a Java program that uses Kafka's classes or other jars, once per user and version of the program.
 
     Returns:
         The folder with its classes. It goes behind the jars in a class path: see `shared_classes`.
@@ -148,7 +148,8 @@ def compile_java(source: Path) -> Path:
     target = cache_folder() / f"{source.stem}-{digest}-{kafka_version()}-{_java_here()}"
     with made_once(target) as scratch:
         if scratch is not None:
-            command = ["javac", "-cp", f"{fetch_jars()}/*:{fetch_tools()}/*", "-d", str(scratch), str(source)]
+            class_path = f"{fetch_jars()}/*:{fetch_tools()}/*" if jars is None else ":".join(jars)
+            command = ["javac", "-cp", class_path, "-d", str(scratch), str(source)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
             if done.returncode != 0:
                 raise ApacheKafkaError(f"{source.name} could not be compiled:\n{done.stderr[-2000:]}")

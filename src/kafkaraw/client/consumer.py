@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, Final, Never, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, Literal, Never, ParamSpec, Self, TypeVar
 
 from kafkaraw.client.arguments import (
     partition_of,
@@ -31,6 +31,7 @@ from kafkaraw.client.metrics import consumer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.serializers import check_waiting
 from kafkaraw.core.fetch.cursor import by_partition
 from kafkaraw.core.fetch.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkaraw.errors import ConcurrentUseError, UsageError
@@ -82,9 +83,15 @@ class AsyncConsumer:
         UsageError: a positional argument.
     """
 
+    _name = "AsyncConsumer"
+    _waits_by: Literal["await", "block"] = "await"  # how deserializers may wait
+
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._config = parse(ConsumerConfig, settings)
+        self._config = config = parse(ConsumerConfig, settings)
+        if config.key_deserializer is not None or config.value_deserializer is not None:
+            given = {"key_deserializer": config.key_deserializer, "value_deserializer": config.value_deserializer}
+            check_waiting(self._name, self._waits_by, given, "deserialize")
         self._engine = Engine.on(self._config, runtime)
         self._reading = Reading(self._engine, self._config)
         self._group: Group | None = None
@@ -358,6 +365,8 @@ class AsyncConsumer:
                 when its records are read; the next call continues behind it.
         """
         limit = self._reading.limit(max_records)
+        if self._reading.awaits:
+            return await self._poll_decoded(limit, timeout)
         at_once = self._reading.take_at_once(by_partition, limit)
         if at_once:
             return at_once
@@ -373,7 +382,7 @@ class AsyncConsumer:
             KafkaError: as `poll`.
         """
         while not self._reading.is_over:
-            batch = self._reading.cursor.next_batch()
+            batch = await self._next_decoded() if self._reading.awaits else self._reading.cursor.next_batch()
             if batch is not None:
                 yield batch
             elif not await self._more("batches", timeout) and timeout is not None:
@@ -387,7 +396,10 @@ class AsyncConsumer:
         while True:
             if self._reading.is_over:
                 raise StopAsyncIteration
-            record = self._reading.cursor.next_record()
+            if self._reading.awaits:
+                record = await self._next_record_decoded()
+            else:
+                record = self._reading.cursor.next_record()
             if record is not None:
                 return record
             await self._more("iteration", None)
@@ -670,6 +682,40 @@ class AsyncConsumer:
         await self._reading.close(deadline)
         if problem is not None:
             raise problem
+
+    # What reads batches whose deserializers may return awaitables: a batch stays in hand until it is decoded.
+
+    async def _poll_decoded(self, limit: int | None, timeout: float | None) -> dict[TopicPartition, Batch]:
+        from kafkaraw.client.fetching.awaiting import NotDecodedError, by_partition_decoded
+
+        while True:
+            try:
+                return await self._read("poll", self._reading.take(by_partition_decoded, limit, timeout))
+            except NotDecodedError as error:
+                await self._decode("poll", error.batch.decode())
+
+    async def _next_decoded(self) -> Batch | None:
+        from kafkaraw.client.fetching.awaiting import NotDecodedError, first_decoded
+
+        while not self._reading.is_over:
+            try:
+                return self._reading.cursor.take_converted(first_decoded, None)
+            except NotDecodedError as error:
+                await self._decode("batches", error.batch.decode())
+        return None
+
+    async def _next_record_decoded(self) -> Record | None:
+        from kafkaraw.client.fetching.awaiting import NotDecodedError
+
+        while not self._reading.is_over:
+            try:
+                return self._reading.cursor.next_record()
+            except NotDecodedError as error:
+                await self._decode("iteration", error.batch.decode())
+        return None
+
+    async def _decode(self, call: str, work: Coroutine[object, None, None]) -> None:
+        await self._read(call, self._reading.wakeups.interruptible(work))
 
     async def _more(self, call: str, timeout: float | None) -> bool:
         return await self._read(call, self._reading.more_unless_closed(timeout))

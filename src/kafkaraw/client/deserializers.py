@@ -1,16 +1,17 @@
 """Deserializers turn the bytes of keys and values into objects: functions, or objects as in Java and other clients.
 
 When a consumer is created, its deserializers are converted to one function from record to record. A consumer without
-deserializers does not run this code, and nor does one that reads Arrow columns. Start at `conversion_of`.
+deserializers does not run this code, and nor does one that reads Arrow columns. Start at `conversion_of`;
+`awaiting_conversion_of` is for deserializers that return awaitables (see `serializers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from kafkaraw.client.serializers import name_of, takes_context
-from kafkaraw.errors import DeserializationError
+from kafkaraw.client.serializers import discard, is_awaitable, name_of, takes_context
+from kafkaraw.errors import AuthenticationError, DeserializationError, KafkaError, RetriableError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import Header, Record
 
@@ -40,6 +41,7 @@ DeserializerLike: TypeAlias = Deserializer | Callable[..., object]
 """A function of bytes; a function of bytes and a `DeserializationContext`; or a `Deserializer`."""
 
 Conversion: TypeAlias = Callable[[Record], Record]
+AwaitingConversion: TypeAlias = Callable[[Record], Record | Awaitable[Record]]
 
 
 def is_deserializer(given: object) -> bool:
@@ -54,6 +56,7 @@ def conversion_of(key: DeserializerLike | None, value: DeserializerLike | None) 
 
     Raises:
         DeserializationError: (from the returned function) a deserializer raised.
+        RetriableError: (from the returned function) a deserializer raised it: it could not ask a server.
     """
     of_key = None if key is None else _reading("key", key)
     of_value = None if value is None else _reading("value", value)
@@ -76,17 +79,78 @@ def _reading(field: Literal["key", "value"], given: DeserializerLike) -> Callabl
 
     def read(record: Record, data: bytes) -> object:
         try:
-            return convert(data, DeserializationContext(record.topic, field, record.headers))
+            made = convert(data, DeserializationContext(record.topic, field, record.headers))
         except Exception as error:
-            raise DeserializationError(
-                f"{name_of(given)} refuses the {field} of the record at {record.topic}-{record.partition} offset "
-                f"{record.offset}: {type(error).__name__}; seek() behind it to continue",
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            ) from error
+            raise _refused(given, field, record, error) from error
+        if is_awaitable(made):
+            discard(made)
+            error = TypeError("it returned an awaitable; declare it with `async def`, or give it waits_by = 'await'")
+            raise _refused(given, field, record, error) from error
+        return made
 
     return read
+
+
+def awaiting_conversion_of(key: DeserializerLike | None, value: DeserializerLike | None) -> AwaitingConversion:
+    """As `conversion_of`, for a caller that can wait: the function may return an awaitable of the record."""
+    of_key = None if key is None else _beginning("key", key)
+    of_value = None if value is None else _beginning("value", value)
+
+    def convert(record: Record) -> Record | Awaitable[Record]:
+        if of_key is not None and record.key is not None:
+            made = of_key(record, record.key)
+            if is_awaitable(made):
+                return settle_key(record, made)
+            record = record._replace(key=made)
+        return convert_value(record)
+
+    def convert_value(record: Record) -> Record | Awaitable[Record]:
+        if of_value is None or record.value is None:
+            return record
+        made = of_value(record, record.value)
+        return settle_value(record, made) if is_awaitable(made) else record._replace(value=made)
+
+    async def settle_key(record: Record, made: Any) -> Record:  # noqa: ANN401 - an awaitable
+        converted = convert_value(record._replace(key=await made))
+        return converted if isinstance(converted, Record) else await converted
+
+    async def settle_value(record: Record, made: Any) -> Record:  # noqa: ANN401 - an awaitable
+        return record._replace(value=await made)
+
+    return convert
+
+
+def _beginning(field: Literal["key", "value"], given: DeserializerLike) -> Callable[[Record, bytes], object]:
+    convert = _converter(given)
+
+    def begin(record: Record, data: bytes) -> object:
+        try:
+            made = convert(data, DeserializationContext(record.topic, field, record.headers))
+        except Exception as error:
+            raise _refused(given, field, record, error) from error
+        return settle(record, made) if is_awaitable(made) else made
+
+    async def settle(record: Record, made: Any) -> object:  # noqa: ANN401 - an awaitable
+        try:
+            return await made
+        except Exception as error:
+            raise _refused(given, field, record, error) from error
+
+    return begin
+
+
+def _refused(given: object, field: str, record: Record, error: Exception) -> KafkaError:
+    """Return the error of a record that cannot be converted; if a server could not be asked, that error itself."""
+    if isinstance(error, RetriableError | AuthenticationError) and isinstance(error, KafkaError):
+        return error
+    why = str(error) if isinstance(error, KafkaError) else type(error).__name__
+    return DeserializationError(
+        f"{name_of(given)} refuses the {field} of the record at {record.topic}-{record.partition} offset "
+        f"{record.offset}: {why}; seek() behind it to continue",
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )
 
 
 def _converter(given: DeserializerLike) -> Callable[[bytes, DeserializationContext], object]:

@@ -16,9 +16,10 @@ from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, Prepared
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.client.sending.pipeline import take_nothing
+from kafkaraw.client.sending.pipeline import serializers_of, take_nothing
 from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
 from kafkaraw.client.sending.unclosed import forget, watch
+from kafkaraw.client.serializers import check_waiting
 from kafkaraw.errors import DeliveryError
 from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition
 
@@ -62,7 +63,10 @@ class AsyncProducer:
 
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._core = ProducerCore(parse(ProducerConfig, settings), runtime, watch)
+        config = parse(ProducerConfig, settings)
+        if config.key_serializer is not None or config.value_serializer is not None:
+            check_waiting(type(self).__name__, "await", serializers_of(config), "serialize")
+        self._core = ProducerCore(config, runtime, watch)
         plain = self._core.pipeline is None
         self._take: Callable[..., Ticket | None] = self._core.accumulator.open_batches.take if plain else take_nothing
 
@@ -124,7 +128,7 @@ class AsyncProducer:
             UnknownTopicError: the topic does not exist.
             UsageError: a field has the wrong type, or the topic does not have the partition.
             SerializationError: a serializer refuses the value or the key.
-            KafkaError: no broker can be reached.
+            KafkaError: no broker can be reached; or a serializer's schema registry, for `max_block_ms`.
         """
         ticket = self._take(topic, value, key, headers, partition, timestamp_ms)
         if ticket is not None:

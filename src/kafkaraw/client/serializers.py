@@ -2,15 +2,19 @@
 
 When a producer is created, each serializer is converted to one function of value and context. A producer without
 serializers does not run this code. Start at `serializer_of`.
+
+A serializer or a deserializer that needs answers of a server has an attribute `waits_by`. "await": a call may return an
+awaitable, which only asyncio clients can wait for; coroutine functions are of this kind. "block": a call may block its
+thread, which would stop an event loop. Each client refuses the other kind when it is created (`check_waiting`).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
-from kafkaraw.errors import SerializationError
+from kafkaraw.errors import AuthenticationError, ConfigError, KafkaError, RetriableError, SerializationError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import Header
 
@@ -36,10 +40,14 @@ class Serializer(Protocol):
         """Return the bytes of a key or a value; may append to `headers`."""
 
 
-SerializerLike: TypeAlias = Serializer | Callable[..., bytes | None]
-"""A function of the value; a function of the value and a `SerializationContext`; or a `Serializer`."""
+SerializerLike: TypeAlias = Serializer | Callable[..., bytes | None | Awaitable[bytes | None]]
+"""A function of the value; a function of the value and a `SerializationContext`; or a `Serializer`.
+
+Asyncio clients also take coroutine functions.
+"""
 
 Serialize: TypeAlias = Callable[[object, SerializationContext], bytes | None]
+BeginSerialize: TypeAlias = Callable[[object, SerializationContext], bytes | None | Awaitable[bytes | None]]
 
 _CONTEXT_NAMES: Final = ("context", "ctx")
 """A second parameter that need not be given gets the context only if it is named so: `str.encode` has one, too."""
@@ -57,28 +65,125 @@ def serializer_of(given: SerializerLike) -> Serialize:
 
     Raises:
         SerializationError: (from the returned function) the serializer raised, or did not return bytes.
+        RetriableError: (from the returned function) the serializer raised it: it could not ask a server.
     """
-    convert = _converter(given)
+    begin = awaiting_serializer_of(given)
 
     def serialize(content: object, context: SerializationContext) -> bytes | None:
+        made = begin(content, context)
+        if made is None or isinstance(made, bytes):
+            return made
+        discard(made)
+        raise SerializationError(
+            f"{name_of(given)} returned an awaitable for the {context.field} of a record for topic {context.topic!r}; only "
+            f"`await AsyncProducer.send(...)` waits for it. If it asks a schema registry, call `await serializer.prepare("
+            f"{context.topic!r})` before"
+        )
+
+    return serialize
+
+
+def awaiting_serializer_of(given: SerializerLike) -> BeginSerialize:
+    """As `serializer_of`, for a caller that can wait: the function may return an awaitable of the bytes."""
+    convert = _converter(given)
+
+    def serialize(content: object, context: SerializationContext) -> bytes | None | Awaitable[bytes | None]:
         if content is None:
             return None
         try:
             made = convert(content, context)
         except Exception as error:
-            raise SerializationError(
-                f"{name_of(given)} refuses the {context.field} of a record for topic {context.topic!r}, "
-                f"which is of type {type(content).__name__}: {type(error).__name__}; "
-                f"change the serializer or what is sent (its own error is the cause of this one)"
-            ) from error
-        if made is None or isinstance(made, bytes | bytearray | memoryview):
-            return None if made is None else bytes(made)
-        raise SerializationError(
-            f"{name_of(given)} made {type(made).__name__} of the {context.field} of a record for topic "
-            f"{context.topic!r}; it must return bytes or None"
-        )
+            raise _refused(given, content, context, error) from error
+        if type(made) is bytes:
+            return made
+        return finish(content, context, made)
+
+    async def settled(content: object, context: SerializationContext, made: Awaitable[object]) -> bytes | None:
+        try:
+            outcome = await made
+        except Exception as error:
+            raise _refused(given, content, context, error) from error
+        return _checked(given, context, outcome)
+
+    def finish(content: object, context: SerializationContext, made: object) -> bytes | None | Awaitable[bytes | None]:
+        return settled(content, context, made) if is_awaitable(made) else _checked(given, context, made)
 
     return serialize
+
+
+def _refused(given: object, content: object, context: SerializationContext, error: Exception) -> KafkaError:
+    """Return the error of a record that a serializer refuses; if it could not ask a server, that error itself."""
+    if isinstance(error, RetriableError | AuthenticationError) and isinstance(error, KafkaError):
+        return error
+    why = str(error) if isinstance(error, KafkaError) else type(error).__name__
+    return SerializationError(
+        f"{name_of(given)} refuses the {context.field} of a record for topic {context.topic!r}, "
+        f"which is of type {type(content).__name__}: {why}; "
+        f"change the serializer or what is sent (its own error is the cause of this one)"
+    )
+
+
+def _checked(given: object, context: SerializationContext, made: object) -> bytes | None:
+    if made is None or isinstance(made, bytes | bytearray | memoryview):
+        return None if made is None else bytes(made)
+    raise SerializationError(
+        f"{name_of(given)} made {type(made).__name__} of the {context.field} of a record for topic "
+        f"{context.topic!r}; it must return bytes or None"
+    )
+
+
+def is_awaitable(made: object) -> bool:
+    """Whether a serializer or a deserializer has returned something to wait for."""
+    return hasattr(type(made), "__await__")
+
+
+def discard(made: object) -> None:
+    """Drop an awaitable that nobody will wait for, without the warning that it was never awaited."""
+    close = getattr(made, "close", None)
+    if callable(close):
+        close()
+
+
+def waiting_of(given: object, method: str) -> str | None:
+    """Return how a serializer or a deserializer waits: "await", "block", or None for one that does not.
+
+    Args:
+        given: the function or object.
+        method: what is called if the object has it: "serialize" or "deserialize".
+    """
+    declared = getattr(given, "waits_by", None)
+    if declared in ("await", "block"):
+        return cast("str", declared)
+    called = getattr(given, method, None) or given
+    is_coroutine = inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None))
+    return "await" if is_coroutine else None
+
+
+def check_waiting(client: str, waits_by: Literal["await", "block"], given: Mapping[str, object], method: str) -> None:
+    """Refuse serializers that a client cannot wait for.
+
+    Args:
+        client: its class, for the message.
+        waits_by: how it can wait.
+        given: serializers or deserializers by the name of the setting; None for those that are not set.
+        method: see `waiting_of`.
+
+    Raises:
+        ConfigError: one of them waits in the other way.
+    """
+    for name, function in given.items():
+        found = None if function is None else waiting_of(function, method)
+        if found is None or found == waits_by:
+            continue
+        if found == "block":
+            raise ConfigError(
+                f"{name}: {name_of(function)} may block its thread, which would stop the event loop of {client}; make it "
+                f"with AsyncRegistry instead of Registry"
+            )
+        raise ConfigError(
+            f"{name}: {name_of(function)} may return an awaitable, which {client} cannot wait for; make it with Registry "
+            f"instead of AsyncRegistry, or use Async{client}"
+        )
 
 
 def _converter(given: SerializerLike) -> Callable[[object, SerializationContext], object]:

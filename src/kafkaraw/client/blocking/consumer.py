@@ -43,6 +43,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class _OnLoopThread(AsyncConsumer):
+    """The consumer behind a blocking one, which decodes records on its caller's thread."""
+
+    _name = "Consumer"
+    _waits_by = "block"
+
+
 @documented_by(AsyncConsumer)
 class Consumer:
     """Reads records from the partitions that are assigned to it: the blocking form of `AsyncConsumer`.
@@ -63,7 +70,7 @@ class Consumer:
 
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._async = AsyncConsumer(runtime=runtime, **settings)
+        self._async = _OnLoopThread(runtime=runtime, **settings)
         self._reading = reading_of(self._async)
         self._cursor = self._reading.cursor
         self._bridge = Bridge("consumer", self._async)

@@ -25,8 +25,10 @@ from kafkaraw.client.forking import call_after_fork
 from kafkaraw.client.metrics.client_metrics import Metrics
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.sending.pipeline import serializers_of
 from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
 from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, forget, watch
+from kafkaraw.client.serializers import check_waiting
 from kafkaraw.errors import DeliveryError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.net.process_hooks import at_exit
@@ -72,7 +74,9 @@ class Producer(SendFastPath):
 
     def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
         refuse_positional(type(self).__name__, misplaced)
-        self._config = parse(ProducerConfig, settings)
+        self._config = config = parse(ProducerConfig, settings)
+        if config.key_serializer is not None or config.value_serializer is not None:
+            check_waiting(type(self).__name__, "block", serializers_of(config), "serialize")
         self._runtime = runtime
         self._send_with(ProducerCore(self._config, runtime, watch))
         call_after_fork(self, Producer._after_fork_in_child)

@@ -38,7 +38,7 @@ class Interception:
         if not self._on_consume:
             return Batch(*given, **settings)
         made = _InterceptedBatch(*given, **settings)
-        made.intercept = self._consumed
+        made.intercept = self.consumed
         return made
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -53,7 +53,8 @@ class Interception:
             for close in methods_of(self._interceptors, "close"):
                 guarded(close)
 
-    def _consumed(self, records: list[Record]) -> list[Record]:
+    def consumed(self, records: list[Record]) -> list[Record]:
+        """Pass the records of a batch to `on_consume`; returns those for the application."""
         for on_consume in self._on_consume:
             changed: Any = guarded(on_consume, list(records))
             if changed is None:

@@ -17,11 +17,11 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.client.deserializers import conversion_of
+from kafkaraw.client.deserializers import awaiting_conversion_of, conversion_of
 from kafkaraw.client.fetching.interception import interception_of
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up_once
 from kafkaraw.client.metrics.consumer_metrics import FetchCounters
@@ -30,6 +30,7 @@ from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.network.pool import Lane
 from kafkaraw.client.network.security import with_principal
+from kafkaraw.client.serializers import waiting_of
 from kafkaraw.client.wakeups import Wakeups
 from kafkaraw.core.fetch.cursor import Conversion
 from kafkaraw.core.fetch.fetcher import Fetcher
@@ -67,6 +68,7 @@ class Reading:
         fetcher: decides what to ask brokers.
         cursor: what the caller has in hand; that of `subscriptions`.
         interception: the user's interceptors; None without any.
+        awaits: whether a deserializer may return awaitables, so that batches have to be decoded before they are read.
         committed_only: whether records of open and aborted transactions are left out.
         is_waiting: whether a call waits for something to come.
         is_over: the consumer is being closed, or is closed: nothing is given any more.
@@ -83,12 +85,16 @@ class Reading:
             notes_processed=config.group_id is not None and config.enable_auto_offset_store,
         )
         self.interception = interception_of(config.interceptors)
+        deserializers = (config.key_deserializer, config.value_deserializer)
+        self.awaits = any(given is not None and waiting_of(given, "deserialize") == "await" for given in deserializers)
         self.fetcher = Fetcher(
             self.subscriptions,
-            partial(
+            self._awaited_batches(config)
+            if self.awaits
+            else partial(
                 Batch if self.interception is None else self.interception.batch,
                 check_crcs=config.check_crcs,
-                convert=conversion_of(config.key_deserializer, config.value_deserializer),
+                convert=conversion_of(*deserializers),
             ),
             Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
             engine.runtime.rng,
@@ -111,6 +117,20 @@ class Reading:
             engine, self.fetcher, config, self._counters, self._fetch_ended, self._program_failed
         )
         keep_freed_memory()
+
+    def _awaited_batches(self, config: ConsumerConfig) -> Callable[..., Batch]:
+        """Return what makes batches that are decoded by a coroutine."""
+        from kafkaraw.client.fetching.awaiting import AwaitedBatch  # few consumers have such deserializers
+
+        conversion = awaiting_conversion_of(config.key_deserializer, config.value_deserializer)
+        intercept = None if self.interception is None else self.interception.consumed
+
+        def make(*given: Any, **settings: Any) -> Batch:  # noqa: ANN401 - the arguments of `Batch`
+            batch = AwaitedBatch(*given, check_crcs=config.check_crcs, **settings)
+            batch.conversion, batch.intercept = conversion, intercept
+            return batch
+
+        return make
 
     # -- what to read
 

@@ -7,14 +7,25 @@ Start at `Pipeline.send`.  Source: KIP-42; Kafka's ProducerInterceptors.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias, cast
 
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.interceptors import ProducerRecord, guarded, methods_of, name_of_method
-from kafkaraw.client.serializers import SerializationContext, Serialize, SerializerLike, serializer_of
+from kafkaraw.client.serializers import (
+    BeginSerialize,
+    SerializationContext,
+    Serialize,
+    SerializerLike,
+    awaiting_serializer_of,
+    is_awaitable,
+    serializer_of,
+)
+from kafkaraw.errors import KafkaTimeoutError, StaleMetadataError
 from kafkaraw.records import Header, Headers, RecordMetadata, Ticket
 
 log = logging.getLogger(__name__)
@@ -22,6 +33,78 @@ log = logging.getLogger(__name__)
 
 PlainRecord: TypeAlias = tuple[str, bytes | None, bytes | None, Headers | None, int | None, int | None]
 """The arguments of `send`, serialized."""
+
+
+class Turns:
+    """The order of the records of each topic whose serializers wait; the records behind them wait for their turn.
+
+    Attributes:
+        taken: the last turn of each topic that has one.
+    """
+
+    def __init__(self) -> None:
+        self.taken: dict[str, Turn] = {}
+
+    def take(self, topic: str) -> Turn:
+        """Take the turn behind the last one of a topic."""
+        turn = self.taken[topic] = Turn(self, topic, self.taken.get(topic))
+        return turn
+
+    def ended(self, turn: Turn) -> None:
+        """Forget a turn that is over, and all before it are."""
+        if self.taken.get(turn.topic) is turn:
+            del self.taken[turn.topic]
+
+
+class Turn:
+    """The place of a record among those of its topic. It is over once it has ended, and all before it are over."""
+
+    def __init__(self, turns: Turns, topic: str, before: Turn | None) -> None:
+        self.topic = topic
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns = turns
+        self._before = None if before is None else before.over
+        self._ended = False
+
+    async def come(self) -> None:
+        """Wait until all turns before this one are over."""
+        if self._before is not None:
+            await asyncio.shield(self._before)  # a task that is cancelled cancels what it waits for
+
+    def end(self) -> None:
+        """End the turn; if the ones before it are not over, because its record was given up, it is over with them."""
+        if self._ended:
+            return
+        self._ended = True
+        if self._before is None or self._before.done():
+            self._finish(None)
+        else:
+            self._before.add_done_callback(self._finish)
+
+    def _finish(self, _: asyncio.Future[None] | None) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+        self._turns.ended(self)
+
+
+@contextlib.asynccontextmanager
+async def _within(max_block_ms: int, topic: str) -> AsyncIterator[None]:
+    """Limit how long a record waits for its serializers.
+
+    Raises:
+        KafkaTimeoutError: `max_block_ms` passed.
+    """
+    limit = asyncio.timeout(max_block_ms / 1000)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise KafkaTimeoutError(
+            f"send to topic {topic!r}: the serializers of this record, or of one before it, did not end within "
+            f"max_block_ms={max_block_ms}; the record was not sent"
+        ) from error
 
 
 class Pipeline:
@@ -36,6 +119,10 @@ class Pipeline:
         self._on_acknowledgement = methods_of(config.interceptors, "on_acknowledgement")
         self._value_of = _serialize(config.value_serializer)
         self._key_of = _serialize(config.key_serializer)
+        self._begin_value = _begin_serialize(config.value_serializer)
+        self._begin_key = _begin_serialize(config.key_serializer)
+        self._turns = Turns()
+        self._max_block_ms = config.max_block_ms
         self._closings = deque(methods_of(config.interceptors, "close"))
 
     def send(self, send: Callable[..., Ticket], *given: object) -> Ticket:
@@ -50,15 +137,43 @@ class Pipeline:
         return ticket
 
     async def send_async(self, send: Callable[..., Awaitable[Ticket]], *given: object) -> Ticket:
-        """As `send`, with a `send` that is awaited."""
+        """As `send`, with a `send` that is awaited, and serializers that may return awaitables."""
         record = self._intercepted(given)
         try:
-            ticket = await send(*self._serialized(record))
+            ticket = await self._send_in_turn(send, record)
         except Exception as error:
             self._acknowledge(_metadata_unsent(record), error)
             raise
         self._follow(ticket)
         return ticket
+
+    async def _send_in_turn(self, send: Callable[..., Awaitable[Ticket]], record: ProducerRecord) -> Ticket:
+        """Serialize a record, and send it behind the records of its topic whose `send` was called before.
+
+        Only a topic with a record whose serializer waits has turns. The next record's turn begins when this one is
+        passed on: `send` appends it before it waits for anything, or waits for the same as the next one, in order.
+        """
+        topic, turns = record.topic, self._turns
+        headers: list[Header] = list(record.headers or ())
+        of_value = SerializationContext(topic, "value", headers)
+        key = self._begin_key(record.key, SerializationContext(topic, "key", headers))
+        waits = is_awaitable(key)
+        value = None if waits else self._begin_value(record.value, of_value)
+        if not waits and not is_awaitable(value) and not (turns.taken and topic in turns.taken):
+            return await send(topic, value, key, headers or None, record.partition, record.timestamp_ms)
+        turn = turns.take(topic)
+        try:
+            async with _within(self._max_block_ms, topic):
+                if waits:
+                    key = await cast("Awaitable[bytes | None]", key)
+                    value = self._begin_value(record.value, of_value)
+                if is_awaitable(value):
+                    value = await cast("Awaitable[bytes | None]", value)
+                await turn.come()
+            turn.end()
+            return await send(topic, value, key, headers or None, record.partition, record.timestamp_ms)
+        finally:
+            turn.end()
 
     def close(self) -> None:
         """Close the interceptors, each of them once, also if this is called again."""
@@ -82,6 +197,11 @@ class Pipeline:
     def _serialized(self, record: ProducerRecord) -> PlainRecord:
         headers: list[Header] = list(record.headers or ())
         topic = record.topic
+        if self._turns.taken and topic in self._turns.taken:
+            raise StaleMetadataError(
+                f"send_nowait: an earlier record for topic {topic!r} waits for its serializer, and this one would overtake "
+                f"it; use `await send(...)`"
+            )
         key = self._key_of(record.key, SerializationContext(topic, "key", headers))
         value = self._value_of(record.value, SerializationContext(topic, "value", headers))
         return (topic, value, key, headers or None, record.partition, record.timestamp_ms)
@@ -109,12 +229,21 @@ def pipeline_of(config: ProducerConfig) -> Pipeline | None:
     return Pipeline(config) if wanted else None
 
 
+def serializers_of(config: ProducerConfig) -> dict[str, object]:
+    """Return the serializers of a producer by the name of their setting."""
+    return {"key_serializer": config.key_serializer, "value_serializer": config.value_serializer}
+
+
 def take_nothing(*_: object) -> None:
     """Stand in for `OpenBatches.take` in a producer with a pipeline: every record takes the long way."""
 
 
 def _serialize(given: SerializerLike | None) -> Serialize:
     return _as_it_is if given is None else serializer_of(given)
+
+
+def _begin_serialize(given: SerializerLike | None) -> BeginSerialize:
+    return _as_it_is if given is None else awaiting_serializer_of(given)
 
 
 def _as_it_is(content: object, _: SerializationContext) -> bytes | None:

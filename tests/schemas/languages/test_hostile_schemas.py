@@ -1,0 +1,181 @@
+"""Hostile schemas: size, depth, recursion, references, patterns that explode. Each test bounds processor time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafkaraw.schemas import Schema, SchemaBundle, SchemaParseError, SchemaType
+from kafkaraw.schemas.languages import incompatibilities, parse
+from kafkaraw.schemas.languages.limits import TEXT_CHARACTERS_MAX
+
+
+@contextmanager
+def cpu_seconds_at_most(limit: float) -> Iterator[None]:
+    started = time.process_time()
+    yield
+    took = time.process_time() - started
+    assert took < limit, f"{took:.1f} s of processor time"
+
+
+def avro(contents: Any, references: dict[str, SchemaBundle] | None = None) -> Any:
+    text = contents if isinstance(contents, str) else json.dumps(contents)
+    return parse(SchemaBundle(Schema(text), references or {}))
+
+
+def json_schema(contents: Any, references: dict[str, SchemaBundle] | None = None) -> Any:
+    text = contents if isinstance(contents, str) else json.dumps(contents)
+    return parse(SchemaBundle(Schema(text, SchemaType.JSON), references or {}))
+
+
+LANGUAGES = [SchemaType.AVRO, SchemaType.JSON]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_too_long_texts_are_refused(language: SchemaType) -> None:
+    with pytest.raises(SchemaParseError, match="characters"), cpu_seconds_at_most(0.5):
+        parse(SchemaBundle(Schema(" " * TEXT_CHARACTERS_MAX + '"x"', language)))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("text", ["[" * 500_000, '{"a":' * 200_000, '{"items":' * 90_000 + "{}" + "}" * 90_000])
+def test_deeply_nested_json_is_refused(language: SchemaType, text: str) -> None:
+    with pytest.raises(SchemaParseError), cpu_seconds_at_most(3):
+        parse(SchemaBundle(Schema(text, language)))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_references_in_a_circle_are_refused(language: SchemaType) -> None:
+    inner: dict[str, SchemaBundle] = {}
+    bundle = SchemaBundle(Schema('"a"' if language is SchemaType.AVRO else "{}", language), inner)
+    inner["again"] = bundle
+    with pytest.raises(SchemaParseError, match="circle"):
+        parse(bundle)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_too_many_references_are_refused(language: SchemaType) -> None:
+    leaf = SchemaBundle(Schema('"int"' if language is SchemaType.AVRO else "{}", language))
+    with pytest.raises(SchemaParseError, match="references"), cpu_seconds_at_most(2):
+        parse(SchemaBundle(leaf.schema, {f"r{index}": leaf for index in range(5_000)}))
+    chain = leaf
+    for index in range(500):
+        chain = SchemaBundle(leaf.schema, {f"r{index}": chain})
+    with pytest.raises(SchemaParseError, match="levels"), cpu_seconds_at_most(2):
+        parse(chain)
+
+
+def test_references_that_share_references_are_read_once() -> None:
+    diamond = SchemaBundle(Schema('{"type":"fixed","name":"F","size":1}'))
+    for level in range(40):  # 2^40 paths
+        diamond = SchemaBundle(
+            Schema(f'{{"type":"fixed","name":"F{level}","size":1}}'), {f"a{level}": diamond, f"b{level}": diamond}
+        )
+    with cpu_seconds_at_most(2):
+        parse(diamond)
+
+
+def test_long_chain_of_avro_types_is_refused_or_read_in_bounded_time() -> None:
+    chain = [{"type": "record", "name": f"R{i}", "fields": [{"name": "n", "type": f"R{i + 1}"}]} for i in range(8_000)]
+    with pytest.raises(SchemaParseError, match="nested deeper"), cpu_seconds_at_most(3):
+        avro([*chain, {"type": "record", "name": "R8000", "fields": []}])
+
+
+def test_avro_types_defined_again_and_again_are_read_in_bounded_time() -> None:
+    huge = {"type": "record", "name": "H", "fields": [{"name": f"f{i}", "type": "int"} for i in range(5_000)]}
+    again = {"type": "record", "name": "S", "fields": [{"name": "h", "type": "H"}]}
+    fields = [{"name": f"s{i}", "type": again} for i in range(5_000)]
+    with cpu_seconds_at_most(5):
+        avro({"type": "record", "name": "R", "fields": [{"name": "h", "type": huge}, *fields]})
+
+
+def test_wide_avro_unions_are_compared_in_bounded_time() -> None:
+    def union(prefix: str) -> Any:
+        return avro([{"type": "record", "name": f"{prefix}{i}", "fields": []} for i in range(1_000)])
+
+    with cpu_seconds_at_most(10):
+        found = incompatibilities(union("a"), union("b"))
+    assert found
+
+
+def test_avro_types_that_contain_each_other_are_compared_in_bounded_time() -> None:
+    def tangle(kind: str) -> Any:
+        names = [f"R{i}" for i in range(60)]
+        last = {"name": "x", "type": kind}
+        return avro(
+            [
+                {"type": "record", "name": name, "fields": [{"name": n, "type": n} for n in names] + [last]}
+                for name in names
+            ]
+        )
+
+    with cpu_seconds_at_most(10):
+        assert incompatibilities(tangle("int"), tangle("string"))
+
+
+def test_avro_defaults_that_contain_each_other_are_refused() -> None:
+    with pytest.raises(SchemaParseError, match="contain each other"):
+        avro('{"type":"record","name":"R","fields":[{"name":"a","type":"R","default":{}}]}')
+
+
+def test_unclosed_comment_and_strings_of_quotes_are_read_in_linear_time() -> None:
+    for text in ("/*" * 400_000, '"' + '\\"' * 400_000, "//" * 400_000, "/* */" * 150_000):
+        with pytest.raises(SchemaParseError), cpu_seconds_at_most(3):
+            avro(text)
+
+
+def test_json_definitions_that_double_are_compared_in_bounded_time() -> None:
+    def doubling(leaf: str) -> Any:
+        definitions: dict[str, Any] = {
+            f"d{i}": {"properties": {n: {"$ref": f"#/definitions/d{i + 1}"} for n in "ab"}} for i in range(60)
+        }
+        definitions["d60"] = {"type": leaf}
+        return json_schema({"$ref": "#/definitions/d0", "definitions": definitions})
+
+    with cpu_seconds_at_most(10):
+        found = incompatibilities(doubling("string"), doubling("integer"))
+    assert [one.rule for one in found] == ["UNEXPECTED_EXCEPTION"]
+    with cpu_seconds_at_most(10):
+        assert incompatibilities(doubling("number"), doubling("integer")) == ()
+
+
+def test_json_combinations_that_multiply_are_compared_in_bounded_time() -> None:
+    def wide(offset: int) -> Any:
+        return json_schema({"oneOf": [{"properties": {"a": {"maxLength": i + offset}}} for i in range(300)]})
+
+    with cpu_seconds_at_most(20):
+        assert incompatibilities(wide(0), wide(1_000_000)) is not None
+
+
+def test_long_chains_of_json_references_are_compared() -> None:
+    def chain(leaf: str) -> Any:
+        definitions: dict[str, Any] = {
+            f"d{i}": {"properties": {"n": {"$ref": f"#/definitions/d{i + 1}"}}} for i in range(1_500)
+        }
+        definitions["d1500"] = {"type": leaf}
+        return json_schema({"$ref": "#/definitions/d0", "definitions": definitions})
+
+    with cpu_seconds_at_most(10):
+        found = incompatibilities(chain("string"), chain("integer"))
+    assert [one.rule for one in found] == ["TYPE_CHANGED"]
+    assert found[0].path.count("properties") == 1_500
+
+
+def test_json_patterns_that_explode_do_not() -> None:
+    evil = {"patternProperties": {"^(a+)+$": {"type": "string"}}}
+    added = evil | {"properties": {"a" * 60 + "!": {"type": "string"}}}
+    with cpu_seconds_at_most(1):
+        incompatibilities(json_schema(added), json_schema(evil))
+
+
+def test_large_ordinary_schemas_are_read_quickly() -> None:
+    fields = [{"name": f"field_{i}", "type": ["null", "string"], "default": None} for i in range(2_000)]
+    with cpu_seconds_at_most(3):
+        avro({"type": "record", "name": "R", "fields": fields})
+    with cpu_seconds_at_most(5):
+        json_schema({"properties": {f"field_{i}": {"type": ["null", "string"]} for i in range(2_000)}})
