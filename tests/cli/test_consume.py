@@ -195,7 +195,7 @@ def test_assignments_are_reported(servers: str, numbers: str):
         (["^t"], "is a regex, which needs --group"),
         (["t", "-o", "middle"], "must be one of beginning, end, stored"),
         (["t", "-f", "%x"], "unknown token '%x'"),
-        (["t", "-s", "avro"], "-s avro: unknown"),
+        (["t", "-s", "thrift"], "-s thrift: unknown"),
         (["t", "--output", "arrow", "-J"], "excludes --json"),
         (["t", "-X", "isolation.levl=x"], "did you mean 'isolation.level'"),
         (["t", "-F", "nowhere.properties"], "nowhere.properties"),

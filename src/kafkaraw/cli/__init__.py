@@ -24,6 +24,7 @@ COMMANDS = {
     "pipelines": "kafkaraw.cli.pipelines:pipelines",
     "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",
+    "registry": "kafkaraw.cli.registry:registry",
     "schemas": "kafkaraw.cli.schemas:schemas",
     "wire": "kafkaraw.cli.wire:wire",
 }

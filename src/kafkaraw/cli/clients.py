@@ -14,6 +14,7 @@ import click
 
 from kafkaraw.cli.broker import parse_properties
 from kafkaraw.cli.librdkafka_names import in_our_names
+from kafkaraw.cli.registries import RegistryAddress, is_of_registry, of_registry
 from kafkaraw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,11 +67,29 @@ class Cluster:
 
     @functools.cached_property
     def properties(self) -> dict[str, str]:
-        """Return names and values, as the user wrote them.
+        """Return names and values of the Kafka client, as the user wrote them.
 
         Raises:
             click.UsageError: the file cannot be read, or no option names the cluster.
         """
+        found = {name: value for name, value in self._every_property.items() if not is_of_registry(name)}
+        if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
+            raise click.UsageError(
+                "no cluster given: use -b HOST:PORT, bootstrap.servers in the file of --config, or the "
+                "environment variable KAFKARAW_BOOTSTRAP_SERVER"
+            )
+        return found
+
+    def registry(self, url: str | None) -> RegistryAddress:
+        """Return the schema registry that `-r` or properties name.
+
+        Args:
+            url: the value of `-r`.
+        """
+        return RegistryAddress(url, of_registry(self._every_property))
+
+    @functools.cached_property
+    def _every_property(self) -> dict[str, str]:
         from kafkaraw.client.java_names import read_properties
 
         try:
@@ -81,11 +100,6 @@ class Cluster:
         found |= in_our_names({name.replace("-", "_"): value for name, value in given.items()})
         if self.servers is not None:
             found["bootstrap.servers"] = self.servers
-        if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
-            raise click.UsageError(
-                "no cluster given: use -b HOST:PORT, bootstrap.servers in the file of --config, or the "
-                "environment variable KAFKARAW_BOOTSTRAP_SERVER"
-            )
         return found
 
     def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.registries import registry_option
 from kafkaraw.cli.stopping import Stop
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ Examples:
   kafkaraw consume -b localhost:9092 flights -o s@2026-11-21T10:00:00Z -o e@-PT1H
   kafkaraw consume -b localhost:9092 -g billing flights   as a member of a group
   kafkaraw consume -b localhost:9092 flights -f '%p:%o %k=%s\\n'
+  kafkaraw consume -b localhost:9092 orders -s value=avro -r http://localhost:8081
 \b
 Tokens of -f:
   %s value  %S its length (-1: null)  %R its length as 4 bytes, big-endian
@@ -90,8 +92,10 @@ Exit codes:
     multiple=True,
     metavar="[key=|value=]NAME",
     help="Deserializer of keys or values: string, json, short, integer, long, float, double, boolean, uuid, hex, "
-    "base64, bytes, or a pack string of kcat.",
+    "base64, bytes, or a pack string of kcat; with a registry avro, json-schema, protobuf.",
 )
+@registry_option
+@click.option("--ignore-rules", is_flag=True, help="Show values whose schema has rules; rules are not executed.")
 @click.option(
     "--formatter-property",
     "--property",
@@ -109,6 +113,8 @@ def consume(ctx: click.Context, cluster: Cluster, **options: Unpack[ConsumeOptio
 
     Without --group, all partitions are read from the beginning, and no offsets are committed. With --group, the
     members of the group share the partitions, and the offsets of written records are committed.
+
+    With --registry, keys and values that carry the id of a schema are written as JSON; -s requires it of all of them.
     """
     with Stop() as stop:
         from kafkaraw.cli.consuming import consume as run

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, BinaryIO, Final, TypedDict, Unpack
 
 import click
 
@@ -20,13 +20,16 @@ from kafkaraw.cli.formats import JsonRenderer, Part, Renderer, TextRenderer, par
 from kafkaraw.cli.kafka_properties import format_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, discard_pending, is_gone
-from kafkaraw.cli.serdes import showing
+from kafkaraw.cli.serdes import OF_SCHEMAS, ToText, showing
 from kafkaraw.cli.start_offsets import Kind, Start, parse_range
 from kafkaraw.cli.stopping import Stop
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.records import Batch, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaraw.cli.schema_serdes import Schemas
 
 _TURN_S: Final = 0.2
 """The longest time until a signal is noticed."""
@@ -57,6 +60,8 @@ class ConsumeOptions(TypedDict):
     show_null: bool
     null_marker: str | None
     serdes: tuple[str, ...]
+    registry_url: str | None
+    ignore_rules: bool
     formatter_properties: tuple[str, ...]
     unbuffered: bool
     quiet: bool
@@ -107,11 +112,14 @@ def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> 
         KafkaError: an error of the client.
     """
     stream = sys.stdout.buffer
+    schemas = _schemas(cluster, options)
     try:
         plan = _plan(options, time.time_ns() // 1_000_000)
         settings = cluster.settings(ConsumerConfig, **_settings(cluster, plan, options))
         output: Output = (
-            ColumnsOutput(options["output"], stream) if options["output"] else StreamOutput(_renderer(options), stream)
+            ColumnsOutput(options["output"], stream)
+            if options["output"]
+            else StreamOutput(_renderer(options, schemas), stream)
         )
     except UsageError as error:
         raise click.UsageError(str(error)) from error
@@ -127,6 +135,33 @@ def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> 
             notes.summary("Read", reading.count, output.size_bytes)
         except BrokenPipeError:
             discard_pending(stream)
+        finally:
+            if schemas is not None:
+                schemas.close()
+
+
+def _schemas(cluster: Cluster, options: ConsumeOptions) -> Schemas | None:
+    """Return the schemas of a registry, if one is given or `-s` needs one: an import that takes its time."""
+    address = cluster.registry(options["registry_url"])
+    if not address.is_given and not any(text.endswith(OF_SCHEMAS) for text in options["serdes"]):
+        return None
+    from kafkaraw.cli.schema_serdes import Schemas
+
+    return Schemas(address, ignore_rules=options["ignore_rules"])
+
+
+def _converters(texts: tuple[str, ...], schemas: Schemas | None) -> tuple[ToText | None, ToText | None]:
+    """Return the converters that `-s` selects; with a registry, framed keys and values without `-s` are shown, too."""
+    if schemas is None:
+        return showing(texts)
+    key, value = showing(texts, schemas.showing)
+    if not schemas.is_given:
+        return key, value
+    named = {field for text in texts for field in ("key", "value") if text.startswith(f"{field}=") or "=" not in text}
+    return (
+        schemas.auto("key") if "key" not in named else key,
+        schemas.auto("value") if "value" not in named else value,
+    )
 
 
 def _plan(options: ConsumeOptions, now_ms: int) -> Plan:
@@ -165,10 +200,10 @@ def _settings(cluster: Cluster, plan: Plan, options: ConsumeOptions) -> dict[str
     return more
 
 
-def _renderer(options: ConsumeOptions) -> Renderer:
+def _renderer(options: ConsumeOptions, schemas: Schemas | None) -> Renderer:
     if options["formatter_properties"]:
-        return _kafkas_renderer(options)
-    key, value = showing(options["serdes"])
+        return _kafkas_renderer(options, schemas)
+    key, value = _converters(options["serdes"], schemas)
     end = unescape(options["delimiter"])
     if options["as_json"]:
         return JsonRenderer(end, key=key, value=value)
@@ -182,11 +217,11 @@ def _renderer(options: ConsumeOptions) -> Renderer:
     return TextRenderer(parts, null=null if marker is None else marker.encode(), key=key, value=value)
 
 
-def _kafkas_renderer(options: ConsumeOptions) -> Renderer:
+def _kafkas_renderer(options: ConsumeOptions, schemas: Schemas | None) -> Renderer:
     if options["as_json"] or options["text_format"] is not None or options["key_delimiter"] is not None:
         raise UsageError("--formatter-property excludes --json, --format and --key-delimiter")
     form = format_of(options["formatter_properties"])
-    key, value = showing(form.serdes + options["serdes"])
+    key, value = _converters(form.serdes + options["serdes"], schemas)
     return TextRenderer(form.parts, null=form.null, key=key, value=value)
 
 

@@ -272,8 +272,9 @@ def _field(name: str, record: Record, data: bytes | None, convert: ToText | None
     if data is None:
         return f'"{name}":null'
     if convert is not None:
-        text = convert.at(record, data)
-        return f'"{name}":{text.decode()}' if convert.is_json else f'"{name}":{encode_basestring(text.decode())}'
+        text = convert.json_at(record, data)
+        if text is not None:
+            return f'"{name}":{text}'
     try:
         return f'"{name}":{encode_basestring(data.decode())}'
     except UnicodeDecodeError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.registries import registry_option
 from kafkaraw.cli.stopping import Stop
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ Examples:
   kafkaraw produce -b localhost:9092 pictures *.png        each file is one message
   kafkaraw produce -b localhost:9092 flights -l a.txt b.txt   each line is one message
   kafkaraw consume -b here:9092 flights -e -J | kafkaraw produce -b there:9092 flights -J
+  kafkaraw produce -b localhost:9092 orders -s value=avro -r http://localhost:8081 < orders.jsonl
   ... | kafkaraw produce -b localhost:9092 flights -X transactional.id=load   all or nothing
 \b
 Exit codes:
@@ -65,8 +67,17 @@ Exit codes:
     multiple=True,
     metavar="[key=|value=]NAME",
     help="Serializer of keys or values: string, json, short, integer, long, float, double, boolean, uuid, hex, "
-    "base64, bytes.",
+    "base64, bytes; with a registry avro, json-schema, protobuf, of one JSON text per message.",
 )
+@registry_option
+@click.option(
+    "--schema",
+    "schema_files",
+    multiple=True,
+    metavar="[key=|value=]FILE",
+    help="Register the schema in FILE for -s; without it, the latest version of the subject (TOPIC-value) is used.",
+)
+@click.option("--ignore-rules", is_flag=True, help="Send values whose schema has rules; rules are not executed.")
 @click.option(
     "--reader-property",
     "--property",

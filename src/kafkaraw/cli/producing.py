@@ -21,7 +21,7 @@ from kafkaraw.cli.inputs import Lines, Message, json_message, length_prefixed, l
 from kafkaraw.cli.kafka_properties import lines_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import discard_pending, write_all
-from kafkaraw.cli.serdes import reading
+from kafkaraw.cli.serdes import OF_SCHEMAS, ToBytes, reading
 from kafkaraw.cli.stopping import Stop
 from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig, parse
@@ -48,6 +48,9 @@ class ProduceOptions(TypedDict):
     length_prefixed: bool
     columns: str | None
     serdes: tuple[str, ...]
+    registry_url: str | None
+    schema_files: tuple[str, ...]
+    ignore_rules: bool
     reader_properties: tuple[str, ...]
     compression: str | None
     max_messages: int | None
@@ -97,7 +100,7 @@ def produce(cluster: Cluster, stop: Stop, **options: Unpack[ProduceOptions]) -> 
     """
     try:
         settings = cluster.settings(ProducerConfig, **_compression(options["compression"]))
-        plan = _plan(options, parse(ProducerConfig, settings).max_request_size)
+        plan = _plan(options, parse(ProducerConfig, settings).max_request_size, cluster)
     except UsageError as error:
         raise click.UsageError(str(error)) from error
     source = sys.stdin.buffer
@@ -135,7 +138,7 @@ def _finish(producer: Producer, notes: Notes, stop: Stop, *, in_transaction: boo
         producer.flush()
 
 
-def _plan(options: ProduceOptions, size_max: int) -> Plan:
+def _plan(options: ProduceOptions, size_max: int, cluster: Cluster) -> Plan:
     topic, files = options["topic"], options["arguments"]
     if topic is None:
         if not files:
@@ -152,7 +155,7 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
     ]
     if len(forms) > 1:
         raise UsageError(f"{' and '.join(forms)} exclude each other")
-    how, delimiter = _lines(options), unescape(options["delimiter"])
+    how, delimiter = _lines(options, topic, cluster), unescape(options["delimiter"])
     if not delimiter or how.key_delimiter == b"":
         raise UsageError(f"{'-K' if delimiter else '-D'} must not be empty")
     if forms and forms != ["--length-prefixed"] and how != Lines():
@@ -172,10 +175,10 @@ def _plan(options: ProduceOptions, size_max: int) -> Plan:
     )
 
 
-def _lines(options: ProduceOptions) -> Lines:
+def _lines(options: ProduceOptions, topic: str, cluster: Cluster) -> Lines:
     """Return how lines become messages: by Kafka's properties, and then by our options."""
     how = lines_of(options["reader_properties"]) if options["reader_properties"] else Lines()
-    convert_key, convert_value = reading(options["serdes"])
+    convert_key, convert_value = _converters(options, topic, cluster)
     how = replace(
         how,
         convert_key=convert_key or how.convert_key,
@@ -193,6 +196,28 @@ def _lines(options: ProduceOptions) -> Lines:
         return replace(how, key=key.encode() if how.convert_key is None else how.convert_key(key.encode()))
     except ValueError as error:
         raise UsageError(f"-k {key}: {error}") from error
+
+
+def _converters(options: ProduceOptions, topic: str, cluster: Cluster) -> tuple[ToBytes | None, ToBytes | None]:
+    """Return the converters that `-s` selects; those of schemas get their schema from the registry now."""
+    if not any(text.endswith(OF_SCHEMAS) for text in options["serdes"]):
+        if options["schema_files"]:
+            raise UsageError(f"--schema needs -s with one of {', '.join(OF_SCHEMAS)}")
+        return reading(options["serdes"])
+    from kafkaraw.cli.schema_serdes import Schemas
+
+    files = {}
+    for text in options["schema_files"]:
+        field, equals, file = text.partition("=")
+        if equals and field in ("key", "value"):
+            files[field] = file
+        else:
+            files |= {"key": text, "value": text}
+    schemas = Schemas(cluster.registry(options["registry_url"]), ignore_rules=options["ignore_rules"])
+    try:
+        return reading(options["serdes"], lambda field, name: schemas.reading(field, name, topic, files.get(field)))
+    finally:
+        schemas.close()
 
 
 def _header(text: str) -> Header:

@@ -27,6 +27,7 @@ from kafkaraw.schemas.errors import (
     VersionNotFoundError,
 )
 from kafkaraw.schemas.model import CompatibilityLevel, Schema, SchemaBundle
+from kafkaraw.schemas.rest import readable_reasons
 
 
 class Exit(IntEnum):
@@ -111,7 +112,7 @@ def _verdict(file: str, problems: Sequence[str], what: str) -> Exit:
     if not problems:
         return _fine(f"{file} is compatible with {what}")
     sys.stderr.write(f"{file} is not compatible with {what}:\n")
-    sys.stdout.write("".join(f"{problem}\n" for problem in problems))
+    sys.stdout.write("".join(f"  {reason}\n" for reason in readable_reasons(problems)))
     return Exit.REFUSED
 
 

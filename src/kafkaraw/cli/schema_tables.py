@@ -34,7 +34,7 @@ def list_versions(registry: Registry, subject: str, *, deleted: bool, quiet: boo
     if quiet and not as_json:
         click.echo("".join(f"{number}\n" for number in numbers), nl=False)
         return
-    live = set(registry.versions(subject)) if deleted else set(numbers)
+    live = _live(registry, subject) if deleted else set(numbers)
     rows: list[Row] = []
     for number in numbers:
         found = registry.version(subject, number, deleted=deleted)
@@ -50,6 +50,14 @@ def _versions(registry: Registry, subject: str, *, deleted: bool) -> tuple[int, 
         return registry.versions(subject, deleted=deleted)
     except SubjectNotFoundError as error:
         raise UsageError(f"{error}{nearest(subject, registry.subjects())}") from error
+
+
+def _live(registry: Registry, subject: str) -> set[int]:
+    """Return the versions that are not deleted."""
+    try:
+        return set(registry.versions(subject))
+    except SubjectNotFoundError:
+        return set()
 
 
 def show_schema(found: RegisteredSchema, *, raw: bool, as_json: bool) -> None:
@@ -109,7 +117,7 @@ def delete_schemas(registry: Registry, subject: str, version: str | None, *, per
     """
     there = registry.versions(subject, deleted=True) if permanent else _versions(registry, subject, deleted=False)
     numbers = there if version is None else (_number(registry, subject, version, there),)
-    live = set(registry.versions(subject)) if subject in registry.subjects(subject) else set()
+    live = _live(registry, subject)
     rows: list[Row] = []
     users: set[int] = set()
     for number in numbers:

@@ -13,11 +13,14 @@ import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Final, TypeAlias
 
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import Record
 
+OF_SCHEMAS: Final = ("avro", "json-schema", "protobuf")
+"""Names that need a registry; `cli.schema_serdes` has their converters."""
 ToBytes: TypeAlias = Callable[[bytes], bytes]
 """Converts text to the bytes that are sent."""
 
@@ -53,6 +56,15 @@ class ToText:
                 f"the {self.field} of {where} is not {self.name}: {error} ({len(data)} bytes: {seen}); "
                 f"leave out -s, or use -s {self.field}=hex to see the bytes"
             ) from error
+
+    def json_at(self, record: Record, data: bytes) -> str | None:
+        """Return the text as JSON for an envelope; None if the bytes themselves belong there.
+
+        Raises:
+            KafkaError: as `at`.
+        """
+        text = self.at(record, data).decode()
+        return text if self.is_json else encode_basestring(text)
 
 
 @dataclass(frozen=True)
@@ -136,11 +148,14 @@ _SERDES: Final = {
 _PACK_SIZES: Final = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "c": 1}
 
 
-def showing(texts: tuple[str, ...]) -> tuple[ToText | None, ToText | None]:
+def showing(
+    texts: tuple[str, ...], of_schemas: Callable[[str, str], ToText] | None = None
+) -> tuple[ToText | None, ToText | None]:
     """Return the converters for keys and values that `-s` selects for consuming.
 
     Args:
         texts: `key=NAME`, `value=NAME`, or `NAME` for both.
+        of_schemas: returns the converter for a field and a name of `OF_SCHEMAS`; None refuses these names.
 
     Raises:
         UsageError: an unknown name.
@@ -150,24 +165,32 @@ def showing(texts: tuple[str, ...]) -> tuple[ToText | None, ToText | None]:
         if name in _SERDES:
             serde = _SERDES[name]
             chosen[field] = None if serde is None else ToText(field, name, serde.show, serde.is_json)
+        elif name in OF_SCHEMAS and of_schemas is not None:
+            chosen[field] = of_schemas(field, name)
         else:
             chosen[field] = ToText(field, f"of the form {name!r}", _unpacking(name), False)
     return chosen["key"], chosen["value"]
 
 
-def reading(texts: tuple[str, ...]) -> tuple[ToBytes | None, ToBytes | None]:
+def reading(
+    texts: tuple[str, ...], of_schemas: Callable[[str, str], ToBytes] | None = None
+) -> tuple[ToBytes | None, ToBytes | None]:
     """Return the converters for keys and values that `-s` selects for producing.
 
     Args:
         texts: as for `showing`.
+        of_schemas: as for `showing`.
 
     Raises:
         UsageError: an unknown name.
     """
     chosen: dict[str, ToBytes | None] = {"key": None, "value": None}
     for field, name in _named(texts):
+        if name in OF_SCHEMAS and of_schemas is not None:
+            chosen[field] = of_schemas(field, name)
+            continue
         if name not in _SERDES:
-            raise UsageError(f"-s {name}: unknown; known are {', '.join(_SERDES)}")
+            raise UsageError(f"-s {name}: unknown; known are {', '.join((*_SERDES, *OF_SCHEMAS))}")
         serde = _SERDES[name]
         chosen[field] = None if serde is None else serde.read
     return chosen["key"], chosen["value"]
@@ -191,7 +214,7 @@ def _unpacking(form: str) -> Callable[[bytes], bytes]:
     """
     if not form or not set(form) <= {*_PACK_SIZES, *" <>s$"}:
         raise UsageError(
-            f"-s {form}: unknown; known are {', '.join(_SERDES)}, and pack strings of "
+            f"-s {form}: unknown; known are {', '.join((*_SERDES, *OF_SCHEMAS))}, and pack strings of "
             f"< > b B h H i I q Q c s $ and spaces"
         )
 

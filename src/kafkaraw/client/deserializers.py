@@ -84,8 +84,8 @@ def _reading(field: Literal["key", "value"], given: DeserializerLike) -> Callabl
             raise _refused(given, field, record, error) from error
         if is_awaitable(made):
             discard(made)
-            error = TypeError("it returned an awaitable; declare it with `async def`, or give it waits_by = 'await'")
-            raise _refused(given, field, record, error) from error
+            cause = TypeError("it returned an awaitable; declare it with `async def`, or give it waits_by = 'await'")
+            raise _refused(given, field, record, cause) from cause
         return made
 
     return read
@@ -101,14 +101,14 @@ def awaiting_conversion_of(key: DeserializerLike | None, value: DeserializerLike
             made = of_key(record, record.key)
             if is_awaitable(made):
                 return settle_key(record, made)
-            record = record._replace(key=made)
+            record = record._replace(key=cast("bytes", made))  # what the deserializer makes of them
         return convert_value(record)
 
     def convert_value(record: Record) -> Record | Awaitable[Record]:
         if of_value is None or record.value is None:
             return record
         made = of_value(record, record.value)
-        return settle_value(record, made) if is_awaitable(made) else record._replace(value=made)
+        return settle_value(record, made) if is_awaitable(made) else record._replace(value=cast("bytes", made))
 
     async def settle_key(record: Record, made: Any) -> Record:  # noqa: ANN401 - an awaitable
         converted = convert_value(record._replace(key=await made))

@@ -40,14 +40,14 @@ class Serializer(Protocol):
         """Return the bytes of a key or a value; may append to `headers`."""
 
 
-SerializerLike: TypeAlias = Serializer | Callable[..., bytes | None | Awaitable[bytes | None]]
+SerializerLike: TypeAlias = Serializer | Callable[..., bytes | Awaitable[bytes | None] | None]
 """A function of the value; a function of the value and a `SerializationContext`; or a `Serializer`.
 
 Asyncio clients also take coroutine functions.
 """
 
 Serialize: TypeAlias = Callable[[object, SerializationContext], bytes | None]
-BeginSerialize: TypeAlias = Callable[[object, SerializationContext], bytes | None | Awaitable[bytes | None]]
+BeginSerialize: TypeAlias = Callable[[object, SerializationContext], bytes | Awaitable[bytes | None] | None]
 
 _CONTEXT_NAMES: Final = ("context", "ctx")
 """A second parameter that need not be given gets the context only if it is named so: `str.encode` has one, too."""
@@ -75,8 +75,10 @@ def serializer_of(given: SerializerLike) -> Serialize:
             return made
         discard(made)
         raise SerializationError(
-            f"{name_of(given)} returned an awaitable for the {context.field} of a record for topic {context.topic!r}; only "
-            f"`await AsyncProducer.send(...)` waits for it. If it asks a schema registry, call `await serializer.prepare("
+            f"{name_of(given)} returned an awaitable for the {context.field} of a record for topic "
+            f"{context.topic!r}; only "
+            f"`await AsyncProducer.send(...)` waits for it. If it asks a schema registry, call `await "
+            f"serializer.prepare("
             f"{context.topic!r})` before"
         )
 
@@ -87,7 +89,7 @@ def awaiting_serializer_of(given: SerializerLike) -> BeginSerialize:
     """As `serializer_of`, for a caller that can wait: the function may return an awaitable of the bytes."""
     convert = _converter(given)
 
-    def serialize(content: object, context: SerializationContext) -> bytes | None | Awaitable[bytes | None]:
+    def serialize(content: object, context: SerializationContext) -> bytes | Awaitable[bytes | None] | None:
         if content is None:
             return None
         try:
@@ -105,8 +107,10 @@ def awaiting_serializer_of(given: SerializerLike) -> BeginSerialize:
             raise _refused(given, content, context, error) from error
         return _checked(given, context, outcome)
 
-    def finish(content: object, context: SerializationContext, made: object) -> bytes | None | Awaitable[bytes | None]:
-        return settled(content, context, made) if is_awaitable(made) else _checked(given, context, made)
+    def finish(content: object, context: SerializationContext, made: object) -> bytes | Awaitable[bytes | None] | None:
+        if is_awaitable(made):
+            return settled(content, context, cast("Awaitable[object]", made))
+        return _checked(given, context, made)
 
     return serialize
 
@@ -155,8 +159,8 @@ def waiting_of(given: object, method: str) -> str | None:
     if declared in ("await", "block"):
         return cast("str", declared)
     called = getattr(given, method, None) or given
-    is_coroutine = inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(called, "__call__", None))
-    return "await" if is_coroutine else None
+    of_class = getattr(type(called), "__call__", None)  # noqa: B004 - a coroutine function?
+    return "await" if inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(of_class) else None
 
 
 def check_waiting(client: str, waits_by: Literal["await", "block"], given: Mapping[str, object], method: str) -> None:
@@ -177,11 +181,13 @@ def check_waiting(client: str, waits_by: Literal["await", "block"], given: Mappi
             continue
         if found == "block":
             raise ConfigError(
-                f"{name}: {name_of(function)} may block its thread, which would stop the event loop of {client}; make it "
+                f"{name}: {name_of(function)} may block its thread, which would stop the event loop of {client}; "
+                f"make it "
                 f"with AsyncRegistry instead of Registry"
             )
         raise ConfigError(
-            f"{name}: {name_of(function)} may return an awaitable, which {client} cannot wait for; make it with Registry "
+            f"{name}: {name_of(function)} may return an awaitable, which {client} cannot wait for; make it with "
+            f"Registry "
             f"instead of AsyncRegistry, or use Async{client}"
         )
 

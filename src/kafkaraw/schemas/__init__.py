@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaReference as SchemaReference
     from kafkaraw.schemas.model import SchemaType as SchemaType
     from kafkaraw.schemas.model import SubjectConfig as SubjectConfig
+    from kafkaraw.schemas.server.embedded import EmbeddedRegistry as EmbeddedRegistry
+    from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
 
 _HOMES = {
     "kafkaraw.schemas.arrow.decode": ("decode_arrow",),
@@ -73,6 +75,8 @@ _HOMES = {
         "SchemaType",
         "SubjectConfig",
     ),
+    "kafkaraw.schemas.server.embedded": ("EmbeddedRegistry",),
+    "kafkaraw.schemas.server.settings": ("TlsSettings",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -133,7 +133,8 @@ def _read_id(data: memoryview, source: str) -> tuple[int | None, str | None, int
     if len(data) >= GUID_SIZE and data[0] == MAGIC_GUID:
         return None, str(uuid.UUID(bytes=bytes(data[1:GUID_SIZE]))), GUID_SIZE
     raise FramingError(
-        f"{source} must be 00 and an id of 4 bytes, or 01 and a GUID of 16 bytes; found {data[:20].hex(' ') or 'nothing'}"
+        f"{source} must be 00 and an id of 4 bytes, or 01 and a GUID of 16 bytes; found "
+        f"{data[:20].hex(' ') or 'nothing'}"
     )
 
 

@@ -498,7 +498,7 @@ def _refusal(call: Call[Any], answer: Answer, fields: Mapping[str, Any], *, is_j
     if answer.status == 409:
         start = f"cannot {call.about} at {answer.url}: {said.partition(', details: [')[0]}"
         messages = _details_of(fields.get("message"))
-        reasons = "".join(f"\n  {message}" for message in messages)
+        reasons = "".join(f"\n  {reason}" for reason in readable_reasons(messages))
         return IncompatibleSchemaError(
             f"{start} (error code {code}); change the schema, or the compatibility level{reasons and ':'}{reasons}",
             messages=messages,
@@ -552,6 +552,29 @@ def _details_of(message: object) -> tuple[str, ...]:
         elif character == "]" and depth == 0:
             break
     return tuple(found)
+
+
+_RULE: Final = re.compile(r"errorType: ?'(\w+)', description: ?'(.*)', additionalInfo: ?'.*'", re.DOTALL)
+
+
+def readable_reasons(messages: Sequence[str]) -> tuple[str, ...]:
+    """Return the messages of an incompatibility for people: rules and paths, the version compared with, the level.
+
+    Source: the texts of Confluent's `AbstractSchemaRegistry.isCompatibleWithPrevious`; others stay as they are.
+    """
+    found, versions, level = [], "", ""
+    for message in messages:
+        text = message.strip().removeprefix("{").removesuffix("}")
+        if rule := _RULE.fullmatch(text):
+            found.append(f"{rule[1]}: {rule[2]}")
+        elif text.startswith("oldSchemaVersion:"):
+            versions = f"compared with version {text.partition(':')[2].strip()}"
+        elif text.startswith("validateFields:"):
+            level = f"level {text.rpartition(':')[2].strip(' {}' + chr(39))}"
+        elif not text.startswith("oldSchema:"):
+            found.append(text)
+    about = ", ".join(part for part in (versions, level) if part)
+    return (*found, f"({about})") if about else tuple(found)
 
 
 def redirect_of(call: Call[Any], answer: Answer, location: str) -> str:

@@ -55,8 +55,10 @@ def topic_record_name(context: SubjectContext, record_name: str | None) -> str:
 def _named(context: SubjectContext, record_name: str | None) -> str:
     if record_name is None:
         raise UsageError(
-            f"the schema for {context.field}s of topic {context.topic!r} has no name (an Avro record and a Protobuf message "
-            f"have one, a JSON schema its title), so the subject cannot be made of it; use subject='topic', or a function"
+            f"the schema for {context.field}s of topic {context.topic!r} has no name (an Avro record and a "
+            f"Protobuf message "
+            f"have one, a JSON schema its title), so the subject cannot be made of it; use subject='topic', or a "
+            f"function"
         )
     return record_name
 

@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster, Faults
+    from kafkaraw.schemas import EmbeddedRegistry
 
 KEEP_RECORDS: Final = {"log.retention.ms": -1}
 """Properties of a broker that lives longer than a test.
@@ -83,6 +84,24 @@ def kafka_cluster_session() -> Iterator[EmbeddedCluster]:
 
     with EmbeddedCluster(properties=KEEP_RECORDS) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def schema_registry(request: pytest.FixtureRequest) -> Iterator[EmbeddedRegistry]:
+    """A new schema registry for this test alone: in this process, on a free port.
+
+    Its schemas are in the topic `_schemas` of `kafka_broker` or `kafka_cluster` if the test uses one of them, else in
+    memory. `schema_registry.url` is for clients. Needs `pip install kafkaraw[registry]`.
+
+    def test_registers(kafka_broker, schema_registry):
+        registry = Registry(schema_registry.url)
+    """
+    from kafkaraw.schemas import EmbeddedRegistry
+
+    names = [name for name in ("kafka_broker", "kafka_cluster") if name in request.fixturenames]
+    servers = request.getfixturevalue(names[0]).bootstrap_servers if names else None
+    with EmbeddedRegistry(servers) as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Batches whose deserializers may return awaitables. Only an `AsyncConsumer` with such a deserializer runs this code.
 
 A batch is decoded as a whole before the application gets it, because iteration cannot wait. The cursor keeps a batch
-in hand until that is done: `NotDecodedError` stops a read of it, the consumer waits for `AwaitedBatch.decode`, and reads
-again. So nothing is lost if the call is cancelled, or if a server cannot be asked. Start at `AwaitedBatch`.
+in hand until that is done: `NotDecodedError` stops a read of it, the consumer waits for `AwaitedBatch.decode`, and
+reads again. So nothing is lost if the call is cancelled, or if a server cannot be asked. Start at `AwaitedBatch`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class AwaitedBatch(Batch):
         self._decoded = self._problem = self._origin = self._undecoded_from = None
 
     def starting_at(self, offset: int) -> Batch:
+        """Return the same records from a later offset on; one that could not be decoded is tried again."""
         rest = super().starting_at(offset)
         assert isinstance(rest, AwaitedBatch)
         if self._undecoded_from is not None and offset >= self._undecoded_from:
-            rest._forget_decoded()  # the record that could not be decoded is tried again
+            rest._forget_decoded()  # noqa: SLF001 - same class
         return rest
 
     def _forget_decoded(self) -> None:
@@ -66,7 +67,7 @@ class AwaitedBatch(Batch):
     def _copy(self) -> Batch:
         made = super()._copy()
         if self._decoded is None and isinstance(made, AwaitedBatch):
-            made._origin = self
+            made._origin = self  # noqa: SLF001 - same class
         return made
 
     def check_decoded(self) -> None:
@@ -83,6 +84,7 @@ class AwaitedBatch(Batch):
         return self._given()
 
     def values(self) -> list[bytes | None]:
+        """Return the converted values alone."""
         return [record.value for record in self]
 
     def _given(self) -> Iterator[Record]:

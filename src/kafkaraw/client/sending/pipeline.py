@@ -199,7 +199,8 @@ class Pipeline:
         topic = record.topic
         if self._turns.taken and topic in self._turns.taken:
             raise StaleMetadataError(
-                f"send_nowait: an earlier record for topic {topic!r} waits for its serializer, and this one would overtake "
+                f"send_nowait: an earlier record for topic {topic!r} waits for its serializer, and this one would "
+                f"overtake "
                 f"it; use `await send(...)`"
             )
         key = self._key_of(record.key, SerializationContext(topic, "key", headers))

@@ -1,4 +1,4 @@
-"""Objects <-> Avro's binary encoding, for a schema that `avro_nodes` has turned into `Node`s. No I/O, no schema parsing.
+"""Objects <-> Avro's binary encoding, for a schema that `avro_nodes` has turned into `Node`s. No I/O, no parsing.
 
 This is Cython in its pure-Python mode; without a compiler the same source runs as plain Python. `avro_codec` chooses.
 It accepts and writes what fastavro does, with the same choice of a union's branch, so that the bytes equal those of
@@ -100,9 +100,9 @@ _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _LONG_MIN = -(2**63)
 _LONG_MAX = 2**63 - 1
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EPOCH_NAIVE = datetime.datetime(1970, 1, 1)
-_UTC = datetime.timezone.utc
+_UTC = datetime.UTC
 _DAYS_SHIFT = datetime.date(1970, 1, 1).toordinal()
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
@@ -569,7 +569,7 @@ def _write_union(node: Node, value: object, out: Output, depth: cython.int) -> c
 @cython.cfunc
 @cython.exceptval(-2, check=False)
 def _choose(node: Node, value: object, depth: cython.int) -> cython.Py_ssize_t:
-    """Return the branch that fastavro would choose: the first that fits; of records the one with most fields in common."""
+    """Return the branch that fastavro would choose: the first that fits; of records that with most in common."""
     best: cython.Py_ssize_t = -1
     most: cython.Py_ssize_t = -1
     at: cython.Py_ssize_t = -1
@@ -697,7 +697,7 @@ def _accepts_union(node: Node, value: object, depth: cython.int) -> cython.int:
 
 @cython.cfunc
 def _from_logical(node: Node, value: object):  # noqa: C901 - one branch per logical type
-    """Return the number, bytes or text of a Python object, as fastavro's logical writers do; others stay as they are."""
+    """Return the number, bytes or text of a Python object, as fastavro's logical writers do; others unchanged."""
     logical: cython.int = node.logical
     if logical <= LOCAL_TIMESTAMP_MICROS:
         if not isinstance(value, _datetime):
@@ -902,7 +902,8 @@ def _get_count(source: Input, least: cython.longlong, name: str) -> cython.longl
             )
     elif count > (source.end - source.pos) // least:
         raise AvroMismatchError(
-            f"a block of the {name} has {count} items of at least {least} bytes, and {source.end - source.pos} bytes are "
+            f"a block of the {name} has {count} items of at least {least} bytes, and {source.end - source.pos} "
+            f"bytes are "
             f"left, at byte {source.pos}"
         )
     return count
@@ -983,7 +984,8 @@ def _read(node: Node, source: Input, depth: cython.int):  # noqa: C901 - one bra
         number = _get_long(source)
         if number < 0 or number >= len(node.symbols):
             raise AvroMismatchError(
-                f"enum {node.name} has {len(node.symbols)} symbols, and the record has number {number}, at byte {source.pos}"
+                f"enum {node.name} has {len(node.symbols)} symbols, and the record has number {number}, at byte "
+                f"{source.pos}"
             )
         symbol = node.symbols[number]
         if symbol is None:
@@ -1098,7 +1100,8 @@ def _skip(node: Node, source: Input, depth: cython.int) -> cython.int:
     if kind == INT or kind == LONG or kind == ENUM:
         _get_long(source)
     elif kind == STRING or kind == BYTES:
-        source.pos += _get_size(source, node.name)
+        size = _get_size(source, node.name)  # which moves `pos`
+        source.pos += size
     elif kind == UNION:
         count = _get_long(source)
         if count < 0 or count >= len(node.nodes):
@@ -1126,13 +1129,15 @@ def _skip_blocks(node: Node, source: Input, depth: cython.int) -> cython.int:
     items: Node = cython.cast(Node, node.nodes[0])
     is_map: cython.bint = node.kind == MAP
     count: cython.longlong
+    size: cython.Py_ssize_t
     while True:
         count = _get_count(source, items.least + 1 if is_map else items.least, node.name)
         if count == 0:
             return 0
         while count > 0:
             if is_map:
-                source.pos += _get_size(source, "map's key")
+                size = _get_size(source, "map's key")
+                source.pos += size
             _skip(items, source, depth + 1)
             count -= 1
 

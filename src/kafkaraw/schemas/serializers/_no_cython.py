@@ -36,5 +36,5 @@ exceptval = boundscheck = wraparound = nonecheck = initializedcheck = cdivision 
 int = longlong = ulonglong = double = bint = float = uchar = object
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - types such as `p_uchar` are read in annotations only
+def __getattr__(name: str) -> Any:
     raise AttributeError(f"_no_cython has no {name}: add it there")

@@ -13,7 +13,6 @@ from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import ConfigError, SerializationError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.schemas.framing import Framing
-from kafkaraw.schemas.languages import ParsedSchema
 from kafkaraw.schemas.model import Schema, SchemaType
 from kafkaraw.schemas.serializers.avro_codec import codec as codec_in_use
 from kafkaraw.schemas.serializers.avro_nodes import UnresolvableError, decoder, encoder, type_of
@@ -115,11 +114,11 @@ class AvroSerializer(SchemaSerializer):
             schema = f'"{schema.strip()}"'  # a primitive's name, as confluent-kafka accepts it
         return super()._schema_from(schema)
 
-    def _encoder(self, parsed: ParsedSchema) -> _Encoder:
+    def _encoder(self, parsed: Any) -> _Encoder:
         native = parsed.native
         return _Encoder(encoder(native), parsed.name or type_of(native), _is_bytes(native))
 
-    def _encode(self, prepared: Prepared, value: Any) -> bytes:  # noqa: ANN401
+    def _encode(self, prepared: Prepared, value: Any) -> bytes:
         made = prepared.encoder
         if type(value) is not dict:
             value = as_data(value)
@@ -193,7 +192,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
         self._tagged = return_record_name
         self._make = None if into is None else maker_of(into)
 
-    def _decoder(self, writer: ParsedSchema, reader: ParsedSchema | None) -> Any:  # noqa: ANN401
+    def _decoder(self, writer: Any, reader: Any) -> Any:
         if _is_bytes(writer.native):
             return None
         try:
@@ -206,7 +205,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
         except UnresolvableError as error:
             raise UnreadableError(f"{error}") from None
 
-    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:  # noqa: ANN401
+    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:
         if reader.decoder is None:
             return data[start:]
         try:
@@ -216,7 +215,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
         return made if self._make is None else self._make(made)
 
 
-def _is_bytes(native: Any) -> bool:  # noqa: ANN401 - JSON
+def _is_bytes(native: Any) -> bool:
     """Whether the schema is bytes and nothing else: Confluent's serializers write these without a length in front."""
     return native == "bytes" or (isinstance(native, dict) and native.get("type") == "bytes")
 

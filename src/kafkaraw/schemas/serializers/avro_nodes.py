@@ -1,4 +1,4 @@
-"""Avro schemas, as fastavro parses them, into the `Node`s that the codec runs: for one schema, or for writer and reader.
+"""Avro schemas, as fastavro parses them, into the `Node`s that the codec runs: for one schema, or writer and reader.
 
 `encoder` and `decoder` walk a schema once; the codec then looks at no schema any more. A schema that refers to itself
 becomes a graph with a circle. Resolution follows the specification and Java where fastavro differs: a reader's union
@@ -61,7 +61,7 @@ Node = Any
 """`codec.Node`."""
 
 
-def type_of(schema: Any) -> str:  # noqa: ANN401 - schemas are JSON
+def type_of(schema: Any) -> str:
     """Return the type of a parsed schema: "union", "record", a primitive, or the full name of a named type."""
     if isinstance(schema, list):
         return "union"
@@ -69,7 +69,7 @@ def type_of(schema: Any) -> str:  # noqa: ANN401 - schemas are JSON
     return found if isinstance(found, str) else type_of(found)
 
 
-def names_in(schema: Any) -> dict[str, Any]:  # noqa: ANN401
+def names_in(schema: Any) -> dict[str, Any]:
     """Return the named types that a parsed schema defines, by full name."""
     found: dict[str, Any] = {}
     rest = [schema]
@@ -94,14 +94,14 @@ def names_in(schema: Any) -> dict[str, Any]:  # noqa: ANN401
     return found
 
 
-def encoder(schema: Any, codec: ModuleType = codec_in_use) -> Node:  # noqa: ANN401
+def encoder(schema: Any, codec: ModuleType = codec_in_use) -> Node:
     """Return the node that writes objects of a schema."""
     return _Builder(codec, logical_types=True, tagged=False).single(schema)
 
 
 def decoder(
-    writer: Any,  # noqa: ANN401
-    reader: Any = None,  # noqa: ANN401
+    writer: Any,
+    reader: Any = None,
     *,
     logical_types: bool = True,
     tagged: bool = False,
@@ -138,13 +138,13 @@ class _Builder:
         self._reader_names: dict[str, Any] = {}
         self._made: list[Node] = []
 
-    def single(self, schema: Any) -> Node:  # noqa: ANN401
+    def single(self, schema: Any) -> Node:
         self._writer_names = names_in(schema)
         node = self._node(schema)
         self._set_least()
         return node
 
-    def resolved(self, writer: Any, reader: Any) -> Node:  # noqa: ANN401
+    def resolved(self, writer: Any, reader: Any) -> Node:
         self._writer_names, self._reader_names = names_in(writer), names_in(reader)
         node = self._pair(writer, reader, "")
         self._set_least()
@@ -158,7 +158,7 @@ class _Builder:
         self._made.append(node)
         return node
 
-    def _node(self, schema: Any) -> Node:  # noqa: ANN401
+    def _node(self, schema: Any) -> Node:
         kind = type_of(schema)
         if kind not in PRIMITIVES and kind not in ("union", "array", "map", *_NAMED):
             made = self._named.get(kind)
@@ -207,7 +207,7 @@ class _Builder:
             node.null_at = nulls[0]
         return node
 
-    def _logical(self, schema: Any, kind: str, node: Node) -> Node:  # noqa: ANN401
+    def _logical(self, schema: Any, kind: str, node: Node) -> Node:
         logical = _logical_of(schema)
         constant = LOGICAL.get((kind, logical or ""))
         if constant is None or not self._logical_types or (logical == "uuid" and kind == "fixed" and node.size != 16):
@@ -227,13 +227,13 @@ class _Builder:
             node.name = kind
         return node
 
-    def _default(self, schema: Any, default: Any) -> Any:  # noqa: ANN401
+    def _default(self, schema: Any, default: Any) -> Any:
         """Return a field's default as an object; the JSON of bytes is text, a character for each byte."""
         return _default_object(schema, default, self._writer_names)
 
     # -- a pair of schemas
 
-    def _pair(self, writer: Any, reader: Any, path: str) -> Node:  # noqa: ANN401
+    def _pair(self, writer: Any, reader: Any, path: str) -> Node:
         writer, reader = _definition(writer, self._writer_names), _definition(reader, self._reader_names)
         key = (id(writer), id(reader))
         made = self._pairs.get(key) if isinstance(writer, dict) and isinstance(reader, dict) else None
@@ -264,14 +264,15 @@ class _Builder:
             _check_names(writer, reader, path)
             if writer["size"] != reader["size"]:
                 raise UnresolvableError(
-                    f"{path or 'the schema'}: fixed {reader['name']} has {reader['size']} bytes, the writer's has {writer['size']}"
+                    f"{path or 'the schema'}: fixed {reader['name']} has {reader['size']} bytes, the writer's has "
+                    f"{writer['size']}"
                 )
             node = self._new("FIXED", writer["name"], writer["size"])
             node.size = writer["size"]
             return self._logical(_logical_pair(writer, reader), kind, node)
         return self._primitive_pair(writer, reader, kind, wanted, path)
 
-    def _primitive_pair(self, writer: Any, reader: Any, kind: str, wanted: str, path: str) -> Node:  # noqa: ANN401
+    def _primitive_pair(self, writer: Any, reader: Any, kind: str, wanted: str, path: str) -> Node:
         if kind not in PRIMITIVES or (kind != wanted and (kind, wanted) not in _PROMOTIONS):
             raise UnresolvableError(
                 f"{path or 'the schema'}: the reader's schema has {_named(reader)}, the writer's {_named(writer)}"
@@ -283,7 +284,7 @@ class _Builder:
             return node
         return self._logical(_logical_pair(writer, reader), kind, node)
 
-    def _writer_union(self, writer: list[Any], reader: Any, path: str) -> Node:  # noqa: ANN401
+    def _writer_union(self, writer: list[Any], reader: Any, path: str) -> Node:
         node = self._new("UNION", "union", 1)
         node.tagged = self._tagged and isinstance(reader, list)
         problems = []
@@ -297,7 +298,7 @@ class _Builder:
             raise problems[0]
         return node
 
-    def _branch_for(self, writer: Any, reader: list[Any]) -> Any:  # noqa: ANN401
+    def _branch_for(self, writer: Any, reader: list[Any]) -> Any:
         """Return the reader's branch for the writer's type: one of the same type and name, else one by promotion."""
         kind = type_of(writer)
         candidates = [_definition(branch, self._reader_names) for branch in reader]
@@ -309,7 +310,7 @@ class _Builder:
             return next((branch for branch in same if self._resolves(writer, branch)), same[0])
         return next((branch for branch in candidates if (kind, type_of(branch)) in _PROMOTIONS), None)
 
-    def _resolves(self, writer: Any, reader: Any) -> bool:  # noqa: ANN401
+    def _resolves(self, writer: Any, reader: Any) -> bool:
         if type_of(writer) not in ("array", "map"):
             return True
         try:
@@ -319,7 +320,7 @@ class _Builder:
             return False
         return True
 
-    def _record_pair(self, writer: Any, reader: Any, path: str, key: tuple[int, int]) -> Node:  # noqa: ANN401
+    def _record_pair(self, writer: Any, reader: Any, path: str, key: tuple[int, int]) -> Node:
         node = self._pairs[key] = self._new("RECORD", reader["name"])
         wanted = {field["name"]: field for field in reader["fields"]}
         aliases = {alias: field for field in reader["fields"] for alias in field.get("aliases", ())}
@@ -336,14 +337,15 @@ class _Builder:
         for name, field in wanted.items():
             if "default" not in field:
                 raise UnresolvableError(
-                    f"{path or reader['name']}: the reader's record {reader['name']} has field {name!r} without a default, "
+                    f"{path or reader['name']}: the reader's record {reader['name']} has field {name!r} without a "
+                    f"default, "
                     f"and the writer's record does not have it"
                 )
             default = _default_object(field["type"], field["default"], self._reader_names)
             node.fills.append((name, self._converted(field["type"], default)))
         return node
 
-    def _converted(self, schema: Any, default: Any) -> Any:  # noqa: ANN401
+    def _converted(self, schema: Any, default: Any) -> Any:
         """Return a reader's default with its logical types as Python objects: written, then read."""
         both = _Builder(self._codec, logical_types=self._logical_types, tagged=self._tagged)
         both._writer_names = self._reader_names
@@ -386,12 +388,12 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _logical_of(schema: Any) -> str | None:  # noqa: ANN401
+def _logical_of(schema: Any) -> str | None:
     found = schema.get("logicalType") if isinstance(schema, dict) else None
     return found if isinstance(found, str) else None
 
 
-def _logical_pair(writer: Any, reader: Any) -> Any:  # noqa: ANN401
+def _logical_pair(writer: Any, reader: Any) -> Any:
     """Return the schema whose logical type counts: the reader's, in the writer's unit and scale."""
     wanted, found = _logical_of(reader), _logical_of(writer)
     if wanted is None or found is None or wanted == found:
@@ -399,7 +401,7 @@ def _logical_pair(writer: Any, reader: Any) -> Any:  # noqa: ANN401
     return writer if any({wanted, found} <= family for family in _FAMILIES) else reader
 
 
-def _definition(schema: Any, names: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _definition(schema: Any, names: Mapping[str, Any]) -> Any:
     while True:
         if isinstance(schema, str) and schema not in PRIMITIVES:
             schema = names[schema]
@@ -411,7 +413,7 @@ def _definition(schema: Any, names: Mapping[str, Any]) -> Any:  # noqa: ANN401
             return schema
 
 
-def _named(schema: Any) -> str:  # noqa: ANN401
+def _named(schema: Any) -> str:
     kind = type_of(schema)
     return f"{kind} {schema['name']}" if kind in _NAMED else kind
 
@@ -430,7 +432,7 @@ def _check_names(writer: Mapping[str, Any], reader: Mapping[str, Any], path: str
         )
 
 
-def _default_object(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _default_object(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:
     """Return a field's default as an object; JSON has bytes as text, with one character for each byte."""
     schema = _definition(schema, names)
     kind = type_of(schema)

@@ -16,6 +16,7 @@ import typing
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaraw.errors import ConfigError
@@ -30,7 +31,7 @@ _DEPTH_MAX: Final = 200
 # -- instances
 
 
-def as_data(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
+def as_data(value: Any, depth: int = 0) -> Any:
     """Return what a schema describes: dictionaries for instances, symbols for members of an Enum; others unchanged."""
     kind = type(value)
     if kind in _PLAIN:
@@ -52,7 +53,7 @@ def as_data(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
     return value
 
 
-def as_json(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
+def as_json(value: Any, depth: int = 0) -> Any:
     """As `as_data`, with what JSON has no type for as text: times, `Decimal`, `UUID`."""
     kind = type(value)
     if kind in _PLAIN:
@@ -115,7 +116,7 @@ def _dataclass_maker(kind: type, makers: dict[type, Callable[[Any], Any]]) -> Ca
     hints = typing.get_type_hints(kind)
     convert: dict[str, Callable[[Any], Any] | None] = {}
 
-    def make(made: Any) -> Any:  # noqa: ANN401
+    def make(made: Any) -> Any:
         if not isinstance(made, dict):
             return made
         given = {}
@@ -132,7 +133,7 @@ def _dataclass_maker(kind: type, makers: dict[type, Callable[[Any], Any]]) -> Ca
     return make
 
 
-def _value_maker(hint: Any, makers: dict[type, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:  # noqa: ANN401
+def _value_maker(hint: Any, makers: dict[type, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
     """Return what converts a value to a type hint; None if it stays as it is."""
     hint, _ = _without_annotations(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -143,13 +144,13 @@ def _value_maker(hint: Any, makers: dict[type, Callable[[Any], Any]]) -> Callabl
         )
     if isinstance(origin, type) and issubclass(origin, Mapping):
         inner = _value_maker(arguments[1], makers)
-        return None if inner is None else lambda made: {key: inner(item) for key, item in made.items()}
+        return None if inner is None else partial(_map_of, inner)
     if origin in (tuple, set, frozenset):
         inner = _value_maker(arguments[0], makers)
-        return origin if inner is None else lambda made: origin(map(inner, made))
+        return origin if inner is None else partial(_items_of, origin, inner)
     if isinstance(origin, type) and issubclass(origin, Sequence):
         inner = _value_maker(arguments[0], makers)
-        return None if inner is None else lambda made: [inner(item) for item in made]
+        return None if inner is None else partial(_items_of, list, inner)
     if not isinstance(hint, type):
         return None
     if issubclass(hint, Enum):
@@ -158,6 +159,14 @@ def _value_maker(hint: Any, makers: dict[type, Callable[[Any], Any]]) -> Callabl
     if dataclasses.is_dataclass(hint):
         return _dataclass_maker(hint, makers)
     return hint.model_validate if _is_pydantic(hint) else None  # type: ignore[attr-defined] # of pydantic
+
+
+def _map_of(inner: Callable[[Any], Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: inner(item) for key, item in made.items()}
+
+
+def _items_of(kind: Callable[[Any], Any], inner: Callable[[Any], Any], made: Any) -> Any:
+    return kind(map(inner, made))
 
 
 # -- schemas
@@ -211,14 +220,14 @@ class _AvroTypes:
         self._named[kind] = kind.__name__
         fields = []
         for name, hint, default in _fields(kind):
-            avro = self.type(hint, f"{kind.__name__}.{name}")
+            avro = self.of(hint, f"{kind.__name__}.{name}")
             field: dict[str, Any] = {"name": name, "type": avro}
             if default is not _MISSING:
                 self._set_default(field, default)
             fields.append(field)
         return {"type": "record", "name": kind.__name__, "fields": fields}
 
-    def _set_default(self, field: dict[str, Any], default: Any) -> None:  # noqa: ANN401
+    def _set_default(self, field: dict[str, Any], default: Any) -> None:
         """Add a field's default, if Avro can express it; the branch of a union that it is of comes first."""
         default = as_data(default)
         avro = field["type"]
@@ -234,7 +243,7 @@ class _AvroTypes:
         elif isinstance(default, list | dict) and not default:
             field["default"] = default
 
-    def type(self, hint: Any, where: str) -> Any:  # noqa: ANN401
+    def of(self, hint: Any, where: str) -> Any:
         hint, given = _without_annotations(hint)
         if given is not None:
             return given["type"] if list(given) == ["type"] else given
@@ -242,22 +251,22 @@ class _AvroTypes:
             return _AVRO[hint]
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
-            return [self.type(part, where) for part in arguments]
+            return [self.of(part, where) for part in arguments]
         if origin is typing.Literal and all(isinstance(part, str) for part in arguments):
             return "string"
         if isinstance(origin, type) and issubclass(origin, Mapping):
             if arguments[0] is not str:
                 raise ConfigError(f"{where}: the keys of an Avro map are texts, not {arguments[0]!r}")
-            return {"type": "map", "values": self.type(arguments[1], where)}
+            return {"type": "map", "values": self.of(arguments[1], where)}
         if isinstance(origin, type) and (issubclass(origin, Sequence) or origin in (set, frozenset)):
             if origin is tuple and arguments[1:] != (...,):
                 raise ConfigError(f"{where}: an Avro array has items of one type; use tuple[X, ...] or a list")
-            return {"type": "array", "items": self.type(arguments[0], where)}
+            return {"type": "array", "items": self.of(arguments[0], where)}
         if isinstance(hint, type):
             return self._class(hint, where)
         raise ConfigError(f"{where}: {hint!r} has no counterpart in Avro; annotate it: Annotated[..., {{'type': ...}}]")
 
-    def _class(self, hint: type, where: str) -> Any:  # noqa: ANN401
+    def _class(self, hint: type, where: str) -> Any:
         if hint in self._named:
             return self._named[hint]
         if issubclass(hint, Enum):
@@ -266,11 +275,12 @@ class _AvroTypes:
         if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint) or _is_pydantic(hint):
             return self.record(hint)
         raise ConfigError(
-            f"{where}: {hint.__name__} has no counterpart in Avro; annotate it: Annotated[{hint.__name__}, {{'type': ...}}]"
+            f"{where}: {hint.__name__} has no counterpart in Avro; annotate it: Annotated[{hint.__name__}, "
+            f"{{'type': ...}}]"
         )
 
 
-def _without_annotations(hint: Any) -> tuple[Any, dict[str, Any] | None]:  # noqa: ANN401
+def _without_annotations(hint: Any) -> tuple[Any, dict[str, Any] | None]:
     """Return a hint without Annotated, Required and so on, and the Avro type that an annotation gives."""
     given = None
     while True:
@@ -306,7 +316,7 @@ def _fields(kind: type) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def _default_of(field: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+def _default_of(field: dataclasses.Field[Any]) -> Any:
     if field.default is not dataclasses.MISSING:
         return field.default
     if field.default_factory is not dataclasses.MISSING:
@@ -358,23 +368,23 @@ class _JsonTypes:
         fields = _fields(kind)
         return {
             "type": "object",
-            "properties": {name: self.type(hint, f"{kind.__name__}.{name}") for name, hint, _ in fields},
+            "properties": {name: self.of(hint, f"{kind.__name__}.{name}") for name, hint, _ in fields},
             "required": [name for name, _, default in fields if default is _MISSING],
         }
 
-    def type(self, hint: Any, where: str) -> Any:  # noqa: ANN401
+    def of(self, hint: Any, where: str) -> Any:
         hint, _ = _without_annotations(hint)
         if hint in _JSON:
             return dict(_JSON[hint])
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
-            return {"oneOf": [self.type(part, where) for part in arguments]}
+            return {"oneOf": [self.of(part, where) for part in arguments]}
         if origin is typing.Literal:
             return {"enum": list(arguments)}
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return {"type": "object", "additionalProperties": self.type(arguments[1], where)}
+            return {"type": "object", "additionalProperties": self.of(arguments[1], where)}
         if isinstance(origin, type) and (issubclass(origin, Sequence) or origin in (set, frozenset)):
-            return {"type": "array", "items": self.type(arguments[0], where)}
+            return {"type": "array", "items": self.of(arguments[0], where)}
         if isinstance(hint, type) and issubclass(hint, Enum):
             return {"enum": [member.value for member in hint]}
         if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):

@@ -1,6 +1,6 @@
-"""What the serializers of all languages share: finding and caching the schema, framing, rules, and waiting for a registry.
+"""What the serializers of all languages share: finding the schema, framing, rules, and waiting for a registry.
 
-A serializer keeps what it has prepared for each topic and field, so that a record costs one look-up and the encoding. On
+A serializer keeps what it has prepared for each topic and field, so that a record costs a look-up and the encoding. On
 a miss it asks the registry: with `Registry` in the call itself, with `AsyncRegistry` it returns a coroutine, which
 `AsyncProducer.send` awaits. The code that asks is written once, as coroutines; `run_now` runs them without a loop where
 the registry blocks. Must not know a language. Start at `SchemaSerializer` and `SchemaDeserializer`.
@@ -58,7 +58,7 @@ def run_now(work: Coroutine[object, None, T]) -> T:
     raise AssertionError("a coroutine of a blocking registry waited")
 
 
-async def answer_of(answer: Any) -> Any:  # noqa: ANN401 - of every method of a registry
+async def answer_of(answer: Any) -> Any:
     """Return the answer of a method of either registry."""
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -121,7 +121,7 @@ class _Waiting:
         return parse(bundle, validate=False)
 
     async def once(self, key: Hashable, work: Callable[[], Coroutine[object, Any, T]]) -> T:
-        """Do the work for a key once, if several tasks need it at the same time; one that is cancelled stops no other."""
+        """Do the work for a key once, if several tasks need it; one that is cancelled stops no other."""
         flight = self._flights.get(key)
         if flight is None or flight.get_loop() is not asyncio.get_running_loop():
             flight = self._flights[key] = asyncio.get_running_loop().create_task(work(), name=f"schema for {key}")
@@ -161,7 +161,7 @@ class Prepared:
 
 
 class SchemaSerializer(ABC):
-    """Base of the serializers: a function of value and `SerializationContext`, for `key_serializer` or `value_serializer`.
+    """Base of the serializers, which are functions of value and `SerializationContext`.
 
     Args:
         registry: a `Registry`, for blocking producers, or an `AsyncRegistry`, for `AsyncProducer`.
@@ -185,7 +185,7 @@ class SchemaSerializer(ABC):
 
     schema_type: ClassVar[SchemaType]
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own
         self,
         registry: AnyRegistry,
         schema: Schema | str | None = None,
@@ -213,7 +213,8 @@ class SchemaSerializer(ABC):
             )
         if schema is None and not any(selections):
             raise ConfigError(
-                f"{name}: pass the schema, or say which registered one to use: use_latest_version=True, use_schema_id=... "
+                f"{name}: pass the schema, or say which registered one to use: use_latest_version=True, "
+                f"use_schema_id=... "
                 f"or use_latest_with_metadata=..."
             )
         if to_dict is not None and not callable(to_dict):
@@ -253,7 +254,7 @@ class SchemaSerializer(ABC):
 
     # -- each record
 
-    def __call__(self, value: Any, context: SerializationContext) -> bytes | None | Awaitable[bytes | None]:  # noqa: ANN401
+    def __call__(self, value: Any, context: SerializationContext) -> bytes | Awaitable[bytes | None] | None:
         """Return the framed bytes of an object; with `AsyncRegistry` and a schema that is not known yet, a coroutine.
 
         Raises:
@@ -267,7 +268,7 @@ class SchemaSerializer(ABC):
             return self._after_asking(value, context, prepared)
         return self._write(prepared, value, context)
 
-    def _write(self, prepared: Prepared, value: Any, context: SerializationContext) -> bytes:  # noqa: ANN401
+    def _write(self, prepared: Prepared, value: Any, context: SerializationContext) -> bytes:
         if self._to_dict is not None:
             value = self._to_dict(value, context)
         made = self._encode(prepared, value)
@@ -276,20 +277,20 @@ class SchemaSerializer(ABC):
         return made
 
     @abstractmethod
-    def _encode(self, prepared: Prepared, value: Any) -> bytes:  # noqa: ANN401
+    def _encode(self, prepared: Prepared, value: Any) -> bytes:
         """Return prefix and payload."""
 
     @abstractmethod
-    def _encoder(self, parsed: ParsedSchema | None) -> Any:  # noqa: ANN401
-        """Make of a schema what `_encode` needs."""
+    def _encoder(self, parsed: Any) -> Any:
+        """Make of a `ParsedSchema` what `_encode` needs."""
 
-    def _indexes(self, parsed: ParsedSchema | None) -> tuple[int, ...] | None:
+    def _indexes(self, parsed: Any) -> tuple[int, ...] | None:
         """Return Protobuf's message indexes."""
         return None
 
     # -- asking the registry
 
-    def prepare(self, topic: str, field: Literal["key", "value"] = "value") -> Any:  # noqa: ANN401
+    def prepare(self, topic: str, field: Literal["key", "value"] = "value") -> Any:
         """Find or register the schema for a topic now, rather than with the first record.
 
         Returns:
@@ -323,10 +324,10 @@ class SchemaSerializer(ABC):
 
     def _after_asking(
         self,
-        value: Any,  # noqa: ANN401
+        value: Any,
         context: SerializationContext,
         before: Prepared | None,
-    ) -> bytes | None | Awaitable[bytes | None]:
+    ) -> bytes | Awaitable[bytes | None] | None:
         if self.waits_by == "await":
             return self._write_later(value, context, before)
         try:
@@ -337,7 +338,7 @@ class SchemaSerializer(ABC):
             prepared = self._extended(before)
         return self._write(prepared, value, context)
 
-    async def _write_later(self, value: Any, context: SerializationContext, before: Prepared | None) -> bytes | None:  # noqa: ANN401
+    async def _write_later(self, value: Any, context: SerializationContext, before: Prepared | None) -> bytes | None:
         try:
             prepared = await self._waiting.once(self._key(context), lambda: self._prepare(context))
         except RetriableError:
@@ -368,7 +369,7 @@ class SchemaSerializer(ABC):
     def _framed(
         self,
         registered: RegisteredSchema,
-        encoder: Any,  # noqa: ANN401
+        encoder: Any,
         indexes: tuple[int, ...] | None,
         context: SerializationContext,
     ) -> Prepared:
@@ -377,7 +378,8 @@ class SchemaSerializer(ABC):
             return Prepared(registered, encoder, write_prefix(registered.id, indexes), None, expires_s)
         if registered.guid is None:
             raise SerializationError(
-                f"the registry sends no GUID for schema {registered.id}{_of_subject(registered)}, and framing='header' needs "
+                f"the registry sends no GUID for schema {registered.id}{_of_subject(registered)}, and "
+                f"framing='header' needs "
                 f"it (Confluent Platform 8.0 or newer); use framing='prefix'"
             )
         header = (HEADER_NAMES[context.field], write_header(registered.guid, indexes))
@@ -409,7 +411,8 @@ class SchemaSerializer(ABC):
             found = await self._register(subject, self._schema, context)
         if found.schema.schema_type is not self.schema_type:
             raise SerializationError(
-                f"schema {found.id}{_of_subject(found)} is {found.schema.schema_type}, and {type(self).__name__} writes "
+                f"schema {found.id}{_of_subject(found)} is {found.schema.schema_type}, and {type(self).__name__} "
+                f"writes "
                 f"{self.schema_type}; use the serializer of that language, or another subject"
             )
         return found
@@ -501,7 +504,7 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     # -- each record
 
-    def __call__(self, data: bytes, context: DeserializationContext) -> Any:  # noqa: ANN401
+    def __call__(self, data: bytes, context: DeserializationContext) -> Any:
         """Return the object of framed bytes; with `AsyncRegistry` and an id that is not known yet, a coroutine.
 
         Raises:
@@ -520,7 +523,7 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     def _read(
         self, reader: Reader, data: bytes, start: int, header: bytes | None, context: DeserializationContext
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         try:
             made = self._decode(reader, data, start, header)
         except UnreadableError as error:
@@ -528,7 +531,7 @@ class SchemaDeserializer(ABC, Generic[T]):
         return made if self._from_dict is None else self._from_dict(made, context)
 
     @abstractmethod
-    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:  # noqa: ANN401
+    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:
         """Return the object.
 
         Raises:
@@ -536,8 +539,8 @@ class SchemaDeserializer(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def _decoder(self, writer: ParsedSchema | None, reader: ParsedSchema | None) -> Any:  # noqa: ANN401
-        """Make of the schemas what `_decode` needs.
+    def _decoder(self, writer: Any, reader: Any) -> Any:
+        """Make of two `ParsedSchema`s what `_decode` needs; None as the reader's means the writer's.
 
         Raises:
             UnreadableError: the reader's schema cannot read what the writer's writes.
@@ -545,7 +548,7 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     # -- asking the registry
 
-    def _after_asking(self, data: bytes, header: bytes | None, context: DeserializationContext) -> Any:  # noqa: ANN401
+    def _after_asking(self, data: bytes, header: bytes | None, context: DeserializationContext) -> Any:
         with_indexes = header is not None and self.schema_type is SchemaType.PROTOBUF
         frame = read_frame(data, header, with_indexes=with_indexes, source=f"the bytes of the {context.field}")
         if frame.guid is not None and header is None:  # a GUID in front: rare
@@ -566,7 +569,7 @@ class SchemaDeserializer(ABC, Generic[T]):
 
     async def _read_later(
         self, frame: Framed, data: bytes, header: bytes | None, context: DeserializationContext
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         mark = self._mark(frame, data, context)
         reader = await self._waiting.once(mark, lambda: self._find(frame, data, context))
         return self._read(reader, data, len(data) - len(frame.payload), header, context)
@@ -620,7 +623,8 @@ class SchemaDeserializer(ABC, Generic[T]):
         except SchemaNotFoundError as error:
             name = f"GUID {frame.guid}" if frame.guid is not None else f"id {frame.schema_id}"
             raise FramingError(
-                f"the {frame.framing} of the {context.field} names a schema with {name}, which the registry does not have: "
+                f"the {frame.framing} of the {context.field} names a schema with {name}, which the registry does "
+                f"not have: "
                 f"{_why_unknown(frame, data)}; the {len(data)} bytes begin with {data[:16].hex(' ')}"
             ) from error
         return found
@@ -650,4 +654,7 @@ def _why_unknown(frame: Framed, data: bytes) -> str:
         return "a producer with another registry wrote the record"
     if looks_apicurio(data):
         return "the bytes look like Apicurio's framing with an id of 8 bytes, which is not supported"
-    return "a producer with another registry wrote the record, or the bytes are not framed at all (bare Avro may begin with 00)"
+    return (
+        "a producer with another registry wrote the record, or the bytes are not framed at all (bare Avro may "
+        "begin with 00)"
+    )

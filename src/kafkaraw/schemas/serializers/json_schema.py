@@ -8,15 +8,13 @@ fetched. Start at the two classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import SerializationError
-from kafkaraw.light_classes import dataclass
 from kafkaraw.schemas.framing import Framing
-from kafkaraw.schemas.languages import ParsedSchema
-from kafkaraw.schemas.model import Schema, SchemaBundle, SchemaType
+from kafkaraw.schemas.model import Schema, SchemaType
 from kafkaraw.schemas.serializers.classes import as_json, json_schema_of, maker_of
 from kafkaraw.schemas.serializers.common import (
     LATEST_TTL_S,
@@ -94,10 +92,10 @@ class JsonSchemaSerializer(SchemaSerializer):
             latest_ttl_s=latest_ttl_s,
         )
 
-    def _encoder(self, parsed: ParsedSchema) -> Validator | None:
+    def _encoder(self, parsed: Any) -> Validator | None:
         return Validator(parsed) if self._validate else None
 
-    def _encode(self, prepared: Prepared, value: Any) -> bytes:  # noqa: ANN401
+    def _encode(self, prepared: Prepared, value: Any) -> bytes:
         if type(value) is not dict:
             value = as_json(value)
         try:
@@ -165,10 +163,10 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
             latest_ttl_s=latest_ttl_s,
         )
 
-    def _decoder(self, writer: ParsedSchema, reader: ParsedSchema | None) -> Validator | None:
+    def _decoder(self, writer: Any, reader: Any) -> Validator | None:
         return Validator(reader or writer) if self._validate else None
 
-    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:  # noqa: ANN401
+    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:
         try:
             made = self._load(data[start:])
             if reader.decoder is not None:
@@ -178,13 +176,13 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         return made if self._make is None else self._make(made)
 
 
-def _standard_dump(value: Any) -> bytes:  # noqa: ANN401
+def _standard_dump(value: Any) -> bytes:
     import json
 
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def _standard_load(data: bytes) -> Any:  # noqa: ANN401
+def _standard_load(data: bytes) -> Any:
     import json
 
     return json.loads(data, parse_constant=_refuse)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from kafkaraw.errors import ConfigError
@@ -43,7 +42,7 @@ class Validator:
         )
         self._is_valid = self._validator.is_valid
 
-    def check(self, value: Any) -> None:  # noqa: ANN401 - JSON
+    def check(self, value: Any) -> None:
         """Check an object.
 
         Raises:
@@ -57,5 +56,5 @@ class Validator:
             raise InvalidObjectError(f"{where.lstrip('.') or 'the object'}: {text}") from None
 
 
-def _refuse_to_fetch(uri: str) -> Any:  # noqa: ANN401
+def _refuse_to_fetch(uri: str) -> Any:
     raise ValueError(f"the schema refers to {uri}, which is none of its references; nothing is fetched from elsewhere")

@@ -109,10 +109,10 @@ class ProtobufSerializer(SchemaSerializer):
     async def _subject_to_ask(self, context: SerializationContext) -> str:
         return self._subject_of(context)
 
-    def _encoder(self, parsed: ParsedSchema | None) -> None:
+    def _encoder(self, parsed: Any) -> None:
         return None
 
-    def _indexes(self, parsed: ParsedSchema | None) -> tuple[int, ...]:
+    def _indexes(self, parsed: Any) -> tuple[int, ...]:
         return self._path
 
     async def _parsed_for(self, registered: RegisteredSchema) -> None:
@@ -127,7 +127,7 @@ class ProtobufSerializer(SchemaSerializer):
         self,
         file: Any,
         context: SerializationContext,
-        done: dict[str, SchemaReference],  # noqa: ANN401
+        done: dict[str, SchemaReference],
     ) -> tuple[SchemaReference, ...]:
         """Register the files that a file imports, each after those that it imports itself."""
         made = []
@@ -148,16 +148,16 @@ class ProtobufSerializer(SchemaSerializer):
             made.append(done[imported.name])
         return tuple(made)
 
-    def _encode(self, prepared: Prepared, value: Any) -> bytes:  # noqa: ANN401
+    def _encode(self, prepared: Prepared, value: Any) -> bytes:
         if type(value) is not self._message_type:
             value = self._message_of(value)
         try:
             made: bytes = value.SerializeToString()
-        except Exception as error:  # noqa: BLE001 - EncodeError: required fields of proto2 are missing
+        except _encode_error() as error:  # required fields of proto2 are missing
             raise SerializationError(f"message {self._descriptor.full_name}: {error}") from error
         return prepared.prefix + made
 
-    def _message_of(self, value: Any) -> Any:  # noqa: ANN401
+    def _message_of(self, value: Any) -> Any:
         if isinstance(value, self._message_type):
             return value
         if isinstance(value, Mapping):
@@ -166,7 +166,8 @@ class ProtobufSerializer(SchemaSerializer):
             except (TypeError, ValueError) as error:
                 raise SerializationError(f"message {self._descriptor.full_name}: {error}") from None
         raise SerializationError(
-            f"the serializer writes messages of {self._descriptor.full_name}, not {type(value).__qualname__}; pass one, or "
+            f"the serializer writes messages of {self._descriptor.full_name}, not {type(value).__qualname__}; "
+            f"pass one, or "
             f"a dictionary with its fields"
         )
 
@@ -221,25 +222,25 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
     async def _parsed_writer(self, registered: RegisteredSchema) -> ParsedSchema | None:
         return None if self._message_type is not None else await super()._parsed_writer(registered)
 
-    def _decoder(self, writer: ParsedSchema | None, reader: ParsedSchema | None) -> _Parser:
+    def _decoder(self, writer: Any, reader: Any) -> _Parser:
         return _Parser(writer, {})
 
-    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:  # noqa: ANN401
+    def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:
         if header is not None:
             indexes, _ = read_indexes(header, 5 if header[0] == 0 else 17, "the header")
         elif data[start : start + 1] == b"\0":
             indexes, start = (0,), start + 1
         else:
             indexes, start = read_indexes(data, start, "the bytes")
-        kind = self._message_type or self._class_for(reader.decoder, indexes)
+        kind: Any = self._message_type or self._class_for(reader.decoder, indexes)
         try:
             return kind.FromString(data[start:])
-        except Exception as error:  # noqa: BLE001 - DecodeError
+        except _decode_error() as error:
             raise UnreadableError(
                 f"the bytes are no message of {kind.DESCRIPTOR.full_name}: {error}; it may be nested more than 100 deep"
             ) from None
 
-    def _class_for(self, parser: _Parser, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401
+    def _class_for(self, parser: _Parser, indexes: tuple[int, ...]) -> Any:
         made = parser.classes.get(indexes)
         if made is None:
             from google.protobuf.message_factory import GetMessageClass
@@ -250,7 +251,21 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
         return made
 
 
-def indexes_of(descriptor: Any) -> tuple[int, ...]:  # noqa: ANN401
+def _decode_error() -> type[Exception]:
+    from google.protobuf.message import DecodeError
+
+    found: type[Exception] = DecodeError
+    return found
+
+
+def _encode_error() -> type[Exception]:
+    from google.protobuf.message import EncodeError
+
+    found: type[Exception] = EncodeError
+    return found
+
+
+def indexes_of(descriptor: Any) -> tuple[int, ...]:
     """Return the path to a message in its file: numbers of the messages, from the outermost one."""
     path = [descriptor.index]
     while descriptor.containing_type is not None:
@@ -259,7 +274,7 @@ def indexes_of(descriptor: Any) -> tuple[int, ...]:  # noqa: ANN401
     return tuple(reversed(path))
 
 
-def message_at(file: Any, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401
+def message_at(file: Any, indexes: tuple[int, ...]) -> Any:
     """Return the descriptor of the message at a path.
 
     Raises:
@@ -278,6 +293,6 @@ def message_at(file: Any, indexes: tuple[int, ...]) -> Any:  # noqa: ANN401
     return found
 
 
-def _text_of(file: Any) -> str:  # noqa: ANN401
+def _text_of(file: Any) -> str:
     """Return base64 of a file's descriptor, which registries accept as a schema."""
     return base64.standard_b64encode(file.serialized_pb).decode("ascii")

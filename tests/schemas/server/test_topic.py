@@ -1,0 +1,298 @@
+"""The registry on a Kafka cluster: the topic, restarts, damaged records, failures of Kafka, and several instances."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.errors import ConfigError, KafkaError
+from kafkaraw.schemas import EmbeddedRegistry
+
+CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # a context of TLS takes 30 ms
+BROKER = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """The address of a broker whose groups rebalance at once."""
+    with EmbeddedBroker(properties=BROKER) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest) -> Iterator[Callable[..., EmbeddedRegistry]]:
+    """A function that starts a registry on a topic and in a group of this test alone."""
+    name = request.node.name
+    running: list[EmbeddedRegistry] = []
+
+    def make(servers: str, properties: dict[str, object] | None = None, **options: Any) -> EmbeddedRegistry:
+        own = {
+            "kafkastore.topic": topic_of(name),
+            "schema.registry.group.id": topic_of(name),
+            "kafkagroup.session.timeout.ms": 6000,
+            "kafkagroup.heartbeat.interval.ms": 100,
+        }
+        running.append(EmbeddedRegistry(servers, properties=own | (properties or {}), **options).start())
+        return running[-1]
+
+    yield make
+    for registry in running:
+        registry.stop()
+
+
+def topic_of(name: str) -> str:
+    return "_" + "".join(character if character.isalnum() else "_" for character in name)
+
+
+def ask(registry: EmbeddedRegistry | str, method: str, path: str, body: object = None) -> Any:
+    url = registry if isinstance(registry, str) else registry.url
+    answer = CLIENT.request(method, url + path, json=body)
+    found = answer.json()
+    return (answer.status_code, found["error_code"], found["message"]) if answer.is_error else found
+
+
+def enum(*symbols: str) -> str:
+    return json.dumps({"type": "enum", "name": "E", "symbols": list(symbols)}, separators=(",", ":"))
+
+
+def register(registry: EmbeddedRegistry | str, subject: str, text: str) -> Any:
+    return ask(registry, "POST", f"/subjects/{subject}/versions", {"schema": text})
+
+
+def records_of(servers: str, topic: str) -> list[tuple[Any, Any]]:
+    """Keys and values of a topic, NOOPs left out."""
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        [end] = consumer.end_offsets([TopicPartition(topic, 0)]).values()
+        found: list[tuple[Any, Any]] = []
+        while consumer.position(TopicPartition(topic, 0)) < end:
+            for batch in consumer.poll(1.0).values():
+                found += [(bytes(it.key), None if it.value is None else bytes(it.value)) for it in batch]
+    return [(key, value) for key, value in found if b"NOOP" not in key]
+
+
+def test_the_topic_is_made_compacted_and_survives_a_restart(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    topic = topic_of(request.node.name)
+    first = start(servers)
+    assert register(first, "s", enum("a"))["id"] == 1
+    assert register(first, ":.c:s", enum("b"))["id"] == 1
+    assert ask(first, "PUT", "/config/s", {"compatibility": "NONE"}) == {"compatibility": "NONE"}
+    assert ask(first, "PUT", "/mode/t", {"mode": "READONLY"}) == {"mode": "READONLY"}
+    register(first, "s", enum("c"))
+    ask(first, "DELETE", "/subjects/s/versions/1")
+    ask(first, "DELETE", "/subjects/s")
+    before = [ask(first, "GET", path) for path in ("/schemas?deleted=true", "/contexts", "/config/s", "/mode/t")]
+    assert ask(first, "GET", "/v1/metadata/id")["scope"]["clusters"]["kafka-cluster"]
+    first.stop()
+    with Admin(bootstrap_servers=servers) as admin:
+        from kafkaraw import ConfigResource
+
+        resource = ConfigResource.topic(topic)
+        assert admin.describe_configs([resource])[resource]["cleanup.policy"].value == "compact"
+    assert records_of(servers, topic) == [
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
+            b'{"subject":"s","version":1,"id":1,"schemaType":"AVRO","schema":'
+            b'"{\\"type\\":\\"enum\\",\\"name\\":\\"E\\",\\"symbols\\":[\\"a\\"]}","deleted":false}',
+        ),
+        (b'{"keytype":"CONTEXT","tenant":"default","context":".c","magic":0}', b'{"tenant":"default","context":".c"}'),
+        (
+            b'{"keytype":"SCHEMA","subject":":.c:s","version":1,"magic":1}',
+            b'{"subject":":.c:s","version":1,"id":1,"schemaType":"AVRO","schema":'
+            b'"{\\"type\\":\\"enum\\",\\"name\\":\\"E\\",\\"symbols\\":[\\"b\\"]}","deleted":false}',
+        ),
+        (b'{"keytype":"CONFIG","subject":"s","magic":0}', b'{"subject":"s","compatibilityLevel":"NONE"}'),
+        (b'{"keytype":"MODE","subject":"t","magic":0}', b'{"subject":"t","mode":"READONLY"}'),
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":2,"magic":1}',
+            b'{"subject":"s","version":2,"id":2,"schemaType":"AVRO","schema":'
+            b'"{\\"type\\":\\"enum\\",\\"name\\":\\"E\\",\\"symbols\\":[\\"c\\"]}","deleted":false}',
+        ),
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
+            b'{"subject":"s","version":1,"id":1,"schemaType":"AVRO","schema":'
+            b'"{\\"type\\":\\"enum\\",\\"name\\":\\"E\\",\\"symbols\\":[\\"a\\"]}","deleted":true}',
+        ),
+        (b'{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}', b'{"subject":"s","version":2}'),
+    ]
+    again = start(servers)
+    assert [
+        ask(again, "GET", path) for path in ("/schemas?deleted=true", "/contexts", "/config/s", "/mode/t")
+    ] == before
+    assert register(again, "x", enum("d"))["id"] == 3
+
+
+def test_damaged_and_foreign_records_are_skipped(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    topic = topic_of(request.node.name)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, {"cleanup.policy": "compact"})])
+    key = b'{"keytype":"SCHEMA","subject":"s","version":%d,"magic":1}'
+    value = b'{"subject":"s","version":%d,"id":%d,"schema":"\\"int\\"","deleted":false}'
+    with Producer(bootstrap_servers=servers) as producer:
+        for one, other in (
+            (b"no json", b"x"),
+            (key % 1, value % (1, 1)),
+            (key % 2, b"{damaged"),
+            (b'{"keytype":"ASSOC","magic":0}', b"{}"),
+            (b'{"keytype":"FUTURE","magic":0}', b"{}"),
+            (b'{"keytype":"NOOP","magic":0}', None),
+        ):
+            producer.send(topic, other, one)
+    registry = start(servers)
+    assert ask(registry, "GET", "/subjects/s/versions") == [1]
+    assert ask(registry, "GET", "/schemas/ids/1")["schema"] == '"int"'
+    assert register(registry, "s", '"long"')["version"] == 2
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send(topic, b"{damaged", key % 3).result(10)
+    assert register(registry, "s", '"float"')["version"] == 3
+
+
+@pytest.mark.parametrize(
+    ("partitions", "configs", "named"),
+    [(1, {}, "cleanup.policy='delete'"), (2, {"cleanup.policy": "compact"}, "2 partitions")],
+)
+def test_a_topic_that_would_lose_schemas_is_refused(
+    servers: str, request: pytest.FixtureRequest, partitions: int, configs: dict[str, str | None], named: str
+) -> None:
+    topic = topic_of(request.node.name)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions, 1, configs)])
+    with pytest.raises(ConfigError, match=named):
+        EmbeddedRegistry(servers, properties={"kafkastore.topic": topic}).start()
+
+
+def test_a_read_only_registry_follows_the_topic_and_writes_nothing(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    topic = topic_of(request.node.name)
+    with pytest.raises(ConfigError, match="does not create it"):
+        EmbeddedRegistry(servers, read_only=True, properties={"kafkastore.topic": topic}).start()
+    writer = start(servers)
+    register(writer, "s", enum("a"))
+    replica = start(servers, read_only=True)
+    assert ask(replica, "GET", "/subjects") == ["s"]
+    assert register(replica, "t", enum("a")) == (422, 42205, "This registry is in read-only mode")
+    register(writer, "t", enum("b"))
+    wait_until(lambda: ask(replica, "GET", "/subjects") == ["s", "t"])
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    import time
+
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        threading.Event().wait(0.02)
+
+
+def test_instances_elect_a_primary_and_forward_to_it(servers: str, start: Callable[..., EmbeddedRegistry]) -> None:
+    first, second = start(servers, elect=True), start(servers, elect=True)
+    found = register(second, "s", enum("a"))
+    assert (found["id"], found["version"]) == (1, 1)
+    for registry in (first, second):  # the one that sent it on has read it, too
+        assert ask(registry, "GET", "/subjects/s/versions/1")["id"] == 1
+        status, code, _ = ask(registry, "POST", "/subjects/s/versions", {"schema": '"string"'})
+        assert (status, code) == (409, 40901)
+    ids = [
+        register(registry, f"t{number}", enum(f"e{number}"))["id"]
+        for number, registry in enumerate([first, second] * 5)
+    ]
+    assert sorted(ids) == list(range(2, 12))
+    assert ask(second, "DELETE", "/subjects/t1") == [1]
+    assert ask(second, "PUT", "/config/s", {"compatibility": "NONE"}) == {"compatibility": "NONE"}
+    first.stop()
+    assert register(second, "u", enum("u"))["id"] == 12
+    third = start(servers, elect=True)
+    assert register(third, "v", enum("v"))["id"] == 13
+
+
+def test_an_instance_that_may_not_become_primary_says_so(servers: str, start: Callable[..., EmbeddedRegistry]) -> None:
+    registry = start(servers, {"leader.eligibility": False}, elect=True)
+    assert register(registry, "s", enum("a")) == (500, 50004, "Leader not known.")
+    assert ask(registry, "GET", "/subjects") == []
+
+
+def test_instances_with_one_url_are_refused(servers: str, start: Callable[..., EmbeddedRegistry]) -> None:
+    shared = {"host.name": "registry.example", "host.port": 8081}
+    start(servers, shared, elect=True)
+    with pytest.raises(ConfigError, match=r"http://registry.example:8081"):
+        start(servers, shared, elect=True)
+
+
+def test_two_writers_at_once_never_give_an_id_or_a_version_twice(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    """Without an election, both take themselves for the primary."""
+    pair = [start(servers), start(servers)]
+    answers: list[tuple[int, int, str]] = []
+    failures: list[object] = []
+
+    def write(registry: EmbeddedRegistry, name: str) -> None:
+        for number in range(15):
+            text = enum(f"{name}{number}")
+            ask(registry, "PUT", "/config", {"compatibility": "NONE"})
+            found = register(registry, "s", text)
+            (
+                answers.append((found["id"], found["version"], text))
+                if isinstance(found, dict)
+                else failures.append(found)
+            )
+
+    threads = [threading.Thread(target=write, args=(registry, name)) for registry, name in zip(pair, "xy", strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(answers) == 30
+    assert len({number for number, _, _ in answers}) == len({version for _, version, _ in answers}) == 30
+    # A third one, which reads the topic from its beginning, has the same schemas behind these ids.
+    for registry in (*pair, start(servers)):
+        for number, version, text in answers:
+            assert ask(registry, "GET", f"/schemas/ids/{number}")["schema"] == text
+            assert ask(registry, "GET", f"/subjects/s/versions/{version}")["id"] == number
+
+
+def test_kafka_may_be_down_at_the_start_and_later() -> None:
+    with EmbeddedBroker(properties=BROKER) as broker:
+        servers = broker.bootstrap_servers
+    with pytest.raises(KafkaError):
+        EmbeddedRegistry(servers, properties={"kafkastore.init.timeout.ms": 1500}).start()
+
+
+def test_a_write_is_answered_by_a_timeout_if_kafka_is_gone(tmp_path: Any) -> None:
+    with EmbeddedBroker(properties=BROKER, data_dir=tmp_path) as broker:
+        servers, port = broker.bootstrap_servers, int(broker.bootstrap_servers.rpartition(":")[2])
+        registry = EmbeddedRegistry(servers, properties={"kafkastore.timeout.ms": 1000}).start()
+        assert register(registry, "s", enum("a"))["id"] == 1
+    try:
+        status, code, message = register(registry, "s", enum("b", "a"))
+        assert (status, code) in ((500, 50002), (500, 50001)), message
+        assert ask(registry, "GET", "/subjects/s/versions/1")["id"] == 1  # reads go on
+        assert register(registry, "s", enum("a"))["id"] == 1  # as what is known
+        with EmbeddedBroker(port, properties=BROKER, data_dir=tmp_path):
+            wait_until(lambda: isinstance(register(registry, "s", enum("b", "a")), dict))
+            assert ask(registry, "GET", "/subjects/s/versions") == [1, 2]
+    finally:
+        registry.stop()
+
+
+def test_a_schema_that_is_too_large_for_the_topic_is_refused(
+    servers: str, start: Callable[..., EmbeddedRegistry]
+) -> None:
+    registry = start(servers)
+    quotes = '"' * 300_000  # escaped twice in the record
+    text = json.dumps({"type": "record", "name": "R", "fields": [], "doc": quotes})
+    assert register(registry, "s", text) == (422, 42209, "Register operation failed because schema is too large")
+    assert register(registry, "s", enum("a"))["version"] == 1
