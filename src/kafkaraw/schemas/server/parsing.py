@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from kafkaraw.errors import KafkaError
@@ -83,6 +84,10 @@ class Resolved:
     key: tuple[object, ...]
 
 
+Known = tuple[StoredSchema, "Parsed | Resolved"]
+"""A version of a subject, parsed, or ready to be parsed."""
+
+
 class Parser:
     """Parses schemas, and keeps what it has parsed.
 
@@ -97,6 +102,9 @@ class Parser:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[object, ...], Parsed] = OrderedDict()
         self._cached_characters = 0
+        # Versions without references, by offset: a subject of 1,000 versions looks 1,000 of them up for each new one.
+        self._versions: dict[int, tuple[StoredSchema, Parsed]] = {}
+        self._canonical_texts: dict[SchemaType, set[str]] = {schema_type: set() for schema_type in SchemaType}
 
     @property
     def languages(self) -> Languages:
@@ -162,15 +170,27 @@ class Parser:
         """Look up what a version references."""
         return self.resolve(stored.value.schema, stored.value.subject)
 
-    def resolve_known(self, versions: Sequence[StoredSchema]) -> list[tuple[StoredSchema, Resolved]]:
-        """Look up what versions reference; one whose references are gone is left out, because nothing equals it."""
-        resolved = []
+    def known(self, stored: StoredSchema) -> Known:
+        """Return a version for `check`, with what it references looked up.
+
+        Raises:
+            ApiError: a reference leads nowhere, or in a circle.
+        """
+        found = self._versions.get(stored.offset)
+        if found is not None and found[0] is stored:
+            return found
+        return (stored, self.resolve_stored(stored))
+
+    def candidates(self, schema: Schema, versions: Sequence[StoredSchema]) -> list[Known]:
+        """Return the versions that `find_equal` has to look at: those whose texts are equal or not canonical."""
+        canonical = self._canonical_texts[schema.schema_type]
+        found: list[Known] = []
         for stored in versions:
-            try:
-                resolved.append((stored, self.resolve_stored(stored)))
-            except ApiError:
-                continue
-        return resolved
+            other = stored.value.schema
+            if other.text == schema.text or other.text not in canonical:
+                with suppress(ApiError):  # its references are gone, so nothing equals it
+                    found.append(self.known(stored))
+        return found
 
     # -- on any thread
 
@@ -222,17 +242,45 @@ class Parser:
             raise self.refusal(resolved.schema.schema_type, str(error)) from error
         if not normalize:
             self._keep((resolved.key[0], text, *resolved.key[2:]), parsed)
+            self._note_canonical(replace(resolved.schema, text=text))
         return replace(resolved.schema, text=text), parsed
 
-    def find_equal(self, schema: Schema, versions: Sequence[tuple[StoredSchema, Resolved]]) -> StoredSchema | None:
+    def _parsed(self, known: Known) -> Parsed:
+        """Return a version, parsed.
+
+        Raises:
+            ApiError: it cannot be parsed.
+        """
+        stored, found = known
+        if not isinstance(found, Resolved):
+            return found
+        parsed = self.parse(found)
+        if not stored.value.schema.references:  # others may change with what they reference
+            with self._lock:
+                while len(self._versions) >= CACHED_SCHEMAS_MAX:
+                    del self._versions[next(iter(self._versions))]
+                self._versions[stored.offset] = (stored, parsed)
+        return parsed
+
+    def _note_canonical(self, schema: Schema) -> None:
+        """Remember that a text is canonical: a schema with another canonical text is not equal to it."""
+        if schema.references:
+            return
+        texts = self._canonical_texts[schema.schema_type]
+        with self._lock:
+            if len(texts) >= CACHED_SCHEMAS_MAX:
+                texts.clear()
+            texts.add(schema.text)
+
+    def find_equal(self, schema: Schema, candidates: Sequence[Known]) -> StoredSchema | None:
         """Return the first version with the content of a schema, whose text is canonical.
 
         Args:
             schema: the schema; its references name versions.
-            versions: where to search, in this order.
+            candidates: where to search, in this order.
         """
-        for stored, resolved in versions:
-            other = stored.value.schema
+        for known in candidates:
+            stored, other = known[0], known[0].value.schema
             if other.schema_type is not schema.schema_type or other.rule_set != schema.rule_set:
                 continue
             if schema.references != other.references or not _has_same_metadata(schema, stored):
@@ -240,20 +288,17 @@ class Parser:
             if other.text == schema.text:
                 return stored
             try:
-                parsed = self.parse(resolved)
+                text = self._parsed(known).canonical_text
             except ApiError:  # written by a registry that accepts more
                 continue
-            if parsed.canonical_text == schema.text:
+            if text == schema.text:
                 return stored
+            if text == other.text:
+                self._note_canonical(other)
         return None
 
     def check(
-        self,
-        new: Parsed,
-        earlier: Sequence[tuple[StoredSchema, Resolved]],
-        level: CompatibilityLevel,
-        *,
-        lenient: bool = False,
+        self, new: Parsed, earlier: Sequence[Known], level: CompatibilityLevel, *, lenient: bool = False
     ) -> tuple[str, ...]:
         """Return why a level forbids a schema, given the earlier versions in order; empty if it does not.
 
@@ -263,7 +308,7 @@ class Parser:
         if level is CompatibilityLevel.NONE or not earlier:
             return ()
         versions = [stored.value.version for stored, _ in earlier]
-        parsed = [self.parse(resolved) for _, resolved in earlier]
+        parsed = list(map(self._parsed, earlier))
         return self._languages.check(new, parsed, level, versions=versions, lenient=lenient)
 
     def formatted(self, resolved: Resolved, style: str) -> str:

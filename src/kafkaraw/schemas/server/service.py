@@ -414,11 +414,14 @@ class RegistryService:
             versions = [] if latest is None else [latest]
         else:
             versions = [it for it in reversed(self.state.versions(subject)) if deleted or not it.value.deleted]
-        known = self._parser.resolve_known(versions)
-        stored = await self._on_worker(lambda: self._parser.find_equal(schema, known)) if known else None
+        stored = await self._equal(schema, versions)
         if stored is None:
             return None
         return _Found(stored.value.schema, stored.value.version, stored.value.id, stored.guid, stored)
+
+    async def _equal(self, schema: Schema, versions: Sequence[StoredSchema]) -> StoredSchema | None:
+        candidates = self._parser.candidates(schema, versions)
+        return await self._on_worker(partial(self._parser.find_equal, schema, candidates)) if candidates else None
 
     def _by_hash(self, subject: str, schema: Schema, *, deleted: bool) -> _Found | None:
         number = self.state.id_of_content(subject, schema)
@@ -469,7 +472,7 @@ class RegistryService:
         level = config.compatibility_level or CompatibilityLevel.BACKWARD
         if not level.value.endswith("_TRANSITIVE"):
             earlier = earlier[-1:]
-        known = [] if level is CompatibilityLevel.NONE else [(it, self._parser.resolve_stored(it)) for it in earlier]
+        known = [] if level is CompatibilityLevel.NONE else [self._parser.known(it) for it in earlier]
         validate, lenient = config.validate_new_schemas is not False, config.compatibility_policy == "LENIENT"
 
         latest = earlier[-1].value.schema if earlier else None
@@ -562,8 +565,7 @@ class RegistryService:
             schema_id = content_id
         if request.version == 0:
             equal = [it for it in reversed(current) if schema_id in (UNASSIGNED, it.value.id)]
-            known = self._parser.resolve_known(equal)
-            stored = await self._on_worker(lambda: self._parser.find_equal(schema, known)) if known else None
+            stored = await self._equal(schema, equal)
             if stored is not None:
                 return _Plan((), answers.registered(answers.stored_schema(stored)))
 
