@@ -41,6 +41,23 @@ cdef enum Op:
     OP_SKIP_ARRAY = 27
     OP_SKIP_MAP = 28
     OP_SKIP_UNION = 29
+    OP_PROTOBUF_MESSAGE = 30
+    OP_PROTOBUF_INT32 = 31
+    OP_PROTOBUF_INT64 = 32
+    OP_PROTOBUF_UINT32 = 33
+    OP_PROTOBUF_UINT64 = 34
+    OP_PROTOBUF_SINT32 = 35
+    OP_PROTOBUF_SINT64 = 36
+    OP_PROTOBUF_BOOL = 37
+    OP_PROTOBUF_ENUM = 38
+    OP_PROTOBUF_RAW32 = 39
+    OP_PROTOBUF_RAW64 = 40
+    OP_PROTOBUF_UFIXED32 = 41
+    OP_PROTOBUF_UFIXED64 = 42
+    OP_PROTOBUF_BYTES = 43
+    OP_PROTOBUF_STRING = 44
+    OP_PROTOBUF_TIMESTAMP = 45
+    OP_PROTOBUF_DURATION = 46
 
 cdef enum Fault:
     FAULT_NONE = 0
@@ -61,6 +78,19 @@ cdef enum Fault:
     FAULT_TRAILING = 15
     FAULT_COLUMN_FULL = 16
     FAULT_MEMORY = 17
+    FAULT_TWICE = 18
+    FAULT_TAG = 19
+    FAULT_REQUIRED = 20
+
+cdef enum:
+    FIELD_REPEATED = 1
+    FIELD_MAP = 2
+    FIELD_REQUIRED = 4
+
+cdef struct Rule:
+    long long number
+    int flags
+    int oneof
 
 cdef struct Text:
     unsigned char* data
@@ -73,6 +103,8 @@ cdef struct Step:
     int count  # children, or texts
     int* children
     Text* texts
+    Rule* rules  # of a Protobuf message: for each child
+    long long* numbers  # of a Protobuf enum: for each text but the last
     long long argument
     Py_ssize_t size
     unsigned char* data

@@ -18,8 +18,9 @@ from cython.cimports.cpython.buffer import (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cython.cimports.libc.stdio import snprintf
 from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
-from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.libc.string import memcmp, memcpy, memset
 
 from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.schemas.arrow import columns as _columns
@@ -28,6 +29,7 @@ from kafkaraw.schemas.arrow import program as _program
 _INT32_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _ITEMS_SPARE = cython.declare(cython.longlong, 65_536)
 _MILLISECONDS_MAX = cython.declare(cython.longlong, 9223372036854775)
+_SECONDS_MAX = cython.declare(cython.longlong, 9223372036853)
 _DEPTH_MAX = cython.declare(cython.int, 256)
 assert (_program.ITEMS_SPARE, _program.DEPTH_MAX) == (65_536, 256)
 
@@ -40,7 +42,7 @@ NUMBERS = {
         "LIST": KIND_LIST,
         "STRUCT": KIND_STRUCT,
     },
-    "first and last": (OP_NULL, OP_SKIP_UNION, FAULT_NONE, FAULT_MEMORY),
+    "first and last": (OP_NULL, OP_PROTOBUF_DURATION, FAULT_NONE, FAULT_REQUIRED),
 }
 """Some of the constants of C, for the test that compares them."""
 
@@ -534,7 +536,373 @@ def _run(state: cython.pointer(State), step: cython.pointer(Step)) -> cython.bin
         return _default(state, step)
     elif step.op == OP_FAIL:
         return _fault(state, FAULT_UNRESOLVED, step, 0)
+    elif step.op >= OP_PROTOBUF_MESSAGE:
+        return _protobuf(state, step)
     return _skip(state, step)
+
+
+# -- Protobuf
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _raw_varint(
+    state: cython.pointer(State), step: cython.pointer(Step), value: cython.pointer(cython.ulonglong)
+) -> cython.bint:
+    """Read a varint without zigzag; bits beyond 64 are dropped, as by protobuf."""
+    at: cython.p_uchar = state.at
+    shift: cython.int = 0
+    raw: cython.ulonglong = 0
+    while True:
+        if at >= state.end:
+            return _fault(state, FAULT_TRUNCATED, step, at - state.at + 1)
+        if shift > 63:
+            return _fault(state, FAULT_VARINT, step, 0)
+        raw |= (cython.cast(cython.ulonglong, at[0]) & 0x7F) << shift
+        at += 1
+        if at[-1] < 0x80:
+            break
+        shift += 7
+    value[0] = raw
+    state.at = at
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _raw_size(state: cython.pointer(State), step: cython.pointer(Step), size: cython.p_longlong) -> cython.bint:
+    raw: cython.ulonglong
+    if not _raw_varint(state, step, cython.address(raw)):
+        return False
+    size[0] = cython.cast(cython.longlong, raw)
+    if size[0] < 0 or size[0] > state.end - state.at:
+        return _fault(state, FAULT_TRUNCATED, step, size[0])
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _wire(op: cython.int) -> cython.int:
+    """The wire type of a value."""
+    if op == OP_PROTOBUF_RAW32 or op == OP_PROTOBUF_UFIXED32:
+        return 5
+    if op == OP_PROTOBUF_RAW64 or op == OP_PROTOBUF_UFIXED64:
+        return 1
+    if op >= OP_PROTOBUF_INT32 and op <= OP_PROTOBUF_ENUM:
+        return 0
+    return 2
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _skip_wire(state: cython.pointer(State), step: cython.pointer(Step), tag: cython.ulonglong) -> cython.bint:
+    """Skip the value of an unknown field."""
+    raw: cython.ulonglong
+    size: cython.longlong
+    wire: cython.int = cython.cast(cython.int, tag & 7)
+    if wire == 0:
+        return _raw_varint(state, step, cython.address(raw))
+    if wire == 1 or wire == 5:
+        size = 8 if wire == 1 else 4
+        if not _has(state, step, size):
+            return False
+        state.at += size
+        return True
+    if wire == 2:
+        if not _raw_size(state, step, cython.address(size)):
+            return False
+        state.at += size
+        return True
+    if wire != 3:
+        return _fault(state, FAULT_TAG, step, cython.cast(cython.longlong, tag))
+    if not _enter(state, step):
+        return False
+    while True:  # a group ends with the tag of its end
+        if not _raw_varint(state, step, cython.address(raw)):
+            return False
+        if raw == (tag | 7) - 3:
+            break
+        if raw >> 3 == 0:
+            return _fault(state, FAULT_TAG, step, cython.cast(cython.longlong, raw))
+        if not _skip_wire(state, step, raw):
+            return False
+    state.depth -= 1
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _message(state: cython.pointer(State), step: cython.pointer(Step)) -> cython.bint:
+    """Read fields up to the end of the bytes, then fill up those that are missing."""
+    column: cython.pointer(Column) = cython.address(state.columns[step.target])
+    rows: cython.Py_ssize_t = column.rows
+    tag: cython.ulonglong
+    child: cython.int = -1
+    tried: cython.int
+    number: cython.longlong
+    if not _enter(state, step):
+        return False
+    while state.at < state.end:
+        if not _raw_varint(state, step, cython.address(tag)):
+            return False
+        number = cython.cast(cython.longlong, tag >> 3)
+        if number == 0 or tag >> 3 > 536870911:
+            return _fault(state, FAULT_TAG, step, cython.cast(cython.longlong, tag))
+        for tried in range(step.count):  # fields mostly come in order
+            child = child + 1 if child + 1 < step.count else 0
+            if step.rules[child].number == number:
+                break
+        else:
+            if not _skip_wire(state, step, tag):
+                return False
+            continue
+        if not _field(state, step, child, tag, rows):
+            return False
+    for child in range(step.count):
+        if not _complete(state, step, child, rows):
+            return False
+    state.depth -= 1
+    if not _present(state, column, step):
+        return False
+    column.rows += 1
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _field(
+    state: cython.pointer(State),
+    step: cython.pointer(Step),
+    child: cython.int,
+    tag: cython.ulonglong,
+    rows: cython.Py_ssize_t,
+) -> cython.bint:
+    """Read one field of a message that has `rows` rows before."""
+    index: cython.int = state.columns[step.target].first + child
+    column: cython.pointer(Column) = cython.address(state.columns[index])
+    value: cython.pointer(Step) = cython.address(state.steps[step.children[child]])
+    rule: cython.pointer(Rule) = cython.address(step.rules[child])
+    wire: cython.int = cython.cast(cython.int, tag & 7)
+    size: cython.longlong
+    other: cython.int
+    end: cython.p_uchar = state.end
+    if rule.flags & FIELD_REPEATED:
+        if wire == 2 and _wire(value.op) != 2:  # packed
+            if not _raw_size(state, value, cython.address(size)):
+                return False
+            state.end = state.at + size
+            while state.at < state.end:
+                if not _item(state, step, value):
+                    return False
+            state.end = end
+            return True
+        if wire != _wire(value.op):
+            return _skip_wire(state, step, tag)
+        return _item(state, step, value)
+    if wire != _wire(value.op):
+        return _skip_wire(state, step, tag)
+    if column.rows > rows:
+        if value.op == OP_PROTOBUF_MESSAGE or value.op == OP_PROTOBUF_TIMESTAMP or value.op == OP_PROTOBUF_DURATION:
+            return _fault(state, FAULT_TWICE, step, rule.number)
+        _truncate(state.columns, index, rows)
+    if rule.oneof:
+        for other in range(step.count):
+            if other != child and step.rules[other].oneof == rule.oneof:
+                _truncate(state.columns, state.columns[step.target].first + other, rows)
+    return _run(state, value)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _item(state: cython.pointer(State), step: cython.pointer(Step), value: cython.pointer(Step)) -> cython.bint:
+    if state.items_left <= 0:
+        return _fault(state, FAULT_ITEMS, step, 0)
+    state.items_left -= 1
+    return _run(state, value)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _complete(
+    state: cython.pointer(State), step: cython.pointer(Step), child: cython.int, rows: cython.Py_ssize_t
+) -> cython.bint:
+    """End a list; append null, or the default, to a field that the message does not have."""
+    index: cython.int = state.columns[step.target].first + child
+    column: cython.pointer(Column) = cython.address(state.columns[index])
+    value: cython.pointer(Step) = cython.address(state.steps[step.children[child]])
+    if step.rules[child].flags & FIELD_REPEATED:
+        if state.columns[column.first].rows > _INT32_MAX:
+            return _fault(state, FAULT_COLUMN_FULL, step, 0)
+        if not _present(state, column, step):
+            return False
+        column.rows += 1
+        column.ends[column.rows] = cython.cast(cython.int, state.columns[column.first].rows)
+        return True
+    if column.rows > rows:
+        return True
+    if step.rules[child].flags & FIELD_REQUIRED:
+        return _fault(state, FAULT_REQUIRED, step, step.rules[child].number)
+    if value.op == OP_PROTOBUF_ENUM and not column.nullable:  # the value of a map's entry
+        return _append_bytes(state, value, value.texts[0].data, value.texts[0].size)
+    if not _append_empty(state.columns, index):
+        return _fault(state, FAULT_MEMORY, step, 0)
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _protobuf(state: cython.pointer(State), step: cython.pointer(Step)) -> cython.bint:
+    raw: cython.ulonglong
+    size: cython.longlong
+    number: cython.int
+    end: cython.p_uchar
+    ok: cython.bint
+    if step.op == OP_PROTOBUF_MESSAGE:
+        if step.argument:  # the record itself: no size in front
+            return _message(state, step)
+        if not _raw_size(state, step, cython.address(size)):
+            return False
+        end = state.end
+        state.end = state.at + size
+        ok = _message(state, step)
+        state.end = end
+        return ok
+    elif step.op == OP_PROTOBUF_STRING or step.op == OP_PROTOBUF_BYTES:
+        if not _raw_size(state, step, cython.address(size)):
+            return False
+        if step.op == OP_PROTOBUF_STRING and not _is_utf8(state.at, size):
+            return _fault(state, FAULT_UTF8, step, 0)
+        state.at += size
+        return _append_bytes(state, step, state.at - size, size)
+    elif step.op == OP_PROTOBUF_RAW32:
+        if not _has(state, step, 4):
+            return False
+        state.at += 4
+        return _append_width4(state, step, state.at - 4)
+    elif step.op == OP_PROTOBUF_RAW64:
+        if not _has(state, step, 8):
+            return False
+        memcpy(cython.address(size), state.at, 8)
+        state.at += 8
+        return _append_int64(state, step, size)
+    elif step.op == OP_PROTOBUF_UFIXED32:
+        if not _has(state, step, 4):
+            return False
+        size = cython.cast(cython.longlong, state.at[0]) | state.at[1] << 8 | state.at[2] << 16
+        size |= cython.cast(cython.longlong, state.at[3]) << 24
+        state.at += 4
+        return _append_int64(state, step, size)
+    elif step.op == OP_PROTOBUF_UFIXED64:
+        if not _has(state, step, 8):
+            return False
+        memcpy(cython.address(raw), state.at, 8)
+        state.at += 8
+        return _append_unsigned(state, step, raw)
+    elif step.op == OP_PROTOBUF_TIMESTAMP or step.op == OP_PROTOBUF_DURATION:
+        return _seconds(state, step)
+    if not _raw_varint(state, step, cython.address(raw)):
+        return False
+    if step.op == OP_PROTOBUF_INT64:
+        return _append_int64(state, step, cython.cast(cython.longlong, raw))
+    elif step.op == OP_PROTOBUF_INT32:
+        number = cython.cast(cython.int, raw)
+        return _append_width4(state, step, cython.address(number))
+    elif step.op == OP_PROTOBUF_UINT32:
+        return _append_int64(state, step, cython.cast(cython.longlong, raw & cython.cast(cython.uint, -1)))
+    elif step.op == OP_PROTOBUF_UINT64:
+        return _append_unsigned(state, step, raw)
+    elif step.op == OP_PROTOBUF_SINT64:
+        size = cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+        return _append_int64(state, step, size)
+    elif step.op == OP_PROTOBUF_SINT32:
+        raw &= cython.cast(cython.uint, -1)
+        number = cython.cast(
+            cython.int, cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+        )
+        return _append_width4(state, step, cython.address(number))
+    elif step.op == OP_PROTOBUF_BOOL:
+        if not _present(state, cython.address(state.columns[step.target]), step):
+            return False
+        state.columns[step.target].data[state.columns[step.target].rows] = raw != 0
+        state.columns[step.target].rows += 1
+        return True
+    return _enum_of(state, step, cython.cast(cython.int, raw))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _append_unsigned(state: cython.pointer(State), step: cython.pointer(Step), value: cython.ulonglong) -> cython.bint:
+    column: cython.pointer(Column) = cython.address(state.columns[step.target])
+    if not _present(state, column, step):
+        return False
+    memcpy(column.data + 16 * column.rows, cython.address(value), 8)
+    memset(column.data + 16 * column.rows + 8, 0, 8)
+    column.rows += 1
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _enum_of(state: cython.pointer(State), step: cython.pointer(Step), number: cython.int) -> cython.bint:
+    at: cython.int
+    text: cython.char[320]
+    last: cython.pointer(Text) = cython.address(step.texts[step.count - 1])
+    for at in range(step.count - 1):
+        if step.numbers[at] == number:
+            return _append_bytes(state, step, step.texts[at].data, step.texts[at].size)
+    if last.size > 280:
+        return _fault(state, FAULT_SYMBOL, step, number)
+    memcpy(text, last.data, last.size)
+    at = snprintf(cython.address(text[last.size]), 30, "%d", number)
+    return _append_bytes(state, step, cython.cast(cython.p_uchar, text), last.size + at)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _seconds(state: cython.pointer(State), step: cython.pointer(Step)) -> cython.bint:
+    """Read a message of seconds (1) and nanoseconds (2) as microseconds, rounded down."""
+    size: cython.longlong
+    tag: cython.ulonglong
+    raw: cython.ulonglong
+    seconds: cython.longlong = 0
+    nanoseconds: cython.longlong = 0
+    end: cython.p_uchar = state.end
+    if not _raw_size(state, step, cython.address(size)):
+        return False
+    state.end = state.at + size
+    while state.at < state.end:
+        if not _raw_varint(state, step, cython.address(tag)):
+            return False
+        if tag == 8 or tag == 16:
+            if not _raw_varint(state, step, cython.address(raw)):
+                return False
+            if tag == 8:
+                seconds = cython.cast(cython.longlong, raw)
+            else:
+                nanoseconds = cython.cast(cython.int, raw)
+        elif tag >> 3 == 0 or not _skip_wire(state, step, tag):
+            return _fault(state, FAULT_TAG, step, cython.cast(cython.longlong, tag))
+    state.end = end
+    if seconds > _SECONDS_MAX or seconds < -_SECONDS_MAX:
+        return _fault(state, FAULT_OVERFLOW, step, seconds)
+    size = nanoseconds % 1000
+    if size < 0:
+        size += 1000
+    return _append_int64(state, step, seconds * 1000000 + (nanoseconds - size) // 1000)
 
 
 @cython.cfunc
@@ -730,6 +1098,8 @@ class Prepared:
     steps: cython.pointer(Step)
     children: cython.p_int
     texts: cython.pointer(Text)
+    rules: cython.pointer(Rule)
+    numbers: cython.p_longlong
     root: cython.int
     _kept: list
 
@@ -742,7 +1112,9 @@ class Prepared:
         texts_count = sum(len(node.texts) for node in nodes)
         self.children = cython.cast(cython.p_int, calloc(children_count + 1, cython.sizeof(cython.int)))
         self.texts = cython.cast(cython.pointer(Text), calloc(texts_count + 1, cython.sizeof(Text)))
-        if self.steps == cython.NULL or self.children == cython.NULL or self.texts == cython.NULL:
+        self.rules = cython.cast(cython.pointer(Rule), calloc(children_count + 1, cython.sizeof(Rule)))
+        self.numbers = cython.cast(cython.p_longlong, calloc(texts_count + 1, cython.sizeof(cython.longlong)))
+        if not (self.steps and self.children and self.texts and self.rules and self.numbers):
             raise MemoryError
         step: cython.pointer(Step)
         child_at: cython.int = 0
@@ -754,6 +1126,14 @@ class Prepared:
             step.argument, step.size = node.argument, node.size
             step.children = self.children + child_at
             step.texts = self.texts + text_at
+            step.rules = self.rules + child_at
+            step.numbers = self.numbers + text_at
+            for at, rule in enumerate(node.fields):
+                self.rules[child_at + cython.cast(cython.int, at)].number = rule.number
+                self.rules[child_at + cython.cast(cython.int, at)].flags = rule.flags
+                self.rules[child_at + cython.cast(cython.int, at)].oneof = rule.oneof
+            for at, number in enumerate(node.numbers):
+                self.numbers[text_at + cython.cast(cython.int, at)] = number
             step.count = len(node.texts) if node.texts else len(node.children)
             for child in node.children:
                 self.children[child_at] = child
@@ -777,6 +1157,8 @@ class Prepared:
         free(self.steps)
         free(self.children)
         free(self.texts)
+        free(self.rules)
+        free(self.numbers)
 
 
 prepare = Prepared
@@ -813,8 +1195,47 @@ def _is_null(validity: cython.p_uchar, row: cython.Py_ssize_t) -> cython.bint:
     return validity != cython.NULL and not validity[row >> 3] >> (row & 7) & 1
 
 
-def scan(validity: object, offsets: object, data: object, start: cython.Py_ssize_t, rows: cython.Py_ssize_t):
-    """Find the schema ids of framed rows. See `plain_decoding.scan`."""
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _prefix_size(data: cython.p_uchar, size: cython.Py_ssize_t, indexes: cython.bint) -> cython.Py_ssize_t:
+    """The size of a prefix with a schema id, and with indexes of a message if they follow; 0 if it is none."""
+    at: cython.Py_ssize_t = 5
+    left: cython.longlong = 0
+    shift: cython.int = 0
+    counted: cython.bint = False
+    if size < 5 or data[0] != 0:
+        return 0
+    if not indexes:
+        return 5
+    while True:
+        if at >= size or shift > 21:
+            return 0
+        if not counted:
+            left |= cython.cast(cython.longlong, data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] >= 0x80:
+            continue
+        shift = 0
+        if not counted:
+            counted = True
+            left = left >> 1
+        else:
+            left -= 1
+        if left <= 0:
+            return at
+
+
+def scan(
+    validity: object,
+    offsets: object,
+    data: object,
+    start: cython.Py_ssize_t,
+    rows: cython.Py_ssize_t,
+    indexes: cython.bint,
+):
+    """Find the prefixes of framed rows. See `plain_decoding.scan`."""
     valid: _View = _View(validity)
     ends: _View = _View(offsets)
     bytes_: _View = _View(data)
@@ -824,23 +1245,24 @@ def scan(validity: object, offsets: object, data: object, start: cython.Py_ssize
     if slots == cython.NULL:
         raise MemoryError
     known: dict = {}
-    last_id: cython.longlong = -1
+    last: cython.p_uchar = cython.NULL
+    last_size: cython.Py_ssize_t = 0
     last_slot: cython.int = 0
-    current: cython.longlong
     row: cython.Py_ssize_t
+    size: cython.Py_ssize_t
     at: cython.p_uchar
     for row in range(rows):
         if _is_null(valid.data, start + row):
             slots[row] = -1
             continue
-        if bounds[row + 1] - bounds[row] < 5 or bytes_.data[bounds[row]] != 0:
+        at = bytes_.data + bounds[row]
+        size = _prefix_size(at, bounds[row + 1] - bounds[row], indexes)
+        if size == 0:
             slots[row] = -2
             continue
-        at = bytes_.data + bounds[row]
-        current = cython.cast(cython.longlong, at[1]) << 24 | at[2] << 16 | at[3] << 8 | at[4]
-        if current != last_id:
-            last_slot = known.setdefault(current, len(known))
-            last_id = current
+        if size != last_size or memcmp(at, last, size) != 0:
+            last_slot = known.setdefault(at[:size], len(known))
+            last, last_size = at, size
         slots[row] = last_slot
     return block, list(known)
 

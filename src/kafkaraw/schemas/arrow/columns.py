@@ -48,6 +48,7 @@ class Type(IntEnum):
     LIST = 12
     MAP = 13
     STRUCT = 14
+    DURATION = 15
 
 
 _WIDTHS: Final = {
@@ -59,6 +60,7 @@ _WIDTHS: Final = {
     Type.TIMESTAMP_UTC: 8,
     Type.TIMESTAMP_LOCAL: 8,
     Type.DECIMAL: 16,
+    Type.DURATION: 8,
 }
 _KINDS: Final = {
     Type.NULL: Kind.NULL,
@@ -135,6 +137,7 @@ def arrow_type(column: Column) -> pa.DataType:
         Type.DATE: pa.date32(),
         Type.TIMESTAMP_UTC: pa.timestamp("us", "UTC"),
         Type.TIMESTAMP_LOCAL: pa.timestamp("us"),
+        Type.DURATION: pa.duration("us"),
     }
     return plain[column.type]
 

@@ -20,16 +20,21 @@ from kafkaraw.schemas.arrow.columns import arrow_type
 from kafkaraw.schemas.arrow.plans import Plan, Texts, as_schema, columns_for, plan_for
 from kafkaraw.schemas.arrow.program import explain
 from kafkaraw.schemas.arrow.sources import SchemaSource
-from kafkaraw.schemas.errors import RegistryAuthenticationError, RegistryAuthorizationError, RegistryError
+from kafkaraw.schemas.errors import (
+    RegistryAuthenticationError,
+    RegistryAuthorizationError,
+    RegistryError,
+    SchemaParseError,
+)
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Format = Literal["avro"]
+Format = Literal["avro", "protobuf"]
 OnError = Literal["null", "raise"]
 
-FORMATS: Final = {"avro": SchemaType.AVRO}
+FORMATS: Final = {"avro": SchemaType.AVRO, "protobuf": SchemaType.PROTOBUF}
 """What `value` and `key` can be."""
 PREFIX_BYTES: Final = 5
 _NULL_SLOT: Final = -1
@@ -196,21 +201,22 @@ class ColumnDecoder:
             column = column.cast(pa.binary())
         rows = len(column)
         validity, offsets, data = _buffers(column)
-        slots, ids = decoding.scan(validity, offsets, data, column.offset, rows)
-        writers: list[int | str] = list(ids)
+        has_indexes = self._type is SchemaType.PROTOBUF
+        slots, prefixes = decoding.scan(validity, offsets, data, column.offset, rows, has_indexes)
+        writers = [_of_prefix(each) for each in prefixes]
         if headers is not None and headers.null_count < rows:
             slots = _with_headers(slots, writers, headers, f"__{self._name}_schema_id", column)
-        found = [self._looked_up(each) for each in writers]
+        found = [self._looked_up(each.schema) for each in writers]
         reader = self._reader or self._newest(found)
         if reader is None:
             return self._undecodable(column, slots, found)
-        plans, failures = self._plans(found, reader)
-        prefixes = [PREFIX_BYTES if isinstance(each, int) and at < len(ids) else 0 for at, each in enumerate(writers)]
+        plans, failures = self._plans(found, reader, [each.indexes for each in writers])
         root = columns_for(reader, self._recursion_max)
         decoder = decoding.Decoder(root)
+        sizes = [each.prefix_size for each in writers]
         prepared = [None if plan is None else plan.prepared for plan in plans]
-        faults = decoder.decode(validity, offsets, data, column.offset, rows, slots, prepared, prefixes)
-        reasons = self._reasons(column, slots, plans, faults)
+        faults = decoder.decode(validity, offsets, data, column.offset, rows, slots, prepared, sizes)
+        reasons = self._reasons(column, plans, sizes, faults)
         self._add_failures(reasons, slots, failures)
         self._add_unframed(reasons, slots, column)
         return Decoded(assemble(root, decoder.take()), reasons)
@@ -231,7 +237,7 @@ class ColumnDecoder:
             return str(error)
 
     def _plans(
-        self, found: Sequence[RegisteredSchema | str], reader: Texts
+        self, found: Sequence[RegisteredSchema | str], reader: Texts, indexes: Sequence[tuple[int, ...]]
     ) -> tuple[list[Plan | None], dict[int, str]]:
         plans: list[Plan | None] = []
         failures: dict[int, str] = {}
@@ -241,8 +247,8 @@ class ColumnDecoder:
                 failures[slot] = writer
             else:
                 try:
-                    plan = plan_for(self._texts(writer), reader, self._recursion_max)
-                except UsageError as error:
+                    plan = plan_for(self._texts(writer), reader, self._recursion_max, indexes[slot])
+                except (UsageError, SchemaParseError) as error:
                     failures[slot] = f"schema {writer.id}: {error}"
             plans.append(plan)
         return plans, failures
@@ -265,14 +271,14 @@ class ColumnDecoder:
     def _reasons(
         self,
         column: pa.Array,
-        slots: Sequence[int],
         plans: Sequence[Plan | None],
+        prefixes: Sequence[int],
         faults: Sequence[tuple[int, int, int, int, int, int]],
     ) -> dict[int, str]:
         reasons = {}
         for row, slot, fault, node, position, detail in faults:
             plan = plans[slot]
-            size = len(column[row].as_buffer()) - PREFIX_BYTES
+            size = len(column[row].as_buffer()) - prefixes[slot]
             reasons[row] = explain(None if plan is None else plan.program, fault, node, position, detail, size)
         return reasons
 
@@ -302,7 +308,7 @@ _GUID_BYTES: Final = 16
 
 
 def _with_headers(
-    slots: Sequence[int], writers: list[int | str], headers: pa.Array, name: str, column: pa.Array
+    slots: Sequence[int], writers: list[_Writer], headers: pa.Array, name: str, column: pa.Array
 ) -> array[int]:
     """Return the slots, with those of rows that have their schema's GUID or id in a header; adds these to `writers`."""
     import pyarrow.compute as pc
@@ -321,16 +327,47 @@ def _with_headers(
     return found
 
 
-def _of_header(content: bytes | None) -> int | str:
-    """Return the id, GUID or text of a header; Confluent's `SchemaId`.
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """What a record says of its schema.
+
+    Attributes:
+        schema: id or GUID.
+        indexes: of Protobuf: which message.
+        prefix_size: bytes of it in front of the record.
+    """
+
+    schema: int | str
+    indexes: tuple[int, ...] = ()
+    prefix_size: int = 0
+
+
+def _of_prefix(prefix: bytes) -> _Writer:
+    return _Writer(int.from_bytes(prefix[1:PREFIX_BYTES], "big"), _indexes(prefix[PREFIX_BYTES:]), len(prefix))
+
+
+def _of_header(content: bytes | None) -> _Writer:
+    """Return what a header says; Confluent's `SchemaId`.
 
     An unreadable header becomes a GUID that no registry has.
     """
-    if content is not None and len(content) == 1 + _GUID_BYTES and content[0] == _HEADER_GUID:
-        return str(UUID(bytes=content[1:]))
-    if content is not None and len(content) == PREFIX_BYTES and content[0] == _HEADER_ID:
-        return int.from_bytes(content[1:], "big")
-    return "" if content is None else content.hex()
+    if content is not None and len(content) >= 1 + _GUID_BYTES and content[0] == _HEADER_GUID:
+        return _Writer(str(UUID(bytes=content[1 : 1 + _GUID_BYTES])), _indexes(content[1 + _GUID_BYTES :]))
+    if content is not None and len(content) >= PREFIX_BYTES and content[0] == _HEADER_ID:
+        return _Writer(int.from_bytes(content[1:PREFIX_BYTES], "big"), _indexes(content[PREFIX_BYTES:]))
+    return _Writer("" if content is None else content.hex())
+
+
+def _indexes(data: bytes) -> tuple[int, ...]:
+    """Return the indexes of a message: varints with zigzag, their number first; only 0 is the first message."""
+    numbers, raw, shift = [], 0, 0
+    for byte in data:
+        raw |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append((raw >> 1) ^ -(raw & 1))
+            raw = shift = 0
+    return tuple(numbers[1:]) if numbers and numbers[0] else (0,) if numbers else ()
 
 
 def _buffers(column: pa.Array) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]:

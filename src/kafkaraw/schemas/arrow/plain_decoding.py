@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.schemas.arrow.columns import Column, Kind, flattened
-from kafkaraw.schemas.arrow.program import COLUMN_FULL, DEPTH_MAX, ITEMS_SPARE, Fault, Node, Op, Program
+from kafkaraw.schemas.arrow.program import (
+    COLUMN_FULL,
+    DEPTH_MAX,
+    ITEMS_SPARE,
+    REPEATED,
+    REQUIRED,
+    Fault,
+    Node,
+    Op,
+    Program,
+)
 
 if TYPE_CHECKING:
     from kafkaraw.schemas.arrow.assembling import Buffer
@@ -20,7 +30,20 @@ if TYPE_CHECKING:
 _DATA_SIZE_MAX: Final = 2**31 - 1
 _INT32_MAX: Final = 2**31 - 1
 _MICROSECONDS_MAX: Final = 9223372036854775
-_BUFFERS: Final = {4: "i", 8: "q"}
+_SECONDS_MAX: Final = 9223372036853
+# Operation -> wire type of its values, if it is not 2.
+_WIRES: Final = {
+    **dict.fromkeys(range(Op.PROTOBUF_INT32, Op.PROTOBUF_ENUM + 1), 0),
+    Op.PROTOBUF_RAW64: 1,
+    Op.PROTOBUF_UFIXED64: 1,
+    Op.PROTOBUF_RAW32: 5,
+    Op.PROTOBUF_UFIXED32: 5,
+}
+
+
+def _signed(raw: int, bits: int) -> int:
+    raw &= (1 << bits) - 1
+    return raw - (1 << bits) if raw >> (bits - 1) else raw
 
 
 class _BadRecord(Exception):
@@ -57,8 +80,10 @@ class Prepared:
 prepare = Prepared
 
 
-def scan(validity: Buffer | None, offsets: Buffer, data: Buffer, start: int, rows: int) -> tuple[Buffer, list[int]]:
-    """Find the schema ids of rows that begin with Confluent's prefix: a zero byte, then the id.
+def scan(
+    validity: Buffer | None, offsets: Buffer, data: Buffer, start: int, rows: int, indexes: bool
+) -> tuple[Buffer, list[bytes]]:
+    """Find the prefixes of rows that begin with Confluent's framing: a zero byte, then the id of the schema.
 
     Args:
         validity: bits of the array's rows; None if no row is null.
@@ -66,22 +91,46 @@ def scan(validity: Buffer | None, offsets: Buffer, data: Buffer, start: int, row
         data: its bytes.
         start: first row in these buffers.
         rows: number of rows.
+        indexes: the indexes of a message follow the id, as varints with zigzag, their number first; as in Protobuf.
 
     Returns:
-        for each row (int32) the index of its id, -1 for null, -2 for a row without the prefix; and the ids.
+        for each row (int32) the index of its prefix, -1 for null, -2 for a row without one; and the prefixes.
     """
     bounds, bytes_ = memoryview(offsets).cast("B").cast("i"), memoryview(data).cast("B")
     slots = array("i", bytes(4 * rows))
-    known: dict[int, int] = {}
+    known: dict[bytes, int] = {}
     for row in range(rows):
-        begin, end = bounds[start + row], bounds[start + row + 1]
+        record = bytes_[bounds[start + row] : bounds[start + row + 1]]
+        size = 0 if _is_null(validity, start + row) else _prefix_size(record, indexes)
         if _is_null(validity, start + row):
             slots[row] = -1
-        elif end - begin < 5 or bytes_[begin]:
+        elif not size:
             slots[row] = -2
         else:
-            slots[row] = known.setdefault(int.from_bytes(bytes_[begin + 1 : begin + 5], "big"), len(known))
+            slots[row] = known.setdefault(bytes(record[:size]), len(known))
     return slots, list(known)
+
+
+def _prefix_size(record: memoryview, indexes: bool) -> int:
+    if len(record) < 5 or record[0]:
+        return 0
+    at, left = 5, 0
+    if not indexes:
+        return at
+    for counted in range(1 << 21):
+        raw = shift = 0
+        while True:
+            if at >= len(record) or shift > 21:
+                return 0
+            byte = record[at]
+            raw |= (byte & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if byte < 0x80:
+                break
+        left = left - 1 if counted else raw >> 1
+        if left <= 0:
+            break
+    return at
 
 
 def _is_null(validity: Buffer | None, row: int) -> bool:
@@ -454,6 +503,179 @@ class _Run:
     def _skip_fixed(self, index: int, node: Node) -> None:
         self._take(index, node.argument)
 
+    # -- Protobuf
+
+    def _raw_varint(self, index: int) -> int:
+        raw = shift = 0
+        at = self._at
+        while True:
+            if at >= self._end:
+                raise self._bad(Fault.TRUNCATED, index, at - self._at + 1)
+            if shift > 63:
+                raise self._bad(Fault.VARINT, index)
+            byte = self._data[at]
+            raw |= (byte & 0x7F) << shift
+            at += 1
+            if byte < 0x80:
+                break
+            shift += 7
+        self._at = at
+        return raw & (1 << 64) - 1
+
+    def _raw_size(self, index: int) -> int:
+        size = _signed(self._raw_varint(index), 64)
+        if not 0 <= size <= self._end - self._at:
+            raise self._bad(Fault.TRUNCATED, index, size)
+        return size
+
+    def _skip_wire(self, index: int, tag: int) -> None:
+        match tag & 7:
+            case 0:
+                self._raw_varint(index)
+            case 1 | 5:
+                self._take(index, 8 if tag & 7 == 1 else 4)
+            case 2:
+                size = self._raw_size(index)
+                self._at += size
+            case 3:
+                self._enter(index)
+                while (inner := self._raw_varint(index)) != tag + 1:
+                    if not inner >> 3:
+                        raise self._bad(Fault.TAG, index, inner)
+                    self._skip_wire(index, inner)
+                self._depth -= 1
+            case _:
+                raise self._bad(Fault.TAG, index, _signed(tag, 64))
+
+    def _inside(self, index: int) -> int:
+        """Limit reading to the sized value that follows; return the end to restore."""
+        size, end = self._raw_size(index), self._end
+        self._end = self._at + size
+        return end
+
+    def _message(self, index: int, node: Node) -> None:
+        end = self._end if node.argument else self._inside(index)
+        column = self._columns[node.target]
+        before = column.rows
+        self._enter(index)
+        while self._at < self._end:
+            tag = self._raw_varint(index)
+            if not 0 < tag >> 3 <= 536_870_911:
+                raise self._bad(Fault.TAG, index, _signed(tag, 64))
+            child = next((at for at, rule in enumerate(node.fields) if rule.number == tag >> 3), None)
+            if child is None:
+                self._skip_wire(index, tag)
+            else:
+                self._field(index, node, child, tag, before)
+        for child in range(len(node.fields)):
+            self._complete(index, node, child, before)
+        self._depth -= 1
+        self._end = end
+        self._present(index, node)
+
+    def _field(self, index: int, node: Node, child: int, tag: int, before: int) -> None:
+        target, rule = self._columns[node.target].children[child], node.fields[child]
+        value, column = self._nodes[node.children[child]], self._columns[target]
+        expected = _WIRES.get(value.op, 2)
+        if rule.flags & REPEATED and tag & 7 == 2 != expected:
+            end = self._inside(node.children[child])
+            while self._at < self._end:
+                self._item(index, node.children[child])
+            self._end = end
+        elif tag & 7 != expected:
+            self._skip_wire(index, tag)
+        elif rule.flags & REPEATED:
+            self._item(index, node.children[child])
+        else:
+            if column.rows > before:
+                if value.op in (Op.PROTOBUF_MESSAGE, Op.PROTOBUF_TIMESTAMP, Op.PROTOBUF_DURATION):
+                    raise self._bad(Fault.TWICE, index, rule.number)
+                _truncate(self._columns, target, before)
+            for other, each in enumerate(node.fields):
+                if rule.oneof and each.oneof == rule.oneof and other != child:
+                    _truncate(self._columns, self._columns[node.target].children[other], before)
+            self._read(node.children[child])
+
+    def _item(self, index: int, child: int) -> None:
+        if self._items_left <= 0:
+            raise self._bad(Fault.ITEMS, index, 0)
+        self._items_left -= 1
+        self._read(child)
+
+    def _complete(self, index: int, node: Node, child: int, before: int) -> None:
+        target, rule = self._columns[node.target].children[child], node.fields[child]
+        value, column = self._nodes[node.children[child]], self._columns[target]
+        if rule.flags & REPEATED:
+            self._present(index, Node(Op.ARRAY, target, "")).ends.append(self._columns[column.children[0]].rows)
+        elif column.rows == before:
+            if rule.flags & REQUIRED:
+                raise self._bad(Fault.REQUIRED, index, rule.number)
+            if value.op is Op.PROTOBUF_ENUM and not column.nullable:
+                self._append_bytes(node.children[child], value, (value.texts[0] or "").encode())
+            else:
+                _append_empty(self._columns, target)
+
+    def _number(self, index: int, node: Node) -> None:
+        raw = self._raw_varint(index)
+        match node.op:
+            case Op.PROTOBUF_INT64:
+                data = struct.pack("<q", _signed(raw, 64))
+            case Op.PROTOBUF_INT32:
+                data = struct.pack("<i", _signed(raw, 32))
+            case Op.PROTOBUF_UINT32:
+                data = struct.pack("<q", raw & 0xFFFFFFFF)
+            case Op.PROTOBUF_UINT64:
+                data = raw.to_bytes(16, "little")
+            case Op.PROTOBUF_SINT64:
+                data = struct.pack("<q", (raw >> 1) ^ -(raw & 1))
+            case Op.PROTOBUF_SINT32:
+                raw &= 0xFFFFFFFF
+                data = struct.pack("<i", (raw >> 1) ^ -(raw & 1))
+            case _:
+                data = bytes((raw != 0,))
+        self._append(index, node, data)
+
+    def _enum_of(self, index: int, node: Node) -> None:
+        number = _signed(self._raw_varint(index), 32)
+        text = f"{node.texts[-1]}{number}"
+        if number in node.numbers:
+            text = node.texts[node.numbers.index(number)] or ""
+        elif len((node.texts[-1] or "").encode()) > 280:
+            raise self._bad(Fault.SYMBOL, index, number)
+        self._append_bytes(index, node, text.encode())
+
+    def _raw(self, index: int, node: Node) -> None:
+        size = 8 if node.op in (Op.PROTOBUF_RAW64, Op.PROTOBUF_UFIXED64) else 4
+        data = self._take(index, size)
+        wider = {Op.PROTOBUF_UFIXED32: bytes(4), Op.PROTOBUF_UFIXED64: bytes(8)}.get(node.op, b"")
+        self._append(index, node, data + wider)
+
+    def _sized(self, index: int, node: Node) -> None:
+        size = self._raw_size(index)
+        if node.op is Op.PROTOBUF_STRING:
+            self._check_utf8(index, self._data[self._at : self._at + size])
+        self._append_bytes(index, node, self._take(index, size))
+
+    def _seconds(self, index: int, node: Node) -> None:
+        end = self._inside(index)
+        found = {8: 0, 16: 0}
+        while self._at < self._end:
+            tag = self._raw_varint(index)
+            if tag in found:
+                found[tag] = self._raw_varint(index)
+            elif not tag >> 3:
+                raise self._bad(Fault.TAG, index, tag)
+            else:
+                try:
+                    self._skip_wire(index, tag)
+                except _BadRecord:
+                    raise self._bad(Fault.TAG, index, _signed(tag, 64)) from None
+        self._end = end
+        seconds, nanoseconds = _signed(found[8], 64), _signed(found[16], 32)
+        if abs(seconds) > _SECONDS_MAX:
+            raise self._bad(Fault.OVERFLOW, index, seconds)
+        self._append(index, node, struct.pack("<q", seconds * 1_000_000 + nanoseconds // 1000))
+
     def _check_utf8(self, index: int, text: bytes) -> None:
         try:
             text.decode()
@@ -491,4 +713,21 @@ class _Run:
         Op.SKIP_ARRAY: _nested,
         Op.SKIP_MAP: _nested,
         Op.SKIP_UNION: _union,
+        Op.PROTOBUF_MESSAGE: _message,
+        Op.PROTOBUF_INT32: _number,
+        Op.PROTOBUF_INT64: _number,
+        Op.PROTOBUF_UINT32: _number,
+        Op.PROTOBUF_UINT64: _number,
+        Op.PROTOBUF_SINT32: _number,
+        Op.PROTOBUF_SINT64: _number,
+        Op.PROTOBUF_BOOL: _number,
+        Op.PROTOBUF_ENUM: _enum_of,
+        Op.PROTOBUF_RAW32: _raw,
+        Op.PROTOBUF_RAW64: _raw,
+        Op.PROTOBUF_UFIXED32: _raw,
+        Op.PROTOBUF_UFIXED64: _raw,
+        Op.PROTOBUF_BYTES: _sized,
+        Op.PROTOBUF_STRING: _sized,
+        Op.PROTOBUF_TIMESTAMP: _seconds,
+        Op.PROTOBUF_DURATION: _seconds,
     }

@@ -65,6 +65,30 @@ class Op(IntEnum):
     SKIP_ARRAY = 27
     SKIP_MAP = 28
     SKIP_UNION = 29
+    PROTOBUF_MESSAGE = 30
+    """Read fields until the end of the message; children are the columns' fields, see `Node.fields`."""
+    PROTOBUF_INT32 = 31
+    PROTOBUF_INT64 = 32
+    PROTOBUF_UINT32 = 33
+    PROTOBUF_UINT64 = 34
+    """Append as decimal128."""
+    PROTOBUF_SINT32 = 35
+    PROTOBUF_SINT64 = 36
+    PROTOBUF_BOOL = 37
+    PROTOBUF_ENUM = 38
+    """Append the text of the number; an unknown one is `UNKNOWN_ENUM_VALUE_NAME_n`, as in Java."""
+    PROTOBUF_RAW32 = 39
+    """Append four bytes as they are: sfixed32 and float."""
+    PROTOBUF_RAW64 = 40
+    """Append eight bytes as they are: sfixed64 and double."""
+    PROTOBUF_UFIXED32 = 41
+    PROTOBUF_UFIXED64 = 42
+    PROTOBUF_BYTES = 43
+    PROTOBUF_STRING = 44
+    PROTOBUF_TIMESTAMP = 45
+    """Read google.protobuf.Timestamp as microseconds."""
+    PROTOBUF_DURATION = 46
+    """Read google.protobuf.Duration as microseconds."""
 
 
 class Fault(IntEnum):
@@ -90,12 +114,35 @@ class Fault(IntEnum):
     """Not the record's fault: a column has 2 GiB; raised as an error of the call."""
     MEMORY = 17
     """As COLUMN_FULL: no memory."""
+    TWICE = 18
+    TAG = 19
+    REQUIRED = 20
 
 
 ITEMS_SPARE: Final = 65_536
 """A record of n bytes may have at most n + this many items in arrays and maps; items may take no bytes."""
 DEPTH_MAX: Final = 256
 """Nested values in one record."""
+
+
+REPEATED: Final = 1
+MAP: Final = 2
+REQUIRED: Final = 4
+
+
+@dataclass(slots=True)
+class FieldRule:
+    """How a Protobuf message has a field.
+
+    Attributes:
+        number: the field's number.
+        flags: `REPEATED`, `MAP` (with REPEATED), `REQUIRED`, or none.
+        oneof: number of its oneof in the message, from 1; 0 without. A later member replaces an earlier one.
+    """
+
+    number: int
+    flags: int = 0
+    oneof: int = 0
 
 
 @dataclass(slots=True)
@@ -111,6 +158,8 @@ class Node:
         size: bytes of a fixed decimal.
         data: see `Op.DEFAULT`.
         texts: see `Op.ENUM` and `Op.FAIL`.
+        fields: for each child, how a Protobuf message has it; see `Op.PROTOBUF_MESSAGE`.
+        numbers: for each text, the number of a Protobuf enum; the last text, without a number, begins unknown ones.
     """
 
     op: Op
@@ -121,6 +170,8 @@ class Node:
     size: int = 0
     data: bytes = b""
     texts: tuple[str | None, ...] = ()
+    fields: tuple[FieldRule, ...] = ()
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -171,6 +222,9 @@ _REASONS: Final = {
     Fault.OVERFLOW: "{detail} milliseconds do not fit in microseconds",
     Fault.ITEMS: "an array or map of {detail} items is more than the record can hold",
     Fault.DEPTH: f"values are nested more than {DEPTH_MAX} deep",
+    Fault.TWICE: "field number {detail} has two messages, which would have to be merged",
+    Fault.TAG: "{detail} is no tag of a field: the record is damaged",
+    Fault.REQUIRED: "the required field number {detail} is missing",
     Fault.TRAILING: "{detail} bytes follow the record: it was written with another schema",
 }
 

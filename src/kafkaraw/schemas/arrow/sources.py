@@ -26,14 +26,14 @@ class SchemaSource(Protocol):
         ...
 
 
-def referenced(bundle: SchemaBundle) -> tuple[Schema, ...]:
-    """Return the schemas that a bundle refers to, once each, those first to which others refer."""
-    found: dict[Schema, None] = {}
+def referenced(bundle: SchemaBundle) -> tuple[tuple[str, str], ...]:
+    """Return names and texts that a bundle refers to, once each, those first to which others refer."""
+    found: dict[tuple[str, str], None] = {}
 
     def collect(each: SchemaBundle) -> None:
-        for deeper in each.references.values():
+        for name, deeper in each.references.items():
             collect(deeper)
-            found[deeper.schema] = None
+            found[name, deeper.schema.text] = None
 
     collect(bundle)
     return tuple(found)

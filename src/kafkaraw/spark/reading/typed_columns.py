@@ -16,10 +16,10 @@ from kafkaraw.client.blocking.producer import Producer
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.errors import ConfigError, DeserializationError, UsageError
 from kafkaraw.schemas.arrow.columns import Column, Type
-from kafkaraw.schemas.arrow.decode import ColumnDecoder, Decoded
+from kafkaraw.schemas.arrow.decode import FORMATS, ColumnDecoder, Decoded
 from kafkaraw.schemas.arrow.plans import Texts, columns_for
 from kafkaraw.schemas.blocking import Registry
-from kafkaraw.schemas.model import Schema, SchemaType
+from kafkaraw.schemas.model import Schema
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
 from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.options.schemas import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 METADATA: Final = "kafkaraw.reader.schema"
-_TYPES: Final = {"avro": SchemaType.AVRO}
 _PREFIX: Final = "kafkaraw.error."
 
 
@@ -57,8 +56,7 @@ class TypedColumn:
 
     def to_metadata(self) -> dict[str, Any]:
         """Return what the column carries in Spark's schema."""
-        reader = self.reader
-        return {METADATA: json.dumps([self.format, reader.schema_type.value, reader.text, list(reader.references)])}
+        return {METADATA: json.dumps(self.reader.to_json())}
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def resolved_columns(schemas: SchemaOptions, topics: Sequence[str]) -> tuple[Typ
 
 def _reader(registry: Registry, column: ColumnSchema, topics: Sequence[str]) -> Texts:
     if column.text is not None:
-        return Texts.of(registry.bundle(Schema(column.text, _TYPES[column.format])))
+        return Texts.of(registry.bundle(Schema(column.text, FORMATS[column.format])))
     subject = column.subject
     if subject is None:
         if len(topics) != 1:
@@ -112,7 +110,7 @@ def _reader(registry: Registry, column: ColumnSchema, topics: Sequence[str]) -> 
             )
         subject = f"{topics[0]}-{column.name}"
     found = registry.version(subject, column.version or LATEST)
-    if found.schema.schema_type is not _TYPES[column.format]:
+    if found.schema.schema_type is not FORMATS[column.format]:
         raise ConfigError(
             f"{column.name}.format={column.format}: subject {subject!r} has a schema of the language "
             f"{found.schema.schema_type.value}"
@@ -173,8 +171,7 @@ def _kept(metadata: Mapping[str, Any] | None) -> Texts | None:
     text = (metadata or {}).get(METADATA)
     if text is None:
         return None
-    _, language, schema, references = json.loads(text)
-    return Texts(SchemaType(language), schema, tuple(references))
+    return Texts.from_json(json.loads(text))
 
 
 def _check_type(column: TypedColumn, given: DataType, recursion_max: int) -> None:
@@ -215,6 +212,7 @@ def spark_type(column: Column) -> DataType:
         Type.DATE: types.DateType(),
         Type.TIMESTAMP_UTC: types.TimestampType(),
         Type.TIMESTAMP_LOCAL: types.TimestampNTZType(),
+        Type.DURATION: types.DayTimeIntervalType(),
     }
     return plain[column.type]
 
