@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator
@@ -33,7 +34,12 @@ def json_schema(contents: Any, references: dict[str, SchemaBundle] | None = None
     return parse(SchemaBundle(Schema(text, SchemaType.JSON), references or {}))
 
 
-LANGUAGES = [SchemaType.AVRO, SchemaType.JSON]
+def protobuf(text: str, references: dict[str, SchemaBundle] | None = None) -> Any:
+    return parse(SchemaBundle(Schema(text, SchemaType.PROTOBUF), references or {}))
+
+
+LANGUAGES = list(SchemaType)
+SMALLEST = {SchemaType.AVRO: '"int"', SchemaType.JSON: "{}", SchemaType.PROTOBUF: 'syntax = "proto3"; message A {}'}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -44,7 +50,7 @@ def test_too_long_texts_are_refused(language: SchemaType) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("text", ["[" * 500_000, '{"a":' * 200_000, '{"items":' * 90_000 + "{}" + "}" * 90_000])
-def test_deeply_nested_json_is_refused(language: SchemaType, text: str) -> None:
+def test_deeply_nested_text_is_refused(language: SchemaType, text: str) -> None:
     with pytest.raises(SchemaParseError), cpu_seconds_at_most(3):
         parse(SchemaBundle(Schema(text, language)))
 
@@ -52,7 +58,7 @@ def test_deeply_nested_json_is_refused(language: SchemaType, text: str) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_references_in_a_circle_are_refused(language: SchemaType) -> None:
     inner: dict[str, SchemaBundle] = {}
-    bundle = SchemaBundle(Schema('"a"' if language is SchemaType.AVRO else "{}", language), inner)
+    bundle = SchemaBundle(Schema(SMALLEST[language], language), inner)
     inner["again"] = bundle
     with pytest.raises(SchemaParseError, match="circle"):
         parse(bundle)
@@ -60,7 +66,7 @@ def test_references_in_a_circle_are_refused(language: SchemaType) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_too_many_references_are_refused(language: SchemaType) -> None:
-    leaf = SchemaBundle(Schema('"int"' if language is SchemaType.AVRO else "{}", language))
+    leaf = SchemaBundle(Schema(SMALLEST[language], language))
     with pytest.raises(SchemaParseError, match="references"), cpu_seconds_at_most(2):
         parse(SchemaBundle(leaf.schema, {f"r{index}": leaf for index in range(5_000)}))
     chain = leaf
@@ -179,3 +185,67 @@ def test_large_ordinary_schemas_are_read_quickly() -> None:
         avro({"type": "record", "name": "R", "fields": fields})
     with cpu_seconds_at_most(5):
         json_schema({"properties": {f"field_{i}": {"type": ["null", "string"]} for i in range(2_000)}})
+
+
+PROTO_TEXTS = {
+    "nested messages": "message A {" * 80_000,
+    "nested groups": "message A {" + "optional group G = 1 {" * 40_000,
+    "nested options": "option x = " + "{ a: " * 150_000,
+    "nested lists": "option x = " + "[" * 500_000,
+    "long name": "option " + "a." * 400_000 + "b = 1;",
+    "path of an option": "option (a)" + ".b" * 400_000 + " = 1;",
+    "unclosed comment": "/*" * 400_000,
+    "unclosed string": 'import "' + '\\"' * 400_000,
+    "quotes": "import " + "'" * 800_001 + ";",
+    "spaces": " " * 900_000 + "?",
+    "long number": "message A { int32 a = " + "9" * 900_000 + "; }",
+    "dots": "message A { " + "." * 900_000 + " }",
+}
+
+
+@pytest.mark.parametrize("which", PROTO_TEXTS)
+def test_hostile_proto_texts_are_refused_in_bounded_time(which: str) -> None:
+    with pytest.raises(SchemaParseError), cpu_seconds_at_most(5):
+        protobuf(PROTO_TEXTS[which])
+
+
+def test_proto_imports_in_a_circle_are_refused() -> None:
+    one = SchemaBundle(Schema('syntax = "proto3"; import "two"; message A {}', SchemaType.PROTOBUF))
+    two = SchemaBundle(Schema('syntax = "proto3"; import "one"; message B {}', SchemaType.PROTOBUF))
+    with pytest.raises(SchemaParseError):
+        protobuf('syntax = "proto3"; import "one"; message C {}', {"one": one, "two": two})
+    with pytest.raises(SchemaParseError):
+        protobuf('syntax = "proto3"; import "default"; message C {}')
+
+
+def test_large_proto_files_are_read_and_compared_quickly() -> None:
+    def large(kind: str) -> Any:
+        messages = "".join(f"message M{i} {{ M{(i + 1) % 2_000} next = 1; {kind} x = 2; }}" for i in range(2_000))
+        return protobuf(f'syntax = "proto3"; package p; {messages}')
+
+    with cpu_seconds_at_most(15):
+        one, other = large("int32"), large("string")
+        assert len(incompatibilities(one, other)) in {1, 2_000}
+
+
+def test_chains_of_imported_messages_are_compared() -> None:
+    def chain(kind: str) -> Any:
+        imported = "".join(f"message M{i} {{ M{i + 1} a = 1; M{i + 1} b = 2; }}" for i in range(1_000))
+        imported += f"message M1000 {{ {kind} x = 1; }}"
+        bundle = SchemaBundle(Schema(f'syntax = "proto3"; package o; {imported}', SchemaType.PROTOBUF))
+        return protobuf('syntax = "proto3"; import "o"; message A { o.M0 m = 1; }', {"o": bundle})
+
+    with cpu_seconds_at_most(15):
+        assert incompatibilities(chain("int32"), chain("string"))
+        assert not incompatibilities(chain("int32"), chain("int64"))
+
+
+def test_base64_that_is_no_descriptor_is_refused() -> None:
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    broken = descriptor_pb2.FileDescriptorProto(name="x")
+    broken.message_type.add(name="A").field.add(name="a", number=1, oneof_index=7)
+    with pytest.raises(SchemaParseError):
+        protobuf(base64.b64encode(broken.SerializeToString()).decode())
+    for text in ("AAAA" * 1_000, "/79/" * 200_000, "CgA="):
+        with pytest.raises(SchemaParseError), cpu_seconds_at_most(3):
+            protobuf(text)

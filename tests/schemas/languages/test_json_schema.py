@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from kafkaraw.schemas import CompatibilityLevel, Schema, SchemaBundle, SchemaParseError, SchemaReference, SchemaType
 from kafkaraw.schemas.languages import check, parse
+from kafkaraw.schemas.languages.java_order import in_hash_order
 from kafkaraw.schemas.languages.json_schema import JsonSchema, parse_json_schema
-from kafkaraw.schemas.languages.json_schema.differences import differences, in_hash_order
+from kafkaraw.schemas.languages.json_schema.differences import differences
 from kafkaraw.schemas.languages.json_schema.matching import matching_size
 from kafkaraw.schemas.languages.json_schema.messages import COMPATIBLE
 

@@ -8,7 +8,6 @@ protobuf and protoxy (`pip install kafkaraw[schemas]`). Start at `parse`; `compa
 
 from __future__ import annotations
 
-from kafkaraw.schemas.errors import SchemaParseError
 from kafkaraw.schemas.languages.compatibility import check as check
 from kafkaraw.schemas.languages.compatibility import incompatibilities as incompatibilities
 from kafkaraw.schemas.languages.guid import guid_of as guid_of
@@ -38,4 +37,6 @@ def parse(bundle: SchemaBundle, *, validate: bool = True) -> ParsedSchema:
         from kafkaraw.schemas.languages.json_schema import parse_json_schema
 
         return parse_json_schema(bundle, validate=validate)
-    raise SchemaParseError(f"schemas of the language {bundle.schema.schema_type} cannot be parsed yet; use Avro")
+    from kafkaraw.schemas.languages.protobuf import parse_protobuf
+
+    return parse_protobuf(bundle, validate=validate)

@@ -11,12 +11,13 @@ the differences of a pair by yielding it, and `_Comparison.run` keeps them on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import re2
 
+from kafkaraw.schemas.languages.java_order import in_hash_order
 from kafkaraw.schemas.languages.json_schema.matching import matching_size
 from kafkaraw.schemas.languages.json_schema.messages import COMPATIBLE, LENIENT, template_of
 from kafkaraw.schemas.languages.json_schema.nodes import EMPTY_KINDS, Node
@@ -516,21 +517,3 @@ def _partly_open_for(node: Node, name: str) -> Node | None:
             result: Node = schema
             return result
     return _partly_open(node, "additionalProperties", "unevaluatedProperties")
-
-
-def in_hash_order(maps: Sequence[Iterable[str]]) -> list[str]:
-    """Return the distinct names of one or two maps in the order of a Java HashSet, which is the order of messages."""
-    names = list(dict.fromkeys(name for one in maps for name in one))
-    first = len(set(maps[0]))
-    capacity = 16
-    while capacity < max(first / 0.75 + 1, 16) or len(names) > capacity * 0.75:
-        capacity *= 2
-    return sorted(names, key=lambda name: _spread_hash(name) & (capacity - 1)) if len(names) > 1 else names
-
-
-def _spread_hash(name: str) -> int:
-    value = 0
-    units = name.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    return value ^ (value >> 16)
