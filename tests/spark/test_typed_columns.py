@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
 
 from kafkaraw.errors import ConfigError, UsageError
-from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema
+from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, SchemaType
 from kafkaraw.schemas.errors import SubjectNotFoundError
 from kafkaraw.spark import from_schema, recommended_conf, to_schema
 from kafkaraw.spark.options import tables
@@ -213,6 +213,21 @@ def test_all_types_arrive_in_spark(spark, kafka, registry):
     assert ours == theirs
 
 
+def test_protobuf_is_decoded_into_the_fields_of_its_message(spark, kafka, registry):
+    topic = kafka.new_topic()
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { string b = 1; repeated uint64 n = 2; }'
+    schema = Schema(text, SchemaType.PROTOBUF)
+    number = registry.client.register(f"{topic}-value", schema).id
+    send(
+        kafka, topic, framed(number, varint(1) + varint(1) + b"\n\1x\x12\2\1\2"), framed(number, varint(1) + varint(1))
+    )
+    options = typed(registry, topic) | {"value.format": "protobuf", "value.schema.message": "B"}
+    frame = kafka.batch(spark, **options).load()
+    assert frame.schema["value"].dataType.simpleString() == "struct<b:string,n:array<decimal(20,0)>>"
+    rows = frame.orderBy("offset").collect()
+    assert [(row.value.b, [int(each) for each in row.value.n]) for row in rows] == [("x", [1, 2]), (None, [])]
+
+
 # -- writing
 
 
@@ -318,7 +333,7 @@ def checked(**given: str) -> Any:
     ("given", "message"),
     [
         ({"value__format": "avro"}, "schema.registry.url is missing"),
-        ({"value__format": "avor", **HERE}, "value.format='avor': must be avro"),
+        ({"value__format": "avor", **HERE}, "value.format='avor': must be avro or protobuf"),
         ({**HERE}, "schema.registry.url needs value.format or key.format"),
         ({"value__format": "avro", "schema__registry__url": "h:8081"}, "must begin with http://"),
         ({"value__format": "avro", **HERE, "schema__registry__usr": "x"}, "usr"),

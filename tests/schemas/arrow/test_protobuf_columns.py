@@ -211,7 +211,10 @@ def test_damaged_messages_lose_no_other_and_are_what_protobuf_reads(decoding: An
             changed = bytearray(each.SerializeToString())
             for _ in range(2 if changed else 0):
                 changed[maker.random.randrange(len(changed))] = maker.random.randrange(256)
-            mixed += [each.SerializeToString(), bytes(changed[: maker.random.choice([len(changed), len(changed) // 2])])]
+            mixed += [
+                each.SerializeToString(),
+                bytes(changed[: maker.random.choice([len(changed), len(changed) // 2])]),
+            ]
         array, reasons = run(decoding, maker.descriptor, mixed)
         assert not [row for row in reasons if row % 2 == 0], f"seed {seed}: {reasons}"
         for row, payload in enumerate(mixed):
@@ -236,7 +239,9 @@ def test_both_implementations_have_the_same_columns_and_reasons() -> None:
             if payload:
                 payload[maker.random.randrange(len(payload))] ^= 1 << maker.random.randrange(8)
             payloads.append(bytes(payload))
-        (ours, our_reasons), (theirs, their_reasons) = (run(each, maker.descriptor, payloads) for each in IMPLEMENTATIONS)
+        (ours, our_reasons), (theirs, their_reasons) = (
+            run(each, maker.descriptor, payloads) for each in IMPLEMENTATIONS
+        )
         assert our_reasons == their_reasons, f"seed {seed}"
         assert ours.equals(theirs) or str(ours) == str(theirs), f"seed {seed}"
 

@@ -60,7 +60,7 @@ def decode_arrow(
     Args:
         batch: a batch, or a table, with binary columns `value` and `key`, and `headers` for schema ids in headers.
         registry: returns the schemas of the ids.
-        value: the format of the values; None leaves them as bytes.
+        value: the format of the values, "avro" or "protobuf"; None leaves them as bytes.
         key: the format of the keys; None leaves them as bytes.
         reader_schema: the schema of the column; records of other schemas are resolved to it. None is the one with
             the highest id in the batch: then batches may have different columns.
@@ -113,7 +113,7 @@ class ColumnDecoder:
 
     Args:
         registry: returns the schemas of the ids.
-        format: "avro".
+        format: "avro" or "protobuf".
         reader: the schema of the result; None for the newest one in each batch.
         name: "value" or "key".
         recursion_max: how often a record may contain itself.

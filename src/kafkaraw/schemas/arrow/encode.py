@@ -8,14 +8,14 @@ id and a record. A value that does not fit raises, with its row and field; no ro
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkaraw.errors import SerializationError, UsageError
 from kafkaraw.schemas.arrow import avro_encode_plan
 from kafkaraw.schemas.arrow._implementation import encoding
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.columns import Column, Type, arrow_type, flattened
-from kafkaraw.schemas.arrow.decode import FORMATS, PREFIX_BYTES, Format
+from kafkaraw.schemas.arrow.decode import FORMATS, PREFIX_BYTES
 from kafkaraw.schemas.arrow.encode_program import EncodeProgram, explain
 from kafkaraw.schemas.arrow.plans import Texts, as_schema, avro_type, columns_for
 from kafkaraw.schemas.arrow.sources import SchemaSource
@@ -52,8 +52,8 @@ def encode_arrow(
     registry: SchemaTarget,
     *,
     topic: str,
-    value: Format | None = "avro",
-    key: Format | None = None,
+    value: Literal["avro"] | None = "avro",
+    key: Literal["avro"] | None = None,
     value_schema: Schema | RegisteredSchema | str | None = None,
     key_schema: Schema | RegisteredSchema | str | None = None,
     auto_register: bool = True,
@@ -104,8 +104,8 @@ class ColumnEncoder:
     """
 
     def __init__(self, format: str, schema_id: int, texts: Texts, name: str = "value") -> None:
-        if format not in FORMATS:
-            raise UsageError(f"the format {format!r} is unknown; it can be {', '.join(FORMATS)}")
+        if format != "avro":
+            raise UsageError(f"columns are encoded as avro only, not as {format}")
         self.columns = columns_for(texts)
         self._program = _program(texts)
         self._prefix = b"\0" + schema_id.to_bytes(PREFIX_BYTES - 1, "big")

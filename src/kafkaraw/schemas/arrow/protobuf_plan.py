@@ -1,9 +1,9 @@
 """Programs that decode Protobuf messages into columns.
 
 `columns_of` maps a message to columns as Spark's from_protobuf does, except that unsigned numbers keep their values,
-as with its option upcast.unsigned.ints: uint32 is int64, uint64 a decimal of 20 digits. A field that a record does not have
-is null, whether or not it has presence, as there. Protobuf resolves schemas by the numbers of fields, so the reader's
-message decodes the records of every writer. Must not read records. Start at `program_for`.
+as with its option upcast.unsigned.ints: uint32 is int64, uint64 a decimal of 20 digits. A field that a record does not
+have is null, whether or not it has presence, as there. Protobuf resolves schemas by the numbers of fields, so the
+reader's message decodes the records of every writer. Must not read records. Start at `program_for`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from kafkaraw.spark.options.client import Settings
 
 REGISTRY_PREFIX: Final = "schema.registry."
 _URL: Final = "schema.registry.url"
-FORMATS: Final = ("avro",)
+FORMATS: Final = ("avro", "protobuf")
 COLUMNS: Final = ("key", "value")
 LATEST: Final = "latest"
 ERROR_SUFFIX: Final = "_error"
@@ -32,9 +32,10 @@ _FORMAT: Final = "format"
 _TEXT: Final = "schema"
 _VERSION: Final = "schema.version"
 _SUBJECT: Final = "schema.subject"
+_MESSAGE: Final = "schema.message"
 
 NAMES: Final = (
-    *(f"{column}.{name}" for column in COLUMNS for name in (_FORMAT, _TEXT, _VERSION, _SUBJECT)),
+    *(f"{column}.{name}" for column in COLUMNS for name in (_FORMAT, _TEXT, _VERSION, _SUBJECT, _MESSAGE)),
     _ERRORS,
     _DEPTH,
     _REGISTER,
@@ -71,6 +72,7 @@ class ColumnSchema:
         version: which version of the subject; "latest" is the latest one when the DataFrame is made. None if not given:
             the source reads the latest one; the sink registers a schema if there is none.
         subject: the subject; None is that of the topic, `TOPIC-value` or `TOPIC-key`.
+        message: of Protobuf: full name of the message; "" is the first one of the schema.
     """
 
     name: str
@@ -78,6 +80,7 @@ class ColumnSchema:
     text: str | None = None
     version: int | str | None = None
     subject: str | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,10 @@ def _column(name: str, given: Mapping[str, str]) -> ColumnSchema:
     text, version = option(_TEXT), option(_VERSION)
     if text is not None and version is not None:
         raise ConfigError(f"{name}.{_TEXT} is a schema itself: leave out {name}.{_VERSION}")
-    return ColumnSchema(name, format_text, text, _version(f"{name}.{_VERSION}", version), option(_SUBJECT))
+    message = option(_MESSAGE) or ""
+    if message and format_text != "protobuf":
+        raise ConfigError(f"{name}.{_MESSAGE} is for {name}.{_FORMAT}=protobuf")
+    return ColumnSchema(name, format_text, text, _version(f"{name}.{_VERSION}", version), option(_SUBJECT), message)
 
 
 def _version(name: str, text: str | None) -> int | str | None:

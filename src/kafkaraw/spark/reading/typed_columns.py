@@ -100,7 +100,7 @@ def resolved_columns(schemas: SchemaOptions, topics: Sequence[str]) -> tuple[Typ
 
 def _reader(registry: Registry, column: ColumnSchema, topics: Sequence[str]) -> Texts:
     if column.text is not None:
-        return Texts.of(registry.bundle(Schema(column.text, FORMATS[column.format])))
+        return Texts.of(registry.bundle(Schema(column.text, FORMATS[column.format])), column.message)
     subject = column.subject
     if subject is None:
         if len(topics) != 1:
@@ -115,7 +115,7 @@ def _reader(registry: Registry, column: ColumnSchema, topics: Sequence[str]) -> 
             f"{column.name}.format={column.format}: subject {subject!r} has a schema of the language "
             f"{found.schema.schema_type.value}"
         )
-    return Texts.of(registry.bundle(found.schema, subject=subject))
+    return Texts.of(registry.bundle(found.schema, subject=subject), column.message)
 
 
 def typed_schema(schema: StructType, schemas: SchemaOptions, topics: Sequence[str]) -> StructType:

@@ -56,6 +56,9 @@ def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn
     schemas = options.schemas
     if schemas is None:
         return ()
+    for each in schemas.columns:
+        if each.format != "avro":
+            raise ConfigError(f"{each.name}.format={each.format} is for reading; the sink writes avro")
     missing = [each.name for each in schemas.columns if each.name not in types.names]
     if missing:
         raise ConfigError(f"{missing[0]}.format: there is no column {missing[0]!r}, only {', '.join(types.names)}")
