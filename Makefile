@@ -20,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
 
 # The compiled modules: a newer source makes `setup` build them again.
-NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction)
+NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/serializers/_avro_codec.p*)
 # A wheel for each of these, as far as they are here.
 WHEEL_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do \
 	for p in python$$v $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python; do \
@@ -100,6 +100,10 @@ bench-protocol: setup ## Encode and decode messages, ours and kafka-python's sid
 bench-imports: setup ## CPU of importing our clients and others', in fresh processes
 	@$(BIN)/python -m bench.imports $(ARGS)
 
+.PHONY: bench-schemas
+bench-schemas: setup ## Serializers of Avro, JSON Schema and Protobuf, ours and confluent-kafka's side by side
+	@$(BIN)/python -m bench.schemas $(ARGS)
+
 .PHONY: bench-network
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)
@@ -129,7 +133,7 @@ wheel: ## Build a wheel with the compiled modules for every Python 3.11-3.14 tha
 		echo "Building with $$python"; \
 		"$$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . || exit 1; done
 	@for wheel in dist/*.whl; do \
-		case "$$(unzip -l "$$wheel")" in *_batch_table.*.so*_builder.*.so*_compaction.*.so*_dumping.*.so*_filling.*.so*_reader.*.so*_rows.*.so*) echo "$$wheel";; *) echo "$$wheel (in plain Python: no compiler worked)";; esac; done
+		case "$$(unzip -l "$$wheel")" in *_batch_table.*.so*_builder.*.so*_compaction.*.so*_dumping.*.so*_filling.*.so*_reader.*.so*_rows.*.so*_avro_codec.*.so*) echo "$$wheel";; *) echo "$$wheel (in plain Python: no compiler worked)";; esac; done
 
 .PHONY: docs
 docs: setup ## Draw the pictures and write the reference pages anew

@@ -122,6 +122,12 @@ def fetch_tools() -> Path:
     return _fetch(target, "dependency:copy", f"-Dartifact={artifact}")
 
 
+def fetch_artifact(group: str, name: str, version: str) -> Path:
+    """Have Maven copy one jar, without those that it needs, once per user; returns the jar."""
+    target = _cached_jars().with_name(f"{name}-{version}")
+    return _fetch(target, "dependency:copy", f"-Dartifact={group}:{name}:{version}") / f"{name}-{version}.jar"
+
+
 def _fetch(target: Path, *goal: str) -> Path:
     with made_once(target) as scratch:
         if scratch is not None:

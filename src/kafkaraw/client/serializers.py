@@ -67,19 +67,21 @@ def serializer_of(given: SerializerLike) -> Serialize:
         SerializationError: (from the returned function) the serializer raised, or did not return bytes.
         RetriableError: (from the returned function) the serializer raised it: it could not ask a server.
     """
-    begin = awaiting_serializer_of(given)
+    begin = _beginning(given)
 
     def serialize(content: object, context: SerializationContext) -> bytes | None:
+        if content is None:
+            return None
         made = begin(content, context)
-        if made is None or isinstance(made, bytes):
+        if type(made) is bytes:
             return made
+        if not is_awaitable(made):
+            return _checked(given, context, made)
         discard(made)
         raise SerializationError(
-            f"{name_of(given)} returned an awaitable for the {context.field} of a record for topic "
-            f"{context.topic!r}; only "
-            f"`await AsyncProducer.send(...)` waits for it. If it asks a schema registry, call `await "
-            f"serializer.prepare("
-            f"{context.topic!r})` before"
+            f"{name_of(given)} returned an awaitable for the {context.field} of a record for topic {context.topic!r}; "
+            f"only `await AsyncProducer.send(...)` waits for it. If it asks a schema registry, call "
+            f"`await serializer.prepare({context.topic!r})` before"
         )
 
     return serialize
@@ -87,18 +89,17 @@ def serializer_of(given: SerializerLike) -> Serialize:
 
 def awaiting_serializer_of(given: SerializerLike) -> BeginSerialize:
     """As `serializer_of`, for a caller that can wait: the function may return an awaitable of the bytes."""
-    convert = _converter(given)
+    begin = _beginning(given)
 
     def serialize(content: object, context: SerializationContext) -> bytes | Awaitable[bytes | None] | None:
         if content is None:
             return None
-        try:
-            made = convert(content, context)
-        except Exception as error:
-            raise _refused(given, content, context, error) from error
+        made = begin(content, context)
         if type(made) is bytes:
             return made
-        return finish(content, context, made)
+        if is_awaitable(made):
+            return settled(content, context, cast("Awaitable[object]", made))
+        return _checked(given, context, made)
 
     async def settled(content: object, context: SerializationContext, made: Awaitable[object]) -> bytes | None:
         try:
@@ -107,12 +108,20 @@ def awaiting_serializer_of(given: SerializerLike) -> BeginSerialize:
             raise _refused(given, content, context, error) from error
         return _checked(given, context, outcome)
 
-    def finish(content: object, context: SerializationContext, made: object) -> bytes | Awaitable[bytes | None] | None:
-        if is_awaitable(made):
-            return settled(content, context, cast("Awaitable[object]", made))
-        return _checked(given, context, made)
-
     return serialize
+
+
+def _beginning(given: SerializerLike) -> Callable[[object, SerializationContext], object]:
+    """Return the function that calls a serializer; what it returns is not checked yet."""
+    convert = _converter(given)
+
+    def begin(content: object, context: SerializationContext) -> object:
+        try:
+            return convert(content, context)
+        except Exception as error:
+            raise _refused(given, content, context, error) from error
+
+    return begin
 
 
 def _refused(given: object, content: object, context: SerializationContext, error: Exception) -> KafkaError:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.errors import SchemaReferenceError as SchemaReferenceError
     from kafkaraw.schemas.errors import SubjectNotFoundError as SubjectNotFoundError
     from kafkaraw.schemas.errors import VersionNotFoundError as VersionNotFoundError
+    from kafkaraw.schemas.framing import Framed as Framed
+    from kafkaraw.schemas.framing import Framing as Framing
+    from kafkaraw.schemas.framing import read_frame as read_frame
     from kafkaraw.schemas.model import CompatibilityLevel as CompatibilityLevel
     from kafkaraw.schemas.model import Metadata as Metadata
     from kafkaraw.schemas.model import Mode as Mode
@@ -39,6 +42,16 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaReference as SchemaReference
     from kafkaraw.schemas.model import SchemaType as SchemaType
     from kafkaraw.schemas.model import SubjectConfig as SubjectConfig
+    from kafkaraw.schemas.serializers.avro import AvroDeserializer as AvroDeserializer
+    from kafkaraw.schemas.serializers.avro import AvroSerializer as AvroSerializer
+    from kafkaraw.schemas.serializers.classes import json_schema_of as json_schema_of
+    from kafkaraw.schemas.serializers.classes import schema_of as schema_of
+    from kafkaraw.schemas.serializers.common import UnreadableError as UnreadableError
+    from kafkaraw.schemas.serializers.confluent_names import from_confluent as from_confluent
+    from kafkaraw.schemas.serializers.json_schema import JsonSchemaDeserializer as JsonSchemaDeserializer
+    from kafkaraw.schemas.serializers.json_schema import JsonSchemaSerializer as JsonSchemaSerializer
+    from kafkaraw.schemas.serializers.protobuf import ProtobufDeserializer as ProtobufDeserializer
+    from kafkaraw.schemas.serializers.protobuf import ProtobufSerializer as ProtobufSerializer
     from kafkaraw.schemas.server.embedded import EmbeddedRegistry as EmbeddedRegistry
     from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
 
@@ -77,6 +90,13 @@ _HOMES = {
     ),
     "kafkaraw.schemas.server.embedded": ("EmbeddedRegistry",),
     "kafkaraw.schemas.server.settings": ("TlsSettings",),
+    "kafkaraw.schemas.framing": ("Framed", "Framing", "read_frame"),
+    "kafkaraw.schemas.serializers.avro": ("AvroDeserializer", "AvroSerializer"),
+    "kafkaraw.schemas.serializers.classes": ("json_schema_of", "schema_of"),
+    "kafkaraw.schemas.serializers.common": ("UnreadableError",),
+    "kafkaraw.schemas.serializers.confluent_names": ("from_confluent",),
+    "kafkaraw.schemas.serializers.json_schema": ("JsonSchemaDeserializer", "JsonSchemaSerializer"),
+    "kafkaraw.schemas.serializers.protobuf": ("ProtobufDeserializer", "ProtobufSerializer"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 
 from kafkaraw.schemas.errors import SchemaNotFoundError, SubjectNotFoundError, VersionNotFoundError
-from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaBundle
+from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaBundle, SchemaReference, SchemaType
 
 
 class FakeRegistry:
@@ -129,3 +129,50 @@ class AsyncFakeRegistry:
 
     async def bundle(self, schema: Schema) -> SchemaBundle:
         return self.inner.bundle(schema)
+
+
+class ConfluentRegistry:
+    """confluent-kafka's registry in memory, with our methods: both clients' serializers see the same schemas."""
+
+    def __init__(self, client: object) -> None:
+        self.client = client
+
+    def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        return self._ours(self.client.register_schema_full_response(subject, theirs(schema), normalize))
+
+    def lookup(
+        self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
+    ) -> RegisteredSchema:
+        return self._ours(self.client.lookup_schema(subject, theirs(schema), normalize))
+
+    def schema_by_id(self, schema_id: int, *, subject: str | None = None) -> RegisteredSchema:
+        return RegisteredSchema(None, None, schema_id, None, ours(self.client.get_schema(schema_id)))
+
+    def schema_by_guid(self, guid: str) -> RegisteredSchema:
+        return RegisteredSchema(None, None, 0, guid, ours(self.client.get_schema_by_guid(guid)))
+
+    def version(self, subject: str, version: int | str = "latest", *, deleted: bool = False) -> RegisteredSchema:
+        return self._ours(self.client.get_version(subject, version))
+
+    def bundle(self, schema: Schema) -> SchemaBundle:
+        found = {
+            reference.name: self.bundle(self.version(reference.subject, reference.version).schema)
+            for reference in schema.references
+        }
+        return SchemaBundle(schema, found)
+
+    def _ours(self, found: object) -> RegisteredSchema:
+        return RegisteredSchema(found.subject, found.version, found.schema_id, found.guid, ours(found.schema))
+
+
+def ours(schema: object) -> Schema:
+    references = tuple(SchemaReference(one.name, one.subject, one.version) for one in schema.references or ())
+    return Schema(schema.schema_str, SchemaType(schema.schema_type), references)
+
+
+def theirs(schema: Schema) -> object:
+    from confluent_kafka.schema_registry import Schema as ConfluentSchema
+    from confluent_kafka.schema_registry import SchemaReference as ConfluentReference
+
+    references = [ConfluentReference(one.name, one.subject, one.version) for one in schema.references]
+    return ConfluentSchema(schema.text, schema.schema_type.value, references)

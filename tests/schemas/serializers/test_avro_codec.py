@@ -24,7 +24,7 @@ from tests.schemas.serializers import avro_cases
 
 PLAIN = plain_codec()
 CODECS = [PLAIN, _avro_codec] if _avro_codec.COMPILED else [PLAIN]
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
 LONG = settings(RELAXED, max_examples=5_000)
 
 
@@ -209,7 +209,8 @@ def test_naive_times_are_local_times_as_in_fastavro(codec, zone, monkeypatch):
 def test_union_branches_by_tuple_and_by_type_key(codec):
     schema = parsed(["null", "string", {"type": "record", "name": "a.A", "fields": [{"name": "x", "type": "int"}]},
                      {"type": "record", "name": "a.B",
-                      "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}]}])  # fmt: skip
+                      "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}]},
+                     ])  # fmt: skip
     for value in (
         ("a.B", {"x": 1}),
         ("a.A", {"x": 1}),

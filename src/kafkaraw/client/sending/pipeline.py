@@ -140,38 +140,58 @@ class Pipeline:
         """As `send`, with a `send` that is awaited, and serializers that may return awaitables."""
         record = self._intercepted(given)
         try:
-            ticket = await self._send_in_turn(send, record)
+            topic = record.topic
+            headers: list[Header] = list(record.headers or ())
+            value: object = None
+            key = self._begin_key(record.key, SerializationContext(topic, "key", headers))
+            if key is None or type(key) is bytes:
+                value = self._begin_value(record.value, SerializationContext(topic, "value", headers))
+                if (value is None or type(value) is bytes) and not self._turns.taken:
+                    ticket = await send(topic, value, key, headers or None, record.partition, record.timestamp_ms)
+                else:
+                    ticket = await self._send_in_turn(send, record, headers, None, key, value)
+            else:
+                ticket = await self._send_in_turn(send, record, headers, key, None, None)
         except Exception as error:
             self._acknowledge(_metadata_unsent(record), error)
             raise
         self._follow(ticket)
         return ticket
 
-    async def _send_in_turn(self, send: Callable[..., Awaitable[Ticket]], record: ProducerRecord) -> Ticket:
-        """Serialize a record, and send it behind the records of its topic whose `send` was called before.
+    async def _send_in_turn(
+        self,
+        send: Callable[..., Awaitable[Ticket]],
+        record: ProducerRecord,
+        headers: list[Header],
+        coming_key: object,
+        key: object,
+        value: object,
+    ) -> Ticket:
+        """Finish the serialization, and send a record behind those of its topic whose `send` was called before.
 
-        Only a topic with a record whose serializer waits has turns. The next record's turn begins when this one is
-        passed on: `send` appends it before it waits for anything, or waits for the same as the next one, in order.
+        The next record's turn begins when this one is appended, or has failed: `send` may have to wait for the topic's
+        metadata or for memory first, and the records that wait there are not woken up in order.
+
+        Args:
+            send: sends the record.
+            record: the record.
+            headers: its headers.
+            coming_key: an awaitable of the key; then the value's serializer is called after it.
+            key: the key, if it is known.
+            value: the value, or an awaitable of it.
         """
-        topic, turns = record.topic, self._turns
-        headers: list[Header] = list(record.headers or ())
-        of_value = SerializationContext(topic, "value", headers)
-        key = self._begin_key(record.key, SerializationContext(topic, "key", headers))
-        waits = is_awaitable(key)
-        value = None if waits else self._begin_value(record.value, of_value)
-        if not waits and not is_awaitable(value) and not (turns.taken and topic in turns.taken):
-            return await send(topic, value, key, headers or None, record.partition, record.timestamp_ms)
-        turn = turns.take(topic)
+        if coming_key is None and not is_awaitable(value) and record.topic not in self._turns.taken:
+            return await send(record.topic, value, key, headers or None, record.partition, record.timestamp_ms)
+        turn = self._turns.take(record.topic)
         try:
-            async with _within(self._max_block_ms, topic):
-                if waits:
-                    key = await cast("Awaitable[bytes | None]", key)
-                    value = self._begin_value(record.value, of_value)
+            async with _within(self._max_block_ms, record.topic):
+                if coming_key is not None:
+                    key = await cast("Awaitable[bytes | None]", coming_key)
+                    value = self._begin_value(record.value, SerializationContext(record.topic, "value", headers))
                 if is_awaitable(value):
                     value = await cast("Awaitable[bytes | None]", value)
                 await turn.come()
-            turn.end()
-            return await send(topic, value, key, headers or None, record.partition, record.timestamp_ms)
+            return await send(record.topic, value, key, headers or None, record.partition, record.timestamp_ms)
         finally:
             turn.end()
 

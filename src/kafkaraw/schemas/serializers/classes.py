@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, SerializationError
 from kafkaraw.schemas.model import Schema, SchemaType
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def as_data(value: Any, depth: int = 0) -> Any:
     if kind in _PLAIN:
         return value
     if depth > _DEPTH_MAX:
-        raise ValueError(f"the value is nested more than {_DEPTH_MAX} deep, or contains itself")
+        raise SerializationError(f"the value is nested more than {_DEPTH_MAX} deep, or contains itself")
     if isinstance(value, Enum):
         return symbol_of(value)
     if kind is list:
@@ -59,7 +59,7 @@ def as_json(value: Any, depth: int = 0) -> Any:
     if kind in _PLAIN:
         return value
     if depth > _DEPTH_MAX:
-        raise ValueError(f"the value is nested more than {_DEPTH_MAX} deep, or contains itself")
+        raise SerializationError(f"the value is nested more than {_DEPTH_MAX} deep, or contains itself")
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple | set | frozenset):
@@ -309,11 +309,18 @@ def _fields(kind: type) -> list[tuple[str, Any, Any]]:
                 default = info.get_default(call_default_factory=True)
             found.append((name, hints[name], default))
         return found
-    required: frozenset[str] = getattr(kind, "__required_keys__", frozenset(hints))
     return [
-        (name, hint if name in required else typing.Optional[hint], _MISSING if name in required else None)  # noqa: UP045
+        (name, hint, _MISSING) if _is_required(kind, name, hint) else (name, typing.Optional[hint], None)  # noqa: UP045
         for name, hint in hints.items()
     ]
+
+
+def _is_required(kind: type, name: str, hint: Any) -> bool:
+    """Whether a TypedDict must have a key; its own answer is wrong where annotations are texts."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Required, typing.NotRequired):
+        return origin is typing.Required
+    return name in getattr(kind, "__required_keys__", ())
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:

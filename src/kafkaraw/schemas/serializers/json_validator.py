@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
+from urllib.parse import urljoin
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.schemas.languages import ParsedSchema
 
 BACKTRACKS_MAX: Final = 100_000
 """Steps back that a pattern may take for one text."""
+_NO_BASE: Final = "json-schema:///"
 
 
 class InvalidObjectError(Exception):
@@ -32,12 +37,15 @@ class Validator:
             raise ConfigError("JSON Schema needs jsonschema-rs: pip install 'kafkaraw[schemas]'") from None
         native: Any = parsed.native
         self._error = jsonschema_rs.ValidationError
-        documents = dict(getattr(parsed, "documents", {}))
+        base = native.get("$id", native.get("id", "")) if isinstance(native, dict) else ""
+        documents: dict[str, Any] = {}
+        for name, bundle in getattr(parsed, "references", ()):
+            document = json.loads(bundle.schema.text)
+            documents |= dict.fromkeys((name, urljoin(str(base), name), f"{_NO_BASE}{name}"), document)
         self._validator = jsonschema_rs.validator_for(
             native,
-            validate_formats=False,
-            retriever=_refuse_to_fetch,
-            registry=jsonschema_rs.Registry(list(documents.items())) if documents else None,
+            validate_formats=False,  # as in confluent-kafka: `format` only describes
+            retriever=partial(_referenced, documents),
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX),
         )
         self._is_valid = self._validator.is_valid
@@ -56,5 +64,7 @@ class Validator:
             raise InvalidObjectError(f"{where.lstrip('.') or 'the object'}: {text}") from None
 
 
-def _refuse_to_fetch(uri: str) -> Any:
+def _referenced(documents: Mapping[str, Any], uri: str) -> Any:
+    if uri in documents:
+        return documents[uri]
     raise ValueError(f"the schema refers to {uri}, which is none of its references; nothing is fetched from elsewhere")

@@ -267,10 +267,12 @@ def _encode_error() -> type[Exception]:
 
 def indexes_of(descriptor: Any) -> tuple[int, ...]:
     """Return the path to a message in its file: numbers of the messages, from the outermost one."""
-    path = [descriptor.index]
-    while descriptor.containing_type is not None:
-        descriptor = descriptor.containing_type
-        path.append(descriptor.index)
+    path = []
+    while descriptor is not None:
+        outer = descriptor.containing_type
+        siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+        path.append([sibling.full_name for sibling in siblings].index(descriptor.full_name))
+        descriptor = outer
     return tuple(reversed(path))
 
 
