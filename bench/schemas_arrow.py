@@ -1,4 +1,4 @@
-"""Framed Avro to Arrow columns, and back: kafkaraw against what confluent-kafka's serializers and pyarrow take.
+"""Framed Avro and Protobuf to Arrow columns, and back: kafkaraw against confluent-kafka's serializers with pyarrow.
 
     .venv/bin/python -m bench.schemas_arrow --records 50000
 
@@ -25,7 +25,7 @@ from kafkaraw.schemas.arrow.encode import ColumnEncoder
 from kafkaraw.schemas.arrow.plans import Texts
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaBundle, SchemaType
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -128,9 +128,69 @@ def encode_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
     return lambda: encoder.encode(table)
 
 
+PROTO = """syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto";
+message Order { int64 id = 1; string name = 2; string city = 3; int32 count = 4; optional int32 rebate = 5;
+  google.protobuf.Timestamp at = 6; double price = 7; repeated string tags = 8; bool paid = 9; }"""
+
+
+class OneMessage(OneSchema):
+    """A registry that has one Protobuf schema."""
+
+    def schema_by_id(self, schema_id: int) -> RegisteredSchema:
+        """Return the schema."""
+        return RegisteredSchema(None, None, schema_id, None, Schema(PROTO, SchemaType.PROTOBUF))
+
+
+def _message() -> Any:  # noqa: ANN401 - protobuf has no types
+    from google.protobuf import message_factory
+
+    from kafkaraw.schemas.languages import parse
+
+    file: Any = parse(SchemaBundle(Schema(PROTO, SchemaType.PROTOBUF))).native
+    return message_factory.GetMessageClass(file.message_types_by_name["Order"])
+
+
+def _messages(count: int) -> list[bytes]:
+    made, framed = _message(), []
+    for at in range(count):
+        row = made(id=at, name=f"n{at % 1000}", city="zu", count=at % 100, price=at * 0.5, tags=["a"], paid=True)
+        row.at.FromMilliseconds(1_700_000_000_000 + at)
+        framed.append(b"\0" + struct.pack(">I", ID) + b"\0" + row.SerializeToString())
+    return framed
+
+
+def protobuf_with_confluent(framed: list[bytes]) -> Callable[[], object]:
+    """Decode with their deserializer, then make dicts and columns."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+    context = SerializationContext("t", MessageField.VALUE)
+    read = ProtobufDeserializer(_message(), {"use.deprecated.format": False})
+    messages = _messages(len(framed))
+    names = [field["name"] for field in SCHEMA["fields"] if field["name"] not in ("at", "tags")]
+
+    def row(message: Any) -> dict[str, Any]:  # noqa: ANN401
+        found = {name: getattr(message, name) for name in names}
+        return found | {"at": message.at.ToDatetime(), "tags": list(message.tags)}
+
+    return lambda: pa.Table.from_pylist([row(read(each, context)) for each in messages])
+
+
+def protobuf_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
+    """Decode with kafkaraw."""
+    column = pa.array(_messages(len(framed)), pa.binary())
+    registry = OneMessage()
+    return lambda: ColumnDecoder(registry, "protobuf", Schema(PROTO, SchemaType.PROTOBUF)).decode(column)
+
+
 Side = Callable[[list[bytes]], Callable[[], object]]
 ROWS: dict[str, tuple[Side, Side, float, float]] = {
     "Avro to Arrow columns": (with_kafkaraw, with_confluent, 15, 30),
+    "Protobuf to Arrow columns": (protobuf_with_kafkaraw, protobuf_with_confluent, 8, 15),
     "Arrow columns to Avro": (encode_with_kafkaraw, encode_with_confluent, 15, 30),
 }
 """Name -> ours, theirs, minimum and target of the ratio."""
