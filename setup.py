@@ -1,7 +1,8 @@
 """Adds the compiled modules to what pyproject.toml says.
 
 These modules are written in Cython's pure-Python mode. They are compiled where a compiler works; otherwise the install
-succeeds and `records/_fallback` does the work: `optional=True` is for that.
+succeeds and `records/_fallback` (`schemas/arrow/plain_*` for columns of schemas) does the work:
+`optional=True` is for that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ NATIVE_MODULES = (
     "kafkaraw.records._rows",
     "kafkaraw.records._dumping",
     "kafkaraw.records._compaction",
+    "kafkaraw.schemas.arrow._decoding",
+    "kafkaraw.schemas.arrow._encoding",
     "kafkaraw.schemas.serializers._avro_codec",
 )
 

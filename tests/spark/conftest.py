@@ -12,6 +12,7 @@ from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaraw.spark import session
 from kafkaraw.spark.reading import task as reading
+from kafkaraw.spark.reading import typed_columns
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.spark.writing import dead_letters, decisions, exactly_once
 from kafkaraw.spark.writing import task as writing
@@ -68,7 +69,7 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
 def what_tasks_keep_is_closed() -> Iterator[None]:
     """Tasks that a test runs in its own process keep their clients, which would look for brokers that are gone."""
     yield
-    for module in (dead_letters, decisions, exactly_once, reading, writing):
+    for module in (dead_letters, decisions, exactly_once, reading, typed_columns, writing):
         for value in vars(module).values():
             if isinstance(value, ClientPool):
                 value.close()

@@ -11,6 +11,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all the rest here
 if TYPE_CHECKING:
+    from kafkaraw.schemas.arrow.decode import decode_arrow as decode_arrow
+    from kafkaraw.schemas.arrow.encode import encode_arrow as encode_arrow
     from kafkaraw.schemas.blocking import Registry as Registry
     from kafkaraw.schemas.client import AsyncRegistry as AsyncRegistry
     from kafkaraw.schemas.errors import FramingError as FramingError
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
 
 _HOMES = {
+    "kafkaraw.schemas.arrow.decode": ("decode_arrow",),
+    "kafkaraw.schemas.arrow.encode": ("encode_arrow",),
     "kafkaraw.schemas.blocking": ("Registry",),
     "kafkaraw.schemas.client": ("AsyncRegistry",),
     "kafkaraw.schemas.errors": (

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, KafkaError
+from kafkaraw.spark.arrow_schemas import arrow_schema
 from kafkaraw.spark.data_source_api import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from kafkaraw.spark.errors import without_traceback
 from kafkaraw.spark.options import tables
@@ -28,7 +29,8 @@ from kafkaraw.spark.options.parsing import (
     patient,
 )
 from kafkaraw.spark.options.positions import check_order
-from kafkaraw.spark.reading.arrow import arrow_schema, check_selection, schema_text, spark_schema
+from kafkaraw.spark.options.schemas import typed_names
+from kafkaraw.spark.reading.arrow import check_selection, schema_text, spark_schema
 from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import cores_of_this_machine
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from kafkaraw.spark.reading.lookup import ClusterLookup
     from kafkaraw.spark.reading.stream_plan import StreamPlan
     from kafkaraw.spark.reading.task import ReadSettings
+    from kafkaraw.spark.reading.typed_columns import Decoding
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +97,11 @@ class KafkaDataSource(DataSource):
             return self._schema_of_table()
         options = self._parsed(self._given)
         check_read(options)
+        if options.schemas is not None:
+            from kafkaraw.spark.reading.typed_columns import typed_schema
+
+            plain = spark_schema(include_headers=options.include_headers)
+            return typed_schema(plain, options.schemas, options.topics)
         return schema_text(include_headers=options.include_headers)
 
     def _schema_of_table(self) -> StructType:
@@ -122,11 +130,11 @@ class KafkaDataSource(DataSource):
             options = self._parsed(tables.completed(self._given, schema))
             if options.log_dirs:
                 check_stream_read(options)
-        except ConfigError as error:
+            if features().read_limits:
+                return KafkaStreamReader(options, schema)
+            return KafkaUnlimitedStreamReader(options, schema)
+        except KafkaError as error:
             return _RefusedStream(error)
-        if features().read_limits:
-            return KafkaStreamReader(options, schema)
-        return KafkaUnlimitedStreamReader(options, schema)
 
     @without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -145,12 +153,24 @@ class KafkaDataSource(DataSource):
         return KafkaStreamWriter(self._to_write(), schema)
 
 
-class _TaskReader:
-    """What the tasks of both readers do. Spark pickles it to the workers, so it holds settings only."""
+class _SchemaReader:
+    """What all readers share. Spark pickles it to the workers, so it holds settings only."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._decoding: Decoding | None = None
+        if options.schemas is not None:  # here, because Spark makes a reader of its own for the tasks of a stream
+            from kafkaraw.spark.reading.typed_columns import decoding_for
+
+            self._decoding = decoding_for(options, schema)
+
+    def _check_selection(self) -> None:
+        check_selection(self._schema, typed_names(self._options.schemas))
+
+
+class _TaskReader(_SchemaReader):
+    """What the tasks of both readers of a cluster do."""
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkaraw.spark.reading.task import read_range
@@ -177,6 +197,7 @@ class _TaskReader:
             consumer_settings(self._options.client),
             self._options.fail_on_data_loss,
             self._options.poll_timeout_ms,
+            self._decoding,
         )
 
 
@@ -197,7 +218,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
         from kafkaraw.spark.reading.lookup import ClusterLookup
 
         starting, ending = check_batch_read(self._options)
-        check_selection(self._schema)
+        self._check_selection()
         lookup = ClusterLookup(self._options)
         try:
             lookup.require_all()
@@ -216,12 +237,8 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
         return self._read(partition)
 
 
-class LogDirectoryReader(DataSourceReader):
-    """Reads log directories from `startingOffsets` to `endingOffsets`, without a broker. Spark pickles it."""
-
-    def __init__(self, options: SparkOptions, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
+class LogDirectoryReader(_SchemaReader, DataSourceReader):
+    """Reads log directories from `startingOffsets` to `endingOffsets`, without a broker."""
 
     @without_traceback()
     def partitions(self) -> list[InputPartition]:
@@ -229,7 +246,7 @@ class LogDirectoryReader(DataSourceReader):
         from kafkaraw.spark.reading.log_lookup import planned
 
         starting, ending = check_batch_read(self._options)
-        check_selection(self._schema)
+        self._check_selection()
         tasks = planned(self._options, starting, ending, cores_of_this_machine())
         return [KafkaPartition(work) for work in tasks] or [KafkaPartition(())]
 
@@ -240,14 +257,17 @@ class LogDirectoryReader(DataSourceReader):
         with without_traceback():
             for work in partition.value:
                 yield from read_log_range(
-                    work, arrow_schema(self._schema), fail_on_data_loss=self._options.fail_on_data_loss
+                    work,
+                    arrow_schema(self._schema),
+                    fail_on_data_loss=self._options.fail_on_data_loss,
+                    decoding=self._decoding,
                 )
 
 
 class _RefusedStream(DataSourceStreamReader):
     """Replaces the reader of a stream whose options are wrong, and raises their error where Spark shows it."""
 
-    def __init__(self, error: ConfigError) -> None:
+    def __init__(self, error: KafkaError) -> None:
         self._error = error
 
     @without_traceback()
@@ -323,7 +343,7 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
         if self._plan is None:
             options = self._options
             starting = check_stream_read(options)
-            check_selection(self._schema)
+            self._check_selection()
             self._plan = StreamPlan(
                 self._looked_up(),
                 starting,

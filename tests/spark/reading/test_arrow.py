@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import Columns, encode_batch, fill
-from kafkaraw.spark.reading.arrow import BatchAssembler, arrow_schema, check_selection, decoded_columns, schema_text
+from kafkaraw.spark.arrow_schemas import arrow_schema
+from kafkaraw.spark.reading.arrow import BatchAssembler, check_selection, decoded_columns, schema_text
 from tests.spark.spark_types import struct
 
 

@@ -29,7 +29,9 @@ _FORMAT = "kafkaraw"
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
-_SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|credential|jaas|keystore[.]key|private key"
+_SECRET_OPTIONS = (
+    r"(?i)secret|password|token|access[.]?key|credential|jaas|keystore[.]key|private key|user[.]info|://[^/\s]*@"
+)
 
 # Settings that a later session in the same JVM needs, or that cannot differ there.
 _OF_JVM = ("spark.master", "spark.app.", "spark.driver.", "spark.jars", "spark.submit.")

@@ -36,6 +36,8 @@ from kafkaraw.spark.options.positions import (
     parse_timestamps,
 )
 from kafkaraw.spark.options.resolutions import Resolution, parse_resolutions
+from kafkaraw.spark.options.schemas import NAMES as SCHEMA_NAMES
+from kafkaraw.spark.options.schemas import REGISTRY_PREFIX, SchemaOptions, check_decoding, parse_schemas
 from kafkaraw.spark.options.unsupported import (
     IGNORED,
     LOG_DIRS,
@@ -94,7 +96,9 @@ class SparkOptions:
         poll_timeout_ms: how long a task may wait without getting records, in ms.
         topic: the topic of all rows to write; overrides the column `topic`.
         include_timestamp: whether the column `timestamp` becomes the records' timestamps.
-        dead_letter_topic: topic for rows that are too large for their own topic; None to fail.
+        dead_letter_topic: topic for rows that are too large for their own topic, and for records that cannot be
+            decoded; None to fail.
+        schemas: which columns are decoded or encoded with schemas of a registry; None for bytes.
         exactly_once: write in transactions; None for at least once.
         what_to_read: which of subscribe, subscribePattern and assign are given.
         of_one_kind: settings of Java's clients that only reading or only writing refuses, as text.
@@ -123,6 +127,7 @@ class SparkOptions:
     include_timestamp: bool = False
     dead_letter_topic: str | None = None
     exactly_once: ExactlyOnce | None = None
+    schemas: SchemaOptions | None = None
     what_to_read: tuple[str, ...] = ()
     of_one_kind: Mapping[str, str] = field(default_factory=dict)
 
@@ -194,7 +199,7 @@ _ONCE: dict[str, tuple[str, Callable[[str, str], object]]] = {
     BATCH_OPTION: ("batch", texts.named_batch),
 }
 
-_NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE)
+_NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE, *SCHEMA_NAMES)
 _LOWER = {name.lower(): name for name in _NAMES}
 
 
@@ -205,11 +210,12 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
         ConfigError: an option is unknown (the message suggests the nearest name), refused (with an alternative),
             missing, contradicts another, or has an invalid value.
     """
-    given, java, of_one_kind = _sorted_out(options)
+    given, java, of_one_kind, registry = _sorted_out(options)
     values = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items() if name in _OPTIONS}
     values["starting"] = _starting(given)
     values["ending"] = _first_of(_ENDING, given)
     values["exactly_once"] = _exactly_once(given)
+    values["schemas"] = parse_schemas({name: given[name] for name in SCHEMA_NAMES if name in given}, registry)
     if LOG_DIRS in given:
         _check_needs_no_broker(given)
     for name, why in WITHOUT_EFFECT.items():
@@ -226,8 +232,9 @@ def parse_options(options: Mapping[str, str]) -> SparkOptions:
 _WHAT_TO_READ: Final = ("subscribe", "subscribePattern", "assign")
 
 
-def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Split into our options, the client's by Java's names, and those that only reading or only writing refuses."""
+def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], dict[str, str], dict[str, str]]:
+    """Split into our options, the client's by Java's names, those of one kind of use, and those of the registry."""
+    registry: dict[str, str] = {}
     ours: dict[str, str] = {}
     java: dict[str, str] = {}
     of_one_kind: dict[str, str] = {}
@@ -235,13 +242,15 @@ def _sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
         lower = given.lower()
         if lower in _LOWER:
             ours[_LOWER[lower]] = text
+        elif lower.startswith(REGISTRY_PREFIX):
+            registry[lower] = text
         elif lower in OF_ONE_KIND:
             of_one_kind[lower] = text
         elif lower in CLIENT_NAMES:
             java[lower.removeprefix(CLIENT_PREFIX)] = text
         elif lower not in IGNORED:
             raise ConfigError(unknown(given, [*_NAMES, *CLIENT_NAMES]))
-    return ours, java, of_one_kind
+    return ours, java, of_one_kind, registry
 
 
 def _first_of(table: Mapping[str, Callable[[str, str], Position]], given: dict[str, str]) -> Position | None:
@@ -298,6 +307,7 @@ def check_read(options: SparkOptions) -> None:
     if not options.subscribe and not options.assign and options.pattern is None:
         hint = f'; topic is for writing, to read use subscribe="{options.topic}"' if options.topic else ""
         raise ConfigError(f"nothing to read: give the option subscribe, subscribePattern or assign{hint}")
+    check_decoding(options.schemas, options.dead_letter_topic)
 
 
 def check_write(options: SparkOptions) -> None:

@@ -35,7 +35,7 @@ _METADATA: Final = "kafkaraw.table.options"
 _PREFIX: Final = "option."
 _PROVIDER: Final = "provider"
 # Names of options that are secrets, and parts of the text of options that contain one, such as kafka.sasl.jaas.config.
-_SECRET: Final = re.compile(r"password|secret|keystore\.key$|private key", re.IGNORECASE)
+_SECRET: Final = re.compile(r"password|secret|keystore\.key$|private key|user\.info|://[^/\s]*@", re.IGNORECASE)
 
 
 def given(options: Mapping[str, str]) -> dict[str, str]:

@@ -7,13 +7,12 @@ those columns are decoded. Must not fetch anything. Start at `check_selection`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
-from kafkaraw.spark.versions import features
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,8 +81,12 @@ def spark_schema(*, include_headers: bool) -> StructType:
     return types.StructType([types.StructField(name, kinds[FIELDS[name]]) for name in names])
 
 
-def check_selection(schema: StructType) -> None:
+def check_selection(schema: StructType, typed: frozenset[str] = frozenset()) -> None:
     """Check a schema with which the user chooses columns.
+
+    Args:
+        schema: the columns.
+        typed: names of columns whose types depend on schemas of a registry; they are checked elsewhere.
 
     Raises:
         ConfigError: it has no column, one that Kafka does not have, or one of another type.
@@ -92,6 +95,8 @@ def check_selection(schema: StructType) -> None:
         # Arrow batches without columns have no rows, and Spark would count none.
         raise ConfigError("schema() chooses no column; to count records, choose `partition int`, which costs least")
     for column in schema.fields:
+        if column.name in typed:
+            continue
         _check_column(column.name, column.dataType.simpleString(), column.nullable)
 
 
@@ -110,11 +115,17 @@ def _check_column(name: str, given: str, nullable: bool) -> None:
         raise ConfigError(f"schema(): the column {name} is null in some records: leave out NOT NULL")
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of batches for this schema."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+class Typing(Protocol):
+    """Decodes columns with schemas; see `typed_columns.TypedColumns`."""
 
-    return to_arrow_schema(schema, timezone="UTC") if features().schema_takes_timezone else to_arrow_schema(schema)
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Columns of `kafkaraw.records.Columns` that it needs."""
+        ...
+
+    def decode(self, raw: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], list[int]]:
+        """Return the columns with those that are typed, and the rows that are left out."""
+        ...
 
 
 def decoded_columns(schema: pa.Schema) -> frozenset[str]:
@@ -143,7 +154,7 @@ class BatchAssembler:
         arrays = [
             self._constant(column, rows)
             if column.name in self._values
-            else _typed(decoded[_DECODED[column.name]], column)
+            else _typed(decoded[_DECODED.get(column.name, column.name)], column)
             for column in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -162,12 +173,20 @@ class BatchAssembler:
 class RowCollector:
     """Decodes records of one partition into Arrow batches of about 10,000 rows; arguments as for `BatchAssembler`.
 
+    Args:
+        schema: as for `BatchAssembler`.
+        topic: as for `BatchAssembler`.
+        partition: as for `BatchAssembler`.
+        typing: decodes columns with schemas; None if all are bytes.
+
     Attributes:
         position: offset from which on `add` decodes at the moment; after an error, that of the batch that raised it.
     """
 
-    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
-        self._columns = Columns(decoded_columns(schema), _ROWS_PER_BATCH)
+    def __init__(self, schema: pa.Schema, topic: str, partition: int, typing: Typing | None = None) -> None:
+        wanted = decoded_columns(schema)
+        self._columns = Columns(wanted if typing is None else wanted | typing.wanted, _ROWS_PER_BATCH)
+        self._typing = typing
         self._assembler = BatchAssembler(schema, topic, partition)
         self._rows = 0
         self.position = 0
@@ -191,11 +210,26 @@ class RowCollector:
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left."""
         if self._rows:
-            whole = self._assembler.assemble(self._columns.to_arrow_arrays(self._rows), self._rows)
+            whole = self._assembled()
             self._rows = 0
             # A Fetch of small, well compressed records may hold very many.
             for start in range(0, whole.num_rows, _ROWS_PER_BATCH_MAX):
                 yield whole.slice(start, _ROWS_PER_BATCH_MAX)
+
+    def _assembled(self) -> pa.RecordBatch:
+        arrays: Mapping[str, pa.Array] = self._columns.to_arrow_arrays(self._rows)
+        left_out: list[int] = []
+        if self._typing is not None:
+            arrays, left_out = self._typing.decode(arrays)
+        whole = self._assembler.assemble(arrays, self._rows)
+        return _without(whole, left_out) if left_out else whole
+
+
+def _without(batch: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    left_out = set(rows)
+    return batch.filter(pa.array(row not in left_out for row in range(batch.num_rows)))
 
 
 def _typed(array: pa.Array, column: pa.Field) -> pa.Array:

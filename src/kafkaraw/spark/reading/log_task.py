@@ -14,21 +14,27 @@ from kafkaraw.logs.segment_reader import Damages, LogBatch, LogRange, read_piece
 from kafkaraw.records import Batch
 from kafkaraw.records.memory import make_columns_in_huge_pages
 from kafkaraw.spark.reading.arrow import RowCollector
+from kafkaraw.spark.reading.typing_choice import typing_for
 from kafkaraw.spark.worker import freeze_modules_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaraw.spark.reading.typed_columns import Decoding
+
 _log = logging.getLogger(__name__)
 
 
-def read_log_range(work: LogRange, schema: pa.Schema, *, fail_on_data_loss: bool) -> Iterator[pa.RecordBatch]:
+def read_log_range(
+    work: LogRange, schema: pa.Schema, *, fail_on_data_loss: bool, decoding: Decoding | None = None
+) -> Iterator[pa.RecordBatch]:
     """Return the records of the range.
 
     Args:
         work: the partition, its offsets and where they are.
         schema: the columns that Spark expects, a selection of the source's.
         fail_on_data_loss: whether damaged batches and missing files are an error, or skipped with a warning.
+        decoding: how columns are decoded with schemas; None for bytes.
 
     Raises:
         DamagedFileError: a batch is damaged, or a file does not exist any more; the error names file and position.
@@ -37,13 +43,14 @@ def read_log_range(work: LogRange, schema: pa.Schema, *, fail_on_data_loss: bool
     freeze_modules_once()
     make_columns_in_huge_pages()
     damages = Damages(fails=fail_on_data_loss)
-    rows = RowCollector(schema, work.topic, work.partition)
-    for found in read_pieces(work, damages):
-        try:
-            yield from rows.add(found.batch, work.end)
-        except CorruptBatchError:
-            yield from _one_by_one(found, rows, work, damages)
-    yield from rows.rest()
+    with typing_for(decoding, work.topic, work.partition) as typing:
+        rows = RowCollector(schema, work.topic, work.partition, typing)
+        for found in read_pieces(work, damages):
+            try:
+                yield from rows.add(found.batch, work.end)
+            except CorruptBatchError:
+                yield from _one_by_one(found, rows, work, damages)
+        yield from rows.rest()
     if damages.count:
         _log.warning(
             "%s-%d, offsets %d to %d: %d damaged places of %d bytes were skipped",

@@ -24,10 +24,13 @@ from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.client import Settings, typed_settings
 from kafkaraw.spark.reading.arrow import RowCollector
 from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.reading.typing_choice import typing_for
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkaraw.spark.reading.typed_columns import Decoding
 
 T = TypeVar("T")
 
@@ -45,11 +48,13 @@ class ReadSettings:
         consumer: settings of the consumer, as text.
         fail_on_data_loss: whether missing records are an error or a warning.
         poll_timeout_ms: the longest time without a change of a task's position, in ms.
+        decoding: how columns are decoded with schemas; None for bytes.
     """
 
     consumer: Settings
     fail_on_data_loss: bool
     poll_timeout_ms: int
+    decoding: Decoding | None = None
 
 
 def _make_consumer(settings: Settings) -> Consumer:
@@ -89,10 +94,12 @@ class _RangeRead:
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Return Arrow batches of the whole range, in order."""
-        rows = RowCollector(schema, self._work.topic, self._work.partition)
-        for fetched in self._fetched():
-            yield from rows.add(fetched, self._work.end)
-        yield from rows.rest()
+        work = self._work
+        with typing_for(self._settings.decoding, work.topic, work.partition) as typing:
+            rows = RowCollector(schema, work.topic, work.partition, typing)
+            for fetched in self._fetched():
+                yield from rows.add(fetched, work.end)
+            yield from rows.rest()
 
     def _fetched(self) -> Iterator[Batch]:
         """Return the fetched batches of the range; the last one may reach beyond it."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from kafkaraw.spark.writing.typed_rows import EncodedColumn
+
 _log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -58,6 +60,7 @@ class WriteSettings:
         dead_letter_topic: topic for rows that are too large; None to fail.
         include_timestamp: whether the column `timestamp` becomes the records' timestamps. Otherwise it is a column like
             any other, which is ignored, as by Spark's JVM connector.
+        encoding: the columns that are encoded with schemas of a registry.
     """
 
     producer: Settings
@@ -66,6 +69,7 @@ class WriteSettings:
     exactly_once: ExactlyOnce | None = None
     dead_letter_topic: str | None = None
     include_timestamp: bool = False
+    encoding: tuple[EncodedColumn, ...] = ()
 
 
 def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
@@ -79,13 +83,17 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
     ignored = set() if options.include_timestamp else {_TIMESTAMP}
     if options.topic is not None:
         ignored.add(_TOPIC)
+    with_schema = set() if options.schemas is None else {each.name for each in options.schemas.columns}
     if "value" not in types:
         raise ConfigError(f"there is no column `value` to write; the columns are {', '.join(types) or 'none'}")
     if options.include_timestamp and _TIMESTAMP not in types:
         raise ConfigError(f"includeTimestamp=true needs a column `timestamp`; the columns are {', '.join(types)}")
     for name, allowed in _COLUMNS.items():
-        if name in types and name not in ignored and types[name] not in allowed:
-            raise ConfigError(f"the column {name} is {types[name]}; to be written it must be {' or '.join(allowed)}")
+        if name in types and name not in ignored | with_schema and types[name] not in allowed:
+            hint = f", or give {name}.format" if name in ("key", "value") else ""
+            raise ConfigError(
+                f"the column {name} is {types[name]}; to be written it must be {' or '.join(allowed)}{hint}"
+            )
     if options.topic is None and "topic" not in types:
         raise ConfigError("where to write? give the option topic, or a column `topic`")
     defaults = {"client_id": "kafkaraw-spark"}
@@ -99,7 +107,17 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
         options.exactly_once,
         options.dead_letter_topic,
         options.include_timestamp,
+        _encoding(options, schema),
     )
+
+
+def _encoding(options: SparkOptions, schema: StructType) -> tuple[EncodedColumn, ...]:
+    if options.schemas is None:
+        return ()
+    from kafkaraw.spark.arrow_schemas import arrow_schema
+    from kafkaraw.spark.writing.typed_rows import encoding_for
+
+    return encoding_for(options, arrow_schema(schema))
 
 
 def make_producer(settings: Settings) -> Producer:
@@ -160,10 +178,16 @@ def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
         yield Sieve(settings.dead_letter_topic, producer, limits)
 
 
-def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings) -> pa.RecordBatch:
+def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings, *, for_sums: bool = False) -> pa.RecordBatch:
     """Return the columns of the records; the option `topic` overrides the column.
 
+    Args:
+        batch: the rows.
+        settings: how they are written.
+        for_sums: columns with schemas become bytes that do not depend on the version of the schema.
+
     Raises:
+        SerializationError: a value does not fit its schema.
         UsageError: a row names no topic, and there is no option.
     """
     nulls_count = batch.column("topic").null_count if settings.topic is None else 0
@@ -175,7 +199,12 @@ def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings) -> pa.Record
     ignored = {"topic"} if settings.topic is not None else set()
     if not settings.include_timestamp:
         ignored.add(_TIMESTAMP)
-    return batch.select([name for name in batch.schema.names if name in _COLUMNS and name not in ignored])
+    selected = batch.select([name for name in batch.schema.names if name in _COLUMNS and name not in ignored])
+    if settings.encoding:
+        from kafkaraw.spark.writing.typed_rows import comparable, encoded
+
+        return (comparable if for_sums else encoded)(selected, settings.encoding)
+    return selected
 
 
 # -- row sums
@@ -216,5 +245,5 @@ def sum_rows(batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> RowS
 
 
 def _sum_of(batch: pa.RecordBatch, settings: WriteSettings) -> RowSum:
-    columns = rows_of(columns_to_send(batch, settings), settings.topic)
+    columns = rows_of(columns_to_send(batch, settings, for_sums=True), settings.topic)
     return RowSum(batch.num_rows, sum(Rows(each).checksum() for each in columns) % (1 << 64))

@@ -1,0 +1,426 @@
+"""Encoding of columns as Avro records, compiled: `encode`. Start at `_run`, which writes one value.
+
+The twin in plain Python, which documents the interface, is `plain_encoding`. This is Cython in its pure-Python mode:
+C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
+"""
+
+from __future__ import annotations
+
+import cython
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
+from cython.cimports.libc.string import memcmp, memcpy
+
+from kafkaraw.errors import BatchTooLargeError
+from kafkaraw.schemas.arrow import encode_program as _program
+
+_INT32_MAX = cython.declare(cython.longlong, 2**31 - 1)
+_VARINT_MAX = cython.declare(cython.longlong, 10)
+
+LAST = (ENCODE_MEMBERS, FAULT_TOO_LARGE)
+"""Some of the constants of C, for the test that compares them."""
+
+
+@cython.cclass
+class Block:
+    """Memory of a column; pyarrow keeps it alive."""
+
+    data: cython.p_uchar
+    size: cython.Py_ssize_t
+
+    def __dealloc__(self) -> None:
+        free(self.data)
+
+    def __getbuffer__(self, buffer: cython.pointer(Py_buffer), flags: cython.int):
+        PyBuffer_FillInfo(buffer, self, self.data, self.size, 1, flags)
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _fault(
+    state: cython.pointer(State), fault: cython.int, step: cython.pointer(Step), detail: cython.longlong
+) -> cython.bint:
+    state.fault = fault
+    state.fault_node = step.index
+    state.detail = detail
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _grow(state: cython.pointer(State), step: cython.pointer(Step), more: cython.longlong) -> cython.bint:
+    needed: cython.longlong = state.size + more
+    if needed > _INT32_MAX:
+        return _fault(state, FAULT_TOO_LARGE, step, needed)
+    capacity: cython.longlong = max(needed, 2 * state.capacity, 1024)
+    moved: cython.p_void = realloc(state.out, capacity)
+    if moved == cython.NULL:
+        return _fault(state, FAULT_MEMORY, step, needed)
+    state.out = cython.cast(cython.p_uchar, moved)
+    state.capacity = capacity
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _room(state: cython.pointer(State), step: cython.pointer(Step), more: cython.longlong) -> cython.bint:
+    return state.size + more <= state.capacity or _grow(state, step, more)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint(state: cython.pointer(State), step: cython.pointer(Step), value: cython.longlong) -> cython.bint:
+    raw: cython.ulonglong = (cython.cast(cython.ulonglong, value) << 1) ^ cython.cast(cython.ulonglong, value >> 63)
+    if not _room(state, step, _VARINT_MAX):
+        return False
+    while raw > 0x7F:
+        state.out[state.size] = cython.cast(cython.uchar, raw & 0x7F | 0x80)
+        state.size += 1
+        raw >>= 7
+    state.out[state.size] = cython.cast(cython.uchar, raw)
+    state.size += 1
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _raw(
+    state: cython.pointer(State), step: cython.pointer(Step), data: cython.p_uchar, size: cython.longlong
+) -> cython.bint:
+    if not _room(state, step, size):
+        return False
+    memcpy(state.out + state.size, data, size)
+    state.size += size
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_null(source: cython.pointer(Source), row: cython.Py_ssize_t) -> cython.bint:
+    at: cython.Py_ssize_t = source.start + row
+    return source.validity != cython.NULL and not source.validity[at >> 3] >> (at & 7) & 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _run(state: cython.pointer(State), step: cython.pointer(Step), row: cython.Py_ssize_t) -> cython.bint:
+    """Write the value of a row; False if it cannot be written, with the reason in the state."""
+    source: cython.pointer(Source) = cython.address(state.sources[step.source])
+    at: cython.Py_ssize_t = source.start + row
+    value: cython.longlong
+    begin: cython.int
+    if step.op == ENCODE_NULLABLE:
+        return _nullable(state, step, source, row)
+    if step.op == ENCODE_MEMBERS:
+        return _members(state, step, source, row)
+    if step.op == ENCODE_NULL:
+        return True
+    if _is_null(source, row):
+        return _fault(state, FAULT_NULL, step, 0)
+    if step.op == ENCODE_LONG:
+        return _varint(state, step, cython.cast(cython.p_longlong, source.data)[at])
+    elif step.op == ENCODE_BYTES:
+        begin = source.ends[at]
+        value = source.ends[at + 1] - begin
+        return _varint(state, step, value) and _raw(state, step, source.data + begin, value)
+    elif step.op == ENCODE_INT:
+        return _varint(state, step, cython.cast(cython.p_int, source.data)[at])
+    elif step.op == ENCODE_DOUBLE:
+        return _raw(state, step, source.data + 8 * at, 8)
+    elif step.op == ENCODE_RECORD:
+        return _record(state, step, row)
+    elif step.op == ENCODE_ARRAY or step.op == ENCODE_MAP:
+        return _nested(state, step, source, at)
+    elif step.op == ENCODE_MILLISECONDS:
+        value = cython.cast(cython.p_longlong, source.data)[at]
+        begin = cython.cast(cython.int, value % 1000)  # of C or of Python, depending on a directive: made one
+        if begin < 0:
+            begin += 1000
+        return _varint(state, step, (value - begin) // 1000)
+    elif step.op == ENCODE_BOOLEAN:
+        if not _room(state, step, 1):
+            return False
+        state.out[state.size] = source.data[at >> 3] >> (at & 7) & 1
+        state.size += 1
+        return True
+    elif step.op == ENCODE_FLOAT:
+        return _raw(state, step, source.data + 4 * at, 4)
+    elif step.op == ENCODE_FIXED:
+        begin = source.ends[at]
+        value = source.ends[at + 1] - begin
+        if value != step.argument:
+            return _fault(state, FAULT_FIXED_SIZE, step, value)
+        return _raw(state, step, source.data + begin, value)
+    elif step.op == ENCODE_ENUM:
+        return _enum(state, step, source, at)
+    return _decimal(state, step, source.data + 16 * at)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _nullable(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), row: cython.Py_ssize_t
+) -> cython.bint:
+    if step.children[0] < 0 or _is_null(source, row):
+        if step.argument < 0:
+            return _fault(state, FAULT_NULL, step, 0)
+        return _varint(state, step, step.argument)
+    return _varint(state, step, step.value_branch) and _run(state, cython.address(state.steps[step.children[0]]), row)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _members(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), row: cython.Py_ssize_t
+) -> cython.bint:
+    found: cython.int = -1
+    count: cython.int = 0
+    member: cython.int
+    if not _is_null(source, row):
+        for member in range(step.count):
+            if not _is_null(cython.address(state.sources[source.first + member]), row):
+                found = member
+                count += 1
+    if count > 1 or (count == 0 and step.argument < 0):
+        return _fault(state, FAULT_MEMBERS, step, count)
+    if count == 0:
+        return _varint(state, step, step.argument)
+    return _varint(state, step, step.branches[found]) and _run(
+        state, cython.address(state.steps[step.children[found]]), row
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _record(state: cython.pointer(State), step: cython.pointer(Step), row: cython.Py_ssize_t) -> cython.bint:
+    child: cython.int
+    for child in range(step.count):
+        if not _run(state, cython.address(state.steps[step.children[child]]), row):
+            return False
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _nested(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), at: cython.Py_ssize_t
+) -> cython.bint:
+    """Write an array or a map as one block."""
+    begin: cython.int = source.ends[at]
+    end: cython.int = source.ends[at + 1]
+    item: cython.int
+    keys: cython.pointer(Source) = cython.NULL
+    key: cython.Py_ssize_t
+    if step.op == ENCODE_MAP:
+        keys = cython.address(state.sources[state.sources[source.first].first])
+    if end > begin and not _varint(state, step, end - begin):
+        return False
+    for item in range(begin, end):
+        if keys != cython.NULL:
+            key = keys.start + item
+            if not _varint(state, step, keys.ends[key + 1] - keys.ends[key]):
+                return False
+            if not _raw(state, step, keys.data + keys.ends[key], keys.ends[key + 1] - keys.ends[key]):
+                return False
+        if not _run(state, cython.address(state.steps[step.children[0]]), item):
+            return False
+    return _varint(state, step, 0)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _enum(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), at: cython.Py_ssize_t
+) -> cython.bint:
+    symbol: cython.int
+    begin: cython.int = source.ends[at]
+    size: cython.Py_ssize_t = source.ends[at + 1] - begin
+    for symbol in range(step.count):
+        if step.symbols[symbol].size == size and memcmp(step.symbols[symbol].data, source.data + begin, size) == 0:
+            return _varint(state, step, symbol)
+    return _fault(state, FAULT_SYMBOL, step, 0)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _decimal(state: cython.pointer(State), step: cython.pointer(Step), value: cython.p_uchar) -> cython.bint:
+    """Write decimal128, which is little endian in memory, highest byte first."""
+    size: cython.longlong = 16
+    sign: cython.uchar = 0xFF if value[15] & 0x80 else 0
+    at: cython.longlong
+    while size > 1 and value[size - 1] == sign and not (value[size - 2] ^ sign) & 0x80:
+        size -= 1
+    if step.op == ENCODE_DECIMAL_BYTES:
+        if not _varint(state, step, size):
+            return False
+    else:
+        if size > step.argument:
+            return _fault(state, FAULT_DECIMAL_SIZE, step, size)
+        if not _room(state, step, step.argument):
+            return False
+        for at in range(step.argument - size):
+            state.out[state.size] = sign
+            state.size += 1
+    if not _room(state, step, size):
+        return False
+    for at in range(size):
+        state.out[state.size] = value[size - 1 - at]
+        state.size += 1
+    return True
+
+
+@cython.cclass
+class _Held:
+    """Buffers that the sources point into."""
+
+    views: cython.pointer(Py_buffer)
+    count: cython.int
+    sources: cython.pointer(Source)
+    steps: cython.pointer(Step)
+    numbers: cython.p_int
+    symbols: cython.pointer(Symbol)
+
+    def __cinit__(
+        self,
+        buffers: cython.Py_ssize_t,
+        sources: cython.Py_ssize_t,
+        steps: cython.Py_ssize_t,
+        numbers: cython.Py_ssize_t,
+        symbols: cython.Py_ssize_t,
+    ) -> None:
+        self.views = cython.cast(cython.pointer(Py_buffer), calloc(buffers + 1, cython.sizeof(Py_buffer)))
+        self.sources = cython.cast(cython.pointer(Source), calloc(sources + 1, cython.sizeof(Source)))
+        self.steps = cython.cast(cython.pointer(Step), calloc(steps + 1, cython.sizeof(Step)))
+        self.numbers = cython.cast(cython.p_int, calloc(numbers + 1, cython.sizeof(cython.int)))
+        self.symbols = cython.cast(cython.pointer(Symbol), calloc(symbols + 1, cython.sizeof(Symbol)))
+        if not (self.views and self.sources and self.steps and self.numbers and self.symbols):
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        view: cython.int
+        if self.views != cython.NULL:
+            for view in range(self.count):
+                PyBuffer_Release(cython.address(self.views[view]))
+        free(self.views)
+        free(self.sources)
+        free(self.steps)
+        free(self.numbers)
+        free(self.symbols)
+
+    @cython.cfunc
+    def pointer(self, buffer: object) -> cython.p_uchar:
+        if buffer is None:
+            return cython.NULL
+        PyObject_GetBuffer(buffer, cython.address(self.views[self.count]), PyBUF_SIMPLE)
+        self.count += 1
+        return cython.cast(cython.p_uchar, self.views[self.count - 1].buf)
+
+
+def encode(program: object, sources: list, rows: cython.Py_ssize_t, prefix: bytes):
+    """Encode rows. See `plain_encoding.encode`."""
+    nodes: list = program.nodes
+    held: _Held = _Held(
+        3 * len(sources),
+        len(sources),
+        len(nodes),
+        sum([len(node.children) + len(node.branches) for node in nodes]),
+        sum([len(node.texts) for node in nodes]),
+    )
+    index: cython.int
+    for index, (validity, ends, data, start, first) in enumerate(sources):
+        held.sources[index].validity = held.pointer(validity)
+        held.sources[index].ends = cython.cast(cython.p_int, held.pointer(ends))
+        held.sources[index].data = held.pointer(data)
+        held.sources[index].start = start
+        held.sources[index].first = first
+    kept: list = _fill_steps(held, nodes)
+    state: State
+    root: cython.pointer(Step) = cython.address(held.steps[program.root])
+    top: cython.pointer(Source) = cython.address(held.sources[0])
+    block: Block = Block()
+    ends_block: Block = Block()
+    ends_block.size = 4 * (rows + 1)
+    ends_block.data = cython.cast(cython.p_uchar, malloc(ends_block.size))
+    if ends_block.data == cython.NULL:
+        raise MemoryError
+    bounds: cython.p_int = cython.cast(cython.p_int, ends_block.data)
+    prefix_data: cython.p_uchar = prefix
+    prefix_size: cython.Py_ssize_t = len(prefix)
+    row: cython.Py_ssize_t
+    state.sources = held.sources
+    state.steps = held.steps
+    state.out = cython.NULL
+    state.size = state.capacity = 0
+    state.fault = FAULT_NONE
+    bounds[0] = 0
+    for row in range(rows):
+        if not _is_null(top, row) and not (
+            _raw(cython.address(state), root, prefix_data, prefix_size) and _run(cython.address(state), root, row)
+        ):
+            free(state.out)
+            if state.fault == FAULT_MEMORY:
+                raise MemoryError
+            if state.fault == FAULT_TOO_LARGE:
+                raise BatchTooLargeError(_program.OUTPUT_FULL)
+            return (row, state.fault, state.fault_node, state.detail)
+        bounds[row + 1] = cython.cast(cython.int, state.size)
+    block.data = state.out if state.out != cython.NULL else cython.cast(cython.p_uchar, malloc(8))
+    block.size = state.size
+    del kept
+    return ends_block, block
+
+
+@cython.cfunc
+def _fill_steps(held: _Held, nodes: list) -> list:
+    kept: list = []
+    index: cython.int
+    number: cython.int = 0
+    symbol: cython.int = 0
+    step: cython.pointer(Step)
+    for index, node in enumerate(nodes):
+        step = cython.address(held.steps[index])
+        step.op, step.source, step.index = node.op, node.source, index
+        step.argument, step.value_branch = node.argument, node.value_branch
+        step.count = len(node.texts) if node.texts else len(node.children)
+        step.children = held.numbers + number
+        for child in node.children:
+            held.numbers[number] = child
+            number += 1
+        step.branches = held.numbers + number
+        for branch in node.branches:
+            held.numbers[number] = branch
+            number += 1
+        step.symbols = held.symbols + symbol
+        for text in node.texts:
+            encoded: bytes = text.encode()
+            kept.append(encoded)
+            held.symbols[symbol].data = encoded
+            held.symbols[symbol].size = len(encoded)
+            symbol += 1
+    return kept

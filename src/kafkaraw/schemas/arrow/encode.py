@@ -1,0 +1,260 @@
+"""Typed columns of an Arrow table as framed records: `encode_arrow`, and `ColumnEncoder`, which Spark uses.
+
+The inverse of `decode`. A column is cast to the type of its schema, and each row becomes the prefix with the schema's
+id and a record. A value that does not fit raises, with its row and field; no row is encoded then. Start at
+`encode_arrow`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from kafkaraw.errors import SerializationError, UsageError
+from kafkaraw.schemas.arrow import avro_encode_plan
+from kafkaraw.schemas.arrow._implementation import encoding
+from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
+from kafkaraw.schemas.arrow.columns import Column, Type, arrow_type, flattened
+from kafkaraw.schemas.arrow.decode import FORMATS, PREFIX_BYTES
+from kafkaraw.schemas.arrow.encode_program import EncodeProgram, explain
+from kafkaraw.schemas.arrow.plans import Texts, as_schema, avro_type, columns_for
+from kafkaraw.schemas.arrow.sources import SchemaSource
+from kafkaraw.schemas.errors import SubjectNotFoundError
+from kafkaraw.schemas.model import RegisteredSchema, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaraw.schemas.arrow.plain_encoding import Source
+
+ROOT_RECORD: Final = "Record"
+"""Name of derived records."""
+
+
+class SchemaTarget(SchemaSource, Protocol):
+    """The methods of a `Registry` that encoding calls."""
+
+    def register(self, subject: str, schema: Schema, /, *, normalize: bool = False) -> RegisteredSchema:
+        """Register a schema."""
+        ...
+
+    def lookup(self, subject: str, schema: Schema, /, *, normalize: bool = False) -> RegisteredSchema:
+        """Return a registered schema."""
+        ...
+
+    def version(self, subject: str, version: int | str, /) -> RegisteredSchema:
+        """Return a version of a subject."""
+        ...
+
+
+def encode_arrow(
+    batch: pa.RecordBatch | pa.Table,
+    registry: SchemaTarget,
+    *,
+    topic: str,
+    value: Literal["avro"] | None = "avro",
+    key: Literal["avro"] | None = None,
+    value_schema: Schema | RegisteredSchema | str | None = None,
+    key_schema: Schema | RegisteredSchema | str | None = None,
+    auto_register: bool = True,
+) -> pa.RecordBatch | pa.Table:
+    """Encode the columns `value` and `key` as framed records, for `send_arrow()`.
+
+    Args:
+        batch: a batch or a table with columns `value` and `key` of any type that the schemas take.
+        registry: registers the schemas.
+        topic: the subjects are `TOPIC-value` and `TOPIC-key`.
+        value: the format of the values; None leaves the column as it is.
+        key: the format of the keys; None leaves the column as it is.
+        value_schema: schema of the values. A `RegisteredSchema` is used as it is; others are registered. None is the
+            latest version of the subject, or, if there is none, a schema that is derived from the type of the column.
+        key_schema: likewise for the keys.
+        auto_register: register schemas; False only looks them up.
+
+    Returns:
+        the batch with binary columns in place of the typed ones.
+
+    Raises:
+        SerializationError: a value does not fit its schema; the message names row and field.
+        UsageError: the column cannot be cast to the type of the schema.
+        RegistryError: the registry refuses the schema, or cannot be asked.
+        BatchTooLargeError: a column would have more than 2 GiB.
+    """
+    for name, chosen, schema in (("value", value, value_schema), ("key", key, key_schema)):
+        if chosen is not None:
+            at = batch.schema.get_field_index(name)
+            if at < 0:
+                raise UsageError(f"the batch has no column {name!r}, it has {', '.join(batch.schema.names)}")
+            kind = batch.schema.field(at).type
+            subject = f"{topic}-{name}"
+            found = registered(registry, chosen, subject, schema, kind, auto_register=auto_register)
+            encoder = ColumnEncoder(chosen, found.id, Texts.of(registry.bundle(found.schema)), name)
+            batch = batch.set_column(at, name, encoder.encode(batch.column(at)))
+    return batch
+
+
+class ColumnEncoder:
+    """Encodes one column.
+
+    Args:
+        format: "avro".
+        schema_id: the id in front of each record.
+        texts: the schema.
+        name: "value" or "key", for messages.
+    """
+
+    def __init__(self, format: str, schema_id: int, texts: Texts, name: str = "value") -> None:
+        if format != "avro":
+            raise UsageError(f"columns are encoded as avro only, not as {format}")
+        self.columns = columns_for(texts)
+        self._program = _program(texts)
+        self._prefix = b"\0" + schema_id.to_bytes(PREFIX_BYTES - 1, "big")
+        self._name = name
+
+    def check(self, kind: pa.DataType) -> None:
+        """Check that a column of a type can become the type of the schema, before there are values.
+
+        Raises:
+            UsageError: it cannot.
+        """
+        import pyarrow as pa
+
+        self._cast(pa.array([], kind))
+
+    def encode(self, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Return the column as framed records; null rows stay null.
+
+        Raises:
+            SerializationError: a value does not fit the schema.
+            UsageError: the column cannot be cast to the type of the schema.
+        """
+        import pyarrow as pa
+
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        column = self._cast(column)
+        encoded = encoding.encode(self._program, _sources(self.columns, column), len(column), self._prefix)
+        if len(encoded) != 2:
+            row, fault, node, detail = encoded
+            raise SerializationError(f"{self._name} of row {row}: {explain(self._program, fault, node, detail)}")
+        buffers = [_validity(column), pa.py_buffer(encoded[0]), pa.py_buffer(encoded[1])]
+        return pa.Array.from_buffers(pa.binary(), len(column), buffers, null_count=column.null_count)
+
+    def _cast(self, column: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        kind = arrow_type(self.columns)
+        try:
+            return _fitted(column, self.columns)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"the column {self._name} is {column.type} and cannot become {kind}, the type of its schema: {error}"
+            ) from None
+
+
+def registered(
+    registry: SchemaTarget,
+    format: str,
+    subject: str,
+    schema: Schema | RegisteredSchema | str | None,
+    kind: pa.DataType,
+    *,
+    auto_register: bool,
+) -> RegisteredSchema:
+    """Return the registered schema with which a column is written.
+
+    Args:
+        registry: registers the schema.
+        format: of the column.
+        subject: the subject of the schema.
+        schema: as for `encode_arrow`.
+        kind: type of the column, from which a schema is derived if the subject has none.
+        auto_register: as for `encode_arrow`.
+    """
+    if isinstance(schema, RegisteredSchema):
+        return schema
+    if schema is None:
+        try:
+            return registry.version(subject, "latest")
+        except SubjectNotFoundError:
+            if not auto_register:
+                raise
+            schema = avro_schema_of(kind, ROOT_RECORD)
+    given = as_schema(schema, FORMATS[format])
+    return registry.register(subject, given) if auto_register else registry.lookup(subject, given)
+
+
+@lru_cache(256)
+def _program(texts: Texts) -> EncodeProgram:
+    return avro_encode_plan.encode_program_for(avro_type(texts), columns_for(texts))
+
+
+# -- Arrow
+
+
+def _fitted(array: pa.Array, column: Column) -> pa.Array:
+    """Return an array of the column's type: fields by name, missing nullable fields as null, others cast.
+
+    Raises:
+        ValueError: a field is missing, or the column does not have it.
+    """
+    import pyarrow as pa
+
+    kind = arrow_type(column)
+    if array.type == kind:
+        return array
+    if column.type is not Type.STRUCT or not pa.types.is_struct(array.type):
+        return array.cast(kind)
+    names = [each.name for each in array.type]
+    unknown = [name for name in names if name not in {each.name for each in column.children}]
+    if unknown:
+        raise ValueError(f"the schema has no field {', '.join(unknown)}")
+    fields = []
+    for child in column.children:
+        if child.name in names:
+            fields.append(_fitted(array.field(names.index(child.name)), child))
+        elif child.nullable:
+            fields.append(pa.nulls(len(array), arrow_type(child)))
+        else:
+            raise ValueError(f"the field {child.name} is missing, and the schema has no null there")
+    return pa.Array.from_buffers(kind, len(array), [_validity(array)], null_count=array.null_count, children=fields)
+
+
+def _validity(array: pa.Array) -> pa.Buffer | None:
+    """Return the bits of an array's rows from the first one on; None if no row is null."""
+    import pyarrow.compute as pc
+
+    # `is_valid` of a slice may share the bits of the whole, with an offset
+    return pc.if_else(array.is_valid(), True, False).buffers()[1] if array.null_count else None
+
+
+def _sources(root: Column, array: pa.Array) -> list[Source]:
+    """Return the buffers of each column in the order of `flattened`."""
+    flat = flattened(root)
+    arrays: list[pa.Array] = [array]
+    sources: list[Source] = []
+    for at, (column, first) in enumerate(flat):
+        current = arrays[at]
+        match column.type:
+            case Type.STRUCT:
+                # `field` of a slice begins at the slice, so that all columns of a record have the same rows
+                arrays += [current.field(each) for each in range(len(column.children))]
+            case Type.LIST:
+                arrays.append(current.values)
+            case Type.MAP:
+                arrays.append(_entries(current))
+        buffers = current.buffers()
+        validity = buffers[0] if current.null_count else None
+        has_ends = column.type in (Type.STRING, Type.BINARY, Type.LIST, Type.MAP)
+        ends = buffers[1] if has_ends else None
+        data = None if column.type in (Type.STRUCT, Type.LIST, Type.MAP, Type.NULL) else buffers[2 if has_ends else 1]
+        sources.append((validity, ends, data, current.offset, first))
+    return sources
+
+
+def _entries(array: pa.MapArray) -> pa.StructArray:
+    import pyarrow as pa
+
+    keys, items = array.keys, array.items
+    fields = [pa.field("key", array.type.key_type, nullable=False), array.type.item_field]
+    return pa.StructArray.from_arrays([keys, items], fields=fields)

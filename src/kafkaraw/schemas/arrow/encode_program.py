@@ -1,0 +1,117 @@
+"""Programs that encode columns as Avro: what to write for each part of a schema, and from which column.
+
+Both encoders run them: `_encoding` (compiled) and `plain_encoding`. Must not know schemas; `avro_encode_plan` makes
+programs of them. Start at `EncodeOp`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from kafkaraw.light_classes import dataclass, field
+from kafkaraw.schemas.arrow.columns import Column
+
+
+class EncodeOp(IntEnum):
+    """What a node writes; `_encoding.pxd` has the same numbers. `argument` is that of the node."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    """Write int32 as a varint."""
+    LONG = 3
+    """Write int64 as a varint."""
+    MILLISECONDS = 4
+    """Write int64 divided by 1000, rounded down: microseconds as milliseconds."""
+    FLOAT = 5
+    DOUBLE = 6
+    BYTES = 7
+    """Write the length and the bytes."""
+    FIXED = 8
+    """Write the bytes, which are `argument` bytes."""
+    DECIMAL_BYTES = 9
+    """Write decimal128 in the fewest bytes, highest first, with their number before them."""
+    DECIMAL_FIXED = 10
+    """Write decimal128 in `argument` bytes."""
+    ENUM = 11
+    """Write the index of the string in `texts`."""
+    RECORD = 12
+    ARRAY = 13
+    MAP = 14
+    NULLABLE = 15
+    """Write the branch: `argument` of null, or `value_branch`, and run the child."""
+    MEMBERS = 16
+    """Write the branch of the one member that is not null; children are the members, `branches` their branches."""
+
+
+class EncodeFault(IntEnum):
+    """Why a value cannot be encoded; `_encoding.pxd` has the same numbers."""
+
+    NONE = 0
+    NULL = 1
+    FIXED_SIZE = 2
+    SYMBOL = 3
+    MEMBERS = 4
+    DECIMAL_SIZE = 5
+    MEMORY = 6
+    TOO_LARGE = 7
+
+
+@dataclass(slots=True)
+class EncodeNode:
+    """One step of a program.
+
+    Attributes:
+        op: what to write.
+        source: index of the column it reads.
+        path: the field, for messages.
+        children: indexes of nodes.
+        argument: see `EncodeOp`; branch of null in a union, -1 if it has none.
+        value_branch: see `EncodeOp.NULLABLE`.
+        branches: see `EncodeOp.MEMBERS`.
+        texts: symbols of an enum.
+    """
+
+    op: EncodeOp
+    source: int
+    path: str
+    children: tuple[int, ...] = ()
+    argument: int = 0
+    value_branch: int = 0
+    branches: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class EncodeProgram:
+    """Encodes rows of columns as records of a schema.
+
+    Attributes:
+        columns: the columns; see `columns.flattened`.
+        nodes: the steps.
+        root: index of the node with which a record starts.
+    """
+
+    columns: Column
+    nodes: list[EncodeNode] = field(default_factory=list)
+    root: int = 0
+
+
+_REASONS: Final = {
+    EncodeFault.NULL: "it is null, and the schema has no null there",
+    EncodeFault.FIXED_SIZE: "it has {detail} bytes, and the schema's fixed has {argument}",
+    EncodeFault.SYMBOL: "it is none of the enum's symbols {texts}",
+    EncodeFault.MEMBERS: "{detail} members of a union are not null; one must be, or none if the union has null",
+    EncodeFault.DECIMAL_SIZE: "the decimal does not fit the {argument} bytes of the schema's fixed",
+}
+
+OUTPUT_FULL: Final = "the encoded column would have more than the 2 GiB that Arrow's binary type can address"
+
+
+def explain(program: EncodeProgram, fault: int, node: int, detail: int) -> str:
+    """Return why a value cannot be encoded."""
+    step = program.nodes[node]
+    reason = _REASONS[EncodeFault(fault)]
+    text = reason.format(detail=detail, argument=step.argument, texts=", ".join(step.texts[:10]))
+    return f"field {step.path}: {text}" if step.path else text

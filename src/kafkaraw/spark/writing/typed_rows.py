@@ -1,0 +1,123 @@
+"""Columns of rows encoded with schemas of a registry: what the driver registers, and what tasks do.
+
+The driver registers the schemas once, when the writer is made; tasks need no registry. Must not send anything. Start at
+`encoding_for` and `encoded`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
+from kafkaraw.schemas.arrow.decode import FORMATS
+from kafkaraw.schemas.arrow.encode import ROOT_RECORD, ColumnEncoder, registered
+from kafkaraw.schemas.arrow.plans import Texts
+from kafkaraw.schemas.blocking import Registry
+from kafkaraw.schemas.model import RegisteredSchema
+from kafkaraw.spark.options.parsing import SparkOptions
+from kafkaraw.spark.options.schemas import ColumnSchema, SchemaOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NO_ID: Final = 0
+
+
+@dataclass(frozen=True)
+class EncodedColumn:
+    """A column that is written with a schema.
+
+    Attributes:
+        name: "key" or "value".
+        format: its format.
+        schema_id: the id in front of each record.
+        writer: the texts of the schema.
+    """
+
+    name: str
+    format: str
+    schema_id: int
+    writer: Texts
+
+
+def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn, ...]:
+    """Register the schemas of the columns, and return what tasks need to encode them.
+
+    Args:
+        options: the options of the write.
+        types: the columns of the rows, as Arrow types.
+
+    Raises:
+        ConfigError: a column with a format is missing, or its subject is not known.
+        RegistryError: the registry refuses a schema, or cannot be asked.
+    """
+    schemas = options.schemas
+    if schemas is None:
+        return ()
+    for each in schemas.columns:
+        if each.format != "avro":
+            raise ConfigError(f"{each.name}.format={each.format} is for reading; the sink writes avro")
+    missing = [each.name for each in schemas.columns if each.name not in types.names]
+    if missing:
+        raise ConfigError(f"{missing[0]}.format: there is no column {missing[0]!r}, only {', '.join(types.names)}")
+    with Registry.from_config(schemas.registry) as registry:
+        return tuple(
+            _column(registry, each, schemas, options.topic, types.field(each.name).type) for each in schemas.columns
+        )
+
+
+def _column(
+    registry: Registry, column: ColumnSchema, schemas: SchemaOptions, topic: str | None, kind: pa.DataType
+) -> EncodedColumn:
+    subject = column.subject
+    if subject is None:
+        if topic is None:
+            raise ConfigError(
+                f"{column.name}.format: the column topic names the topics, so give {column.name}.schema.subject, the "
+                "subject of the schema, or the option topic"
+            )
+        subject = f"{topic}-{column.name}"
+    chosen: RegisteredSchema | str | None = column.text
+    if column.version is not None:
+        chosen = registry.version(subject, column.version)
+    register = schemas.auto_register
+    found = registered(registry, column.format, subject, chosen, kind, auto_register=register)
+    if found.schema.schema_type is not FORMATS[column.format]:
+        raise ConfigError(
+            f"{column.name}.format={column.format}: subject {subject!r} has a schema of the language "
+            f"{found.schema.schema_type.value}"
+        )
+    texts = Texts.of(registry.bundle(found.schema, subject=subject))
+    ColumnEncoder(column.format, found.id, texts, column.name).check(kind)
+    return EncodedColumn(column.name, column.format, found.id, texts)
+
+
+def encoded(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.RecordBatch:
+    """Return the rows with framed records in place of the columns with a schema.
+
+    Raises:
+        SerializationError: a value does not fit its schema.
+    """
+    for each in columns:
+        encoder = ColumnEncoder(each.format, each.schema_id, each.writer, each.name)
+        batch = _replaced(batch, each.name, encoder)
+    return batch
+
+
+def comparable(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.RecordBatch:
+    """Return the rows with bytes that depend only on the values and their types, not on a version of a schema.
+
+    A micro-batch that is repeated after a restart may be written with a newer schema, and still has the same rows.
+    """
+    for each in columns:
+        kind = batch.schema.field(each.name).type
+        derived = Texts(FORMATS["avro"], avro_schema_of(kind, ROOT_RECORD))
+        batch = _replaced(batch, each.name, ColumnEncoder("avro", _NO_ID, derived, each.name))
+    return batch
+
+
+def _replaced(batch: pa.RecordBatch, name: str, encoder: ColumnEncoder) -> pa.RecordBatch:
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, name, encoder.encode(batch.column(at)))
