@@ -7,6 +7,7 @@ SHOWS_AT = {
     "assignor_assigns_a_partition_twice": 5,
     "auto_commit_includes_unprocessed_records": 16,
     "broker_accepts_batches_of_older_epochs": 1,
+    "broker_acknowledges_without_appending": 3,
     "broker_goes_on_after_a_failed_sync": 4,
     "broker_loses_unsynced_bytes_that_it_acknowledged": 2,
     "broker_responds_twice": 4,
@@ -59,4 +60,5 @@ SHOWS_AT = {
     "producer_reverses_the_batches_of_a_split": 11,
     "recovery_does_not_verify_checksums": 9,
     "recovery_keeps_old_index_files": 1,
+    "ticket_has_the_offset_of_another_record": 2,
 }
