@@ -33,8 +33,8 @@ WAITING_GROUPS = (
 )
 """Folders and files below `tests` whose tests share slow fixtures and wait for other processes, in starting order.
 
-Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run. Spark's come
-before the demo's, because Spark takes settings of its workers from the first session of a process.
+Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run. Spark's
+come before the demo's, because Spark takes settings of its workers from the first session of a process.
 """
 WITHOUT_JVM = (
     "spark/reading/test_ranges_without_records.py",
