@@ -25,9 +25,8 @@ NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafka
 WHEEL_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do \
 	for p in python$$v $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python; do \
 	"$$p" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$v')" >/dev/null 2>&1 && { command -v "$$p"; break; }; done; done)
-# Processes of the tests. Those with Spark and other clients mostly wait: one more than there are cores.
-test soak: WORKERS ?= 3
-quick: WORKERS ?= 2
+# Processes of the tests. Some wait for other processes or for timeouts: one more than there are cores.
+test soak quick: WORKERS ?= 3
 # Arguments for the command behind the target: make demo ARGS="--limit 20000", make bench ARGS="--records 200000"
 ARGS ?=
 

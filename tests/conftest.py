@@ -20,6 +20,7 @@ import pytest
 from xdist.remote import Producer
 
 from tests.distribution import Distribution, group_of, in_starting_order
+from tests.examples import DEFAULT, examples
 from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
 from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
 from tests.simulation import seeds
@@ -35,14 +36,23 @@ KAFKA = ("interop", "protocol/oracle")
 # What takes more than two seconds of processor time, runs nothing but Python, and is about processes, limits of
 # resources, or arbitrary input: a change of a module seldom breaks these alone.
 LONG = (
+    "broker/groups/test_assignors.py",
+    "broker/groups/test_histories.py",
+    "broker/log/test_cleaner_crashes.py",
+    "broker/partitions/test_storage_faults.py",
     "broker/test_bounds.py",
     "broker/test_embedded.py",
     "broker/test_hostile.py",
+    "broker/test_hostile_names.py",
     "cli/test_broker.py",
     "client/fetching/test_interruptions.py",
     "client/hooks",
+    "client/sending/test_interrupted_sends.py",
+    "client/sending/test_unclosed.py",
+    "client/test_cancelled_calls.py",
     "client/test_leaks.py",
     "client/test_process.py",
+    "client/test_uvloop.py",
     "client/threads",
     "core/producer/test_machine_against_a_broker_model.py",
     "docs/test_first_change.py",
@@ -74,10 +84,6 @@ MARKERS = {
 
 start_spark_with_quick_jvms()
 
-# How long an example takes says more about the machine than about the code: pytest-timeout ends what hangs.
-hypothesis.settings.register_profile("kafkaraw", deadline=None)
-hypothesis.settings.load_profile("kafkaraw")
-
 # The first test that needs Apache Kafka or its client may wait until Maven has fetched them.
 FIRST_FETCH_SECONDS = 600
 
@@ -108,6 +114,9 @@ def is_in(path: Path, places: tuple[str, ...]) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     seeds.with_soak = not leaves_out(config, "soak")
+    # How long an example takes says more about the machine than about the code: pytest-timeout ends what hangs.
+    hypothesis.settings.register_profile("kafkaraw", deadline=None, max_examples=examples(DEFAULT))
+    hypothesis.settings.load_profile("kafkaraw")
     for marker, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {meaning}")
 

@@ -18,13 +18,23 @@ WAITING_GROUPS = (
     "spark",
     "interop",
     "interop/test_connectors.py",
-    "interop/test_log_files.py",
-    "spark/test_no_secret_is_shown.py",
     "demo",
+    "interop/test_acls.py",
+    "interop/test_security.py",
+    "interop/test_group_members.py",
+    "interop/test_apache_directories.py",
+    "interop/test_retention.py",
+    "interop/test_killed_logs.py",
+    "interop/test_failing_disks.py",
+    "interop/test_broker_log_files.py",
+    "interop/test_log_files.py",
+    "interop/test_log_cleaner.py",
+    "spark/test_no_secret_is_shown.py",
 )
 """Folders and files below `tests` whose tests share slow fixtures and wait for other processes, in starting order.
 
-Spark's come before the demo's, because Spark takes settings of its workers from the first session of a process.
+Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run. Spark's
+come before the demo's, because Spark takes settings of its workers from the first session of a process.
 """
 WITHOUT_JVM = (
     "spark/reading/test_ranges_without_records.py",

@@ -14,7 +14,8 @@ from tests.distribution import LONG_FILES, WAITING_GROUPS, WITHOUT_JVM, Distribu
     [
         ("tests/spark/reading/test_planning.py::test_x[a::b]", "spark"),
         ("tests/spark/writing/test_rights.py::test_x", "tests/spark/writing/test_rights.py"),
-        ("tests/interop/test_acls.py::test_x", "interop"),
+        ("tests/interop/test_groups.py::test_x", "interop"),
+        ("tests/interop/test_acls.py::test_x", "interop/test_acls.py"),
         ("tests/interop/test_connectors.py::test_x", "interop/test_connectors.py"),
         ("tests/simulation/test_scenarios.py::test_x[7]", "tests/simulation/test_scenarios.py::test_x[7]"),
         ("tests/client/sending/test_close.py::test_x", "tests/client/sending/test_close.py"),

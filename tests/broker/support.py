@@ -64,11 +64,16 @@ class FixedClock:
         return self.now_ms
 
 
+FEW_PARTITIONS: dict[str, Any] = {"offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 4}
+"""Properties of a broker, unless a test sets them: to open 50 partitions takes longer than most tests."""
+
+
 def make_state(
     storage: LogStorage | None = None, *, clock: FixedClock | None = None, seed: int = 1, **properties: Any
 ) -> BrokerState:
     """A broker's state; properties with `_` for `.`."""
-    config = BrokerConfig.parse({name.replace("_", "."): value for name, value in properties.items()})
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    config = BrokerConfig.parse(FEW_PARTITIONS | named)
     state = BrokerState(config, storage or MemoryStorage(), clock or FixedClock(), random.Random(seed))
     in_a_loop(state.open)
     broker = Broker(config.node_id, {LISTENER: Endpoint(LISTENER, "127.0.0.1", 9092)})

@@ -17,10 +17,11 @@ from kafkaraw.protocol.messages.create_topics import CreateTopicsRequest
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.support import LISTENER, make_state
 from tests.broker.test_connection import RecordingLink
+from tests.examples import examples
 from tests.protocol.message_values import random_message
 
 APIS = [API_BY_KEY[key] for key in sorted(load_handlers())]
-ROUNDS = 40
+ROUNDS = examples(40)
 
 
 def hit(frames: list[bytes], *, seed: int, **properties: str) -> list[RecordingLink]:

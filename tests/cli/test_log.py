@@ -32,6 +32,7 @@ from kafkaraw.core.log.offset_checkpoint import HIGH_WATERMARKS_FILE, read_offse
 from kafkaraw.logs import dump_files
 from kafkaraw.logs.decoders import java_text
 from kafkaraw.logs.dump_files import words_of
+from tests.examples import examples
 from tests.logs.sample_directory import END_OFFSET, SEGMENT_OFFSETS, SEGMENTS, make_directory
 
 
@@ -241,7 +242,7 @@ def test_verify_finds_nothing_in_a_sound_directory_and_changes_nothing(folder: P
     assert contents(folder.parent) == before
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_verify_names_the_batch_in_which_a_bit_is_flipped_and_repair_truncates_there(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -267,7 +268,7 @@ def test_verify_names_the_batch_in_which_a_bit_is_flipped_and_repair_truncates_t
     assert {path.name for path in folder.glob("*.log")} == {segment_file(folder, n).name for n in range(number + 1)}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_dump_of_damaged_files_ends_with_their_lines_or_one_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -17,6 +17,7 @@ from kafkaraw.protocol.messages.produce import ProduceRequest
 from kafkaraw.records import BatchHeader, Record, iter_headers
 from kafkaraw.testing.discard import discard
 from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.broker.support import FEW_PARTITIONS
 
 T = TypeVar("T")
 HOST, PORT = "127.0.0.1", 9092
@@ -142,7 +143,7 @@ def on_cluster(
     """Run a test with a broker; properties with `_` for `.`."""
 
     async def life(simulation: Simulation) -> T:
-        named = {key.replace("_", "."): value for key, value in properties.items()}
+        named = FEW_PARTITIONS | {key.replace("_", "."): value for key, value in properties.items()}
         cluster = VirtualCluster(simulation, named, max_versions)
         await cluster.node.start()
         try:

@@ -47,6 +47,7 @@ from kafkaraw.protocol.apis import API_TABLE
 from kafkaraw.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaraw.protocol.messages.produce import ProduceRequest
+from tests.examples import examples
 
 PEER = "broker.test:9092"
 ALL_APIS = [
@@ -548,7 +549,7 @@ def test_no_transition_leaves_the_table() -> None:
     assert all(ConnectionState.CLOSED in after for state, after in TRANSITIONS.items() if after)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=64), st.booleans())
 def test_any_bytes_give_an_answer_or_an_end_and_each_request_one_outcome(data: bytes, negotiated: bool) -> None:
     play = Play().ready() if negotiated else Play().connect()

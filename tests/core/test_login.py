@@ -39,6 +39,7 @@ from kafkaraw.protocol.messages.api_versions import ApiVersion, ApiVersionsRespo
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from tests.core.test_connection import ALL_APIS, PEER, Play, end_of, failures, metadata
+from tests.examples import examples
 
 LIFETIME_MS = 10_000
 HANDSHAKE, METADATA, AUTHENTICATE = 17, 3, 36
@@ -307,7 +308,7 @@ def test_a_throttled_connection_renews_when_it_may_send_again() -> None:
     assert play.asked[-3:] == [HANDSHAKE, AUTHENTICATE, METADATA]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(["submit", "answer", "pass", "login"]), max_size=60))
 def test_each_request_is_settled_once_and_none_is_sent_while_reauthenticating(steps: list[str]) -> None:
     play = LoginPlay(max_in_flight=2).logged_in()

@@ -16,6 +16,7 @@ from kafkaraw.errors import UsageError
 from kafkaraw.inspect import Annotation, Node, annotate, split_frames
 from kafkaraw.inspect.render import legend_of, rows_of, to_json
 from kafkaraw.protocol import decode_request, decode_response, encode_request, encode_response
+from tests.examples import examples
 from tests.inspect.sample_frames import SAMPLE, SAMPLES, Sample
 
 KAFKA_14935 = bytes.fromhex(
@@ -266,7 +267,7 @@ def is_fine(data: bytes, **known_as: object) -> None:
 
 @given(st.binary(max_size=300))
 @example(b"\0\x01\0\x0b" + b"\xff" * 50)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_bytes_are_annotated_or_refused(data: bytes):
     is_fine(data)
 

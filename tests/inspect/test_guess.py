@@ -62,8 +62,8 @@ def _shape(node: Node) -> list[tuple[int, int]]:
     return leaves + [leaf for child in node.children for leaf in _shape(child)]
 
 
-# Of all messages of all versions, each fourth; a soak takes all.
-EACH = pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.soak)])
+# Of all messages of all versions, each eighth; a soak takes all.
+EACH = pytest.mark.parametrize("each", [8, pytest.param(1, marks=pytest.mark.soak)])
 
 
 @EACH

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.errors import UsageError
 from kafkaraw.inspect import read_bytes
+from tests.examples import examples
 
 REQUEST = bytes.fromhex("00000016 0012 0000 00000001 000c 6b61666b617261772f302e31")
 
@@ -282,7 +283,7 @@ def test_a_capture_file_says_how_to_get_its_bytes():
 
 @given(st.text(alphabet=st.sampled_from("0123456789abcdefx:|*<>b'\"\\,. []{}()#\nWriteAsync-_=zé"), max_size=200))
 @example("':'")  # quoted, of a known form, and no bytes
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_gives_bytes_or_a_usage_error(text: str):
     try:
         found, form = read_bytes(text.encode())

@@ -14,6 +14,7 @@ from kafkaraw.records import HEADER_SIZE, Batch, Columns, encode_batch, fill, it
 from kafkaraw.records.batch import PlainRecord
 from kafkaraw.records.columns import COLUMN_NAMES
 from kafkaraw.records.header import stamp_crc
+from tests.examples import examples
 from tests.records.twins import implementation
 
 __all__ = ["implementation"]  # both twins
@@ -68,7 +69,7 @@ def fills(data: bytes | bytearray) -> bool:
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=records_of, base_offset=st.integers(0, 2**62))
 def test_what_goes_in_comes_out(codec: str, records: list[PlainRecord], base_offset: int) -> None:
     data = encode_batch(records, codec=codec, base_offset=base_offset)
@@ -83,7 +84,7 @@ def test_what_goes_in_comes_out(codec: str, records: list[PlainRecord], base_off
     assert [record.offset for record in found] == list(range(base_offset, base_offset + len(records)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=records_of, start=st.integers(0, 25), end=st.none() | st.integers(0, 25))
 def test_columns_agree_with_records(records: list[PlainRecord], start: int, end: int | None) -> None:
     data = memoryview(encode_batch(records))
@@ -142,7 +143,7 @@ def test_flipped_bits_do_no_harm_without_checksums(codec: str, seed: int) -> Non
     assert False in outcomes
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(body=st.binary(max_size=200), codec_id=st.integers(0, 7), count=st.integers(0, 2**31 - 1) | st.integers(0, 20))
 def test_any_body_gives_records_or_a_refusal(body: bytes, codec_id: int, count: int) -> None:
     data = bytearray(encode_batch([])) + body
@@ -153,7 +154,7 @@ def test_any_body_gives_records_or_a_refusal(body: bytes, codec_id: int, count: 
     assert survives(data, check_crcs=True) == fills(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_give_batches_or_a_refusal(data: bytes) -> None:
     assert survives(data, check_crcs=False) in (True, False)

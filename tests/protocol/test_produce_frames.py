@@ -16,6 +16,7 @@ from kafkaraw.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkaraw.protocol.produce_frames import Produce, TopicRecords, Written
+from tests.examples import examples
 
 VERSIONS = range(3, 14)
 ID = Uuid(bytes(range(16)))
@@ -31,7 +32,7 @@ def written(request: Produce, version: int, client_id: str | None = "me") -> byt
     return b"".join(request.segments(version, 7, client_id))  # type: ignore[arg-type]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(topics, versions, st.none() | names, st.none() | names, st.sampled_from((-1, 0, 1)), st.integers(0, 2**31 - 1))
 def test_the_bytes_are_those_of_the_declared_request(
     topics: list[TopicRecords],
@@ -85,7 +86,7 @@ def read(request: Produce, response: ProduceResponse, version: int) -> Written |
     return request.read(memoryview(encode_response(ResponseHeader(7), response, version)), version)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(range(9, 14)),
     st.lists(st.tuples(st.integers(0, 9), int64s, int64s, int64s), min_size=1, max_size=5),

@@ -13,6 +13,7 @@ from kafkaraw.client.sending.arrow_rows import rows_of
 from kafkaraw.errors import UsageError
 from kafkaraw.records import BytesColumn, NumbersColumn, RowColumns, Rows
 from kafkaraw.records._fallback.rows import Rows as PlainRows
+from tests.examples import examples
 
 texts = st.none() | st.binary(max_size=100)
 headers = st.none() | st.lists(st.fixed_dictionaries({"key": st.text(max_size=9), "value": texts}), max_size=3)
@@ -50,7 +51,7 @@ def checksum(data: pa.Table | pa.RecordBatch, topic: str | None = None) -> int:
     return chosen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(rows, max_size=8), st.randoms(use_true_random=False), st.integers(0, 8))
 def test_order_and_batches_of_rows_do_not_matter(given_rows, rng, cut):
     expected = checksum(table_of(given_rows))
@@ -62,7 +63,7 @@ def test_order_and_batches_of_rows_do_not_matter(given_rows, rng, cut):
     assert parts % 2**64 == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows, rows)
 def test_rows_that_differ_have_other_checksums(one, other):
     def plain(row):
@@ -71,7 +72,7 @@ def test_rows_that_differ_have_other_checksums(one, other):
     assert (checksum(table_of([one])) == checksum(table_of([other]))) == (plain(one) == plain(other))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows)
 def test_types_that_hold_the_same_bytes_have_the_same_checksum(row):
     row = row | {"value": (row["value"] or b"").hex().encode()}

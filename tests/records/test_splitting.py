@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Batch, BatchPromise, OpenBatches, RecordMetadata, SealedBatch, Ticket, split_batch
+from tests.examples import examples
 from tests.records.promises import FakeClock, FakeWaiter
 
 FIELDS = st.none() | st.binary(max_size=60)
@@ -38,7 +39,7 @@ def read(batch: SealedBatch) -> list[tuple[object, ...]]:
     return [(r.key, r.value, r.timestamp_ms, r.headers) for r in wire]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(RECORDS, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]))
 def test_the_parts_hold_the_records_in_order(records: list[tuple], codec: str) -> None:  # type: ignore[type-arg]
     batches = batches_of(codec)

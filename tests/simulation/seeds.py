@@ -2,7 +2,7 @@
 
     KAFKARAW_SEEDS=7,100-120     runs these seeds only
 
-2 for `make quick`, 10 for a normal run, 1,000 for a soak, unless a test says otherwise. Seeds that have failed before
+1 for `make quick`, 6 for a normal run, 1,000 for a soak, unless a test says otherwise. Seeds that have failed before
 are among them, except in a quick run; a normal run has at least 2 seeds of its commit. The header of a run names its
 seeds; a failed test names the command that repeats it (`conftest.py`).
 """
@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-QUICK = 2
-NORMAL = 10
+QUICK = 1
+NORMAL = 6
+NEW_MIN = 2
+"""The minimum number of new seeds of a normal run, however many are pinned."""
 SOAK = 1_000
 
 PINNED: dict[str, tuple[int, ...]] = {
@@ -120,7 +122,7 @@ def every_seed(scenario: str, normal: int = NORMAL, soak: int = SOAK) -> pytest.
     if picked is not None:
         return pytest.mark.parametrize("seed", picked)
     pinned = PINNED[scenario]
-    normal = max(QUICK, normal - len(pinned))
+    normal = max(NEW_MIN, normal - len(pinned))
     new = range(FIRST, FIRST + (max(normal, soak) if with_soak else normal))
     later = [*pinned, *new[QUICK:normal]]
     return pytest.mark.parametrize(

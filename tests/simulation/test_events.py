@@ -102,12 +102,12 @@ EVENTS = {
 
 SEEDS = {
     with_many_senders: (3, 11, *range(12)),
-    with_transactions: (10, 7, 8, *range(12)),
+    with_transactions: (9, 2, 11, *range(12)),
     with_short_closes: range(8),
-    with_failing_disk: (1, 6, *range(12)),
+    with_failing_disk: (8, 3, *range(12)),
     with_failure_reports: range(8),
     with_group: (18, 21, *range(16, 24)),
-    with_seeking_group: (17, 16, 20, 22, *range(16, 24)),
+    with_seeking_group: (1, 22, *range(16, 24)),
 }
 """Seeds within which the events occur. First those that have most of them, to save time: a change of the program shifts
 what a seed does."""
@@ -124,13 +124,20 @@ def test_the_events_for_which_a_scenario_is_made_occur(scenario: Callable):
     assert not missing
 
 
+# Seeds whose runs are short.
 @pytest.mark.parametrize(
-    "scenario",
-    [with_one_broker, with_several_brokers, with_many_senders, with_transactions, with_group],
-    ids=lambda scenario: scenario.__name__,
+    ("scenario", "seed"),
+    [
+        (with_one_broker, 5),
+        (with_several_brokers, 100_003),
+        (with_many_senders, 100_003),
+        (with_transactions, 1),
+        (with_group, 5),
+    ],
+    ids=lambda it: it.__name__ if callable(it) else "",
 )
-def test_the_same_seed_produces_the_same_bytes(scenario: Callable):
-    first, second = run_scenario(scenario, 7), run_scenario(scenario, 7)
+def test_the_same_seed_produces_the_same_bytes(scenario: Callable, seed: int):
+    first, second = run_scenario(scenario, seed), run_scenario(scenario, seed)
     assert first.digest == second.digest
     assert first.log == second.log
     assert first.history.acknowledged == second.history.acknowledged

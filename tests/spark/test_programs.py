@@ -39,7 +39,7 @@ from tests.spark.programs import (
 pytestmark = pytest.mark.timeout(600)  # the first of them starts a session, and streams
 ROOT = Path(__file__).parents[2]
 QUICK = settings(
-    max_examples=2, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], print_blob=True
+    max_examples=1, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], print_blob=True
 )
 SOAK_PROGRAMS = 200
 

@@ -15,6 +15,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.join_group import JoinGroupResponse
 from tests.broker.groups.test_consumer import Member
 from tests.broker.groups.world import GROUP, World
+from tests.examples import examples
 
 NAMES = "abcd"
 STEPS = st.lists(
@@ -90,7 +91,7 @@ class ConsumerHistory:
         assert read == group
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.sampled_from([0, 1_000]))
 def test_partitions_of_a_consumer_group_have_one_owner_and_all_are_owned_in_the_end(steps, interval_ms):
     history = ConsumerHistory(interval_ms)
@@ -114,7 +115,7 @@ CLASSIC_STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CLASSIC_STEPS)
 def test_a_classic_group_never_breaks_its_rules_and_ends_empty(steps):
     world = World()

@@ -19,6 +19,7 @@ from kafkaraw.records import TopicPartition
 from tests.broker.groups.classic_consumer import ClassicConsumer
 from tests.broker.groups.test_consumer import Member
 from tests.broker.groups.world import GROUP, REBALANCE_MS, SESSION_MS, START_MS, World, topic_id
+from tests.examples import examples
 
 NONE = ErrorCode.NONE
 PARTITIONS = 4
@@ -406,7 +407,7 @@ class History:
             assert len(held) == len(set(held)), "two members have a partition"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_members_of_both_protocols_never_share_a_partition_and_settle(steps: list[tuple[str, int]]) -> None:
     history = History()

@@ -20,6 +20,7 @@ from kafkaraw.testing.simulated_disk import SimulatedDisk
 from tests.broker.log.faulty_storage import FaultyStorage
 from tests.broker.support import NOW_MS, FixedClock, content_bytes, disk_without_luck
 from tests.broker.support import batch as encoded
+from tests.examples import examples
 from tests.records.test_legacy import vector
 
 SEGMENT = f"{0:020d}.log"
@@ -155,7 +156,7 @@ def test_a_log_torn_at_any_byte_keeps_every_whole_batch_before_it(caplog: pytest
     assert "truncated to offset 3, 63 bytes lost" in caplog.text
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_flipped_bit_in_the_last_segment_cuts_the_log_there(data: st.DataObject):
     storage = MemoryStorage()

@@ -23,6 +23,7 @@ from kafkaraw.core.log.rolling import SegmentSettings
 from kafkaraw.records import iter_headers, parse_header
 from tests.broker.log.faulty_storage import FaultyStorage
 from tests.broker.support import NOW_MS, FixedClock, batch, content_bytes
+from tests.examples import examples
 
 SIZE = len(batch(bytes(100)))
 
@@ -62,7 +63,7 @@ def file(storage: LogStorage, name: str) -> bytes:
 # -- index files
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 50)), max_size=60),
     st.integers(0, 6000),
@@ -84,7 +85,7 @@ def test_index_files_of_a_closed_log_are_those_that_recovery_builds(
         assert decode_time_index(file(storage, f"{base:020d}.timeindex"), base, "") == found.time_index
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 50), st.integers(1, 3)), min_size=1, max_size=40),
     st.sampled_from([0, 1000, 6000]),

@@ -19,6 +19,7 @@ from kafkaraw.broker.transactions.coordinator import (
 from kafkaraw.broker.transactions.states import EPOCH_MAX, Transaction, TransactionState
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
+from tests.examples import examples
 
 ID = "flights-loader"
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -393,7 +394,7 @@ REQUESTS = st.lists(
 
 
 @given(REQUESTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_for_any_requests_epochs_never_decrease_and_each_outcome_is_marked_once(
     steps: list[tuple[str, int, int]],
 ) -> None:

@@ -28,6 +28,7 @@ from kafkaraw.errors import (
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import BatchPromise, SentPart, partition_for_key
 from tests.client.virtual_cluster import on_cluster
+from tests.examples import examples
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -298,7 +299,7 @@ def test_no_rows_are_sent_at_once():
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_what_is_written_is_what_is_read(data):
     small = st.none() | st.binary(max_size=20)
     names = st.text(st.characters(codec="utf-8"), max_size=3)

@@ -18,6 +18,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import EpochEndOffset, FetchResponse, LeaderIdAndEpoch, PartitionData
 from kafkaraw.records import TopicPartition
 from tests.core.fetch.test_fetcher import P0, FetcherOf, answer, batch, cluster, data, fetcher
+from tests.examples import examples
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)] + [TopicPartition("u", 0)]
 NO_ANSWER = NetworkError("no answer", stage=Stage.REQUEST)
@@ -169,7 +170,7 @@ class Life:
         assert unready <= set(self.made.subscriptions.unready)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_schedule_always_equals_a_full_look_at_every_partition(seed: int) -> None:
     life = Life(seed)

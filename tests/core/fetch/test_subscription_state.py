@@ -15,6 +15,7 @@ from kafkaraw.core.fetch.subscription_state import CompletedFetch, FetchState, S
 from kafkaraw.errors import UsageError
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import Batch, TopicPartition, encode_batch
+from tests.examples import examples
 
 ID = Uuid(b"t" * 16)
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -158,7 +159,7 @@ class Life:
         assert made.cursor.unsettled == self.given
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_four_offsets_follow_the_table_in_every_order_of_events(seed: int) -> None:
     life = Life(seed)

@@ -14,6 +14,7 @@ from kafkaraw.core.group.assignors.sticky import decode_sticky, encode_generatio
 from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
 from tests.core.group.java_assignors import JavaAssignors
+from tests.examples import examples
 from tests.interop.apache_kafka import why_missing
 
 RACKS = ("east", "north", "west")
@@ -70,7 +71,7 @@ def groups(draw: st.DrawFn, name: str) -> tuple[Topics, Members]:
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 def test_the_result_is_javas(name: str, java: JavaAssignors) -> None:
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
     @given(groups(name))
     def check(group: tuple[Topics, Members]) -> None:
         topics, members = group
@@ -118,7 +119,7 @@ def test_any_user_data_can_be_read(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 def test_every_subscribed_partition_is_assigned_to_one_subscriber(name: str) -> None:
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
     @given(groups(name))
     def check(group: tuple[Topics, Members]) -> None:
         topics, members = group

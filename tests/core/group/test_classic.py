@@ -37,6 +37,7 @@ from kafkaraw.protocol.messages.join_group import JoinGroupRequest
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkaraw.records import TopicPartition
 from tests.core.group.scripted_group import NO_RACK, VERSION, ScriptedGroup, partitions
+from tests.examples import examples
 
 OUTAGE = NetworkError("gone", stage=Stage.CONNECT)
 
@@ -558,7 +559,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.sampled_from((("range",), ("cooperative-sticky",), ("range", "sticky"))),
     st.sampled_from((None, "static")),

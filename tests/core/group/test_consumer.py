@@ -36,6 +36,7 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
 )
 from kafkaraw.records import TopicPartition
 from tests.core.group.polled_member import PolledMember
+from tests.examples import examples
 
 OUTAGE = NetworkError("gone", stage=Stage.CONNECT)
 T, U = Uuid(b"t" * 16), Uuid(b"u" * 16)
@@ -443,7 +444,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from((None, "static")), st.lists(STEPS, max_size=40))
 def test_any_sequence_of_events_ends_in_stable_member(instance: str | None, steps: list[Step]) -> None:
     group = Group(group_instance_id=instance)

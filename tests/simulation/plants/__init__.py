@@ -2,8 +2,10 @@
 
     python -m tests.simulation.plants [NAME ...]
 
-prints for each the number of seeds until it was found, and the invariants that found it. A new invariant needs a
-planted bug. The bugs are patches of the running program; the installed package has no switch for them.
+prints for each the number of seeds until it was found, and the invariants that found it; with `--refresh`, it chooses
+the seeds of `make test` anew (`seeds_that_show`). A new invariant needs a planted bug.
+
+The bugs are patches of the running program; the installed package has no switch for them.
 """
 
 from __future__ import annotations
@@ -16,56 +18,10 @@ import pytest
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import scenarios
 from tests.simulation.plants import client_calls, clients_and_brokers, disks, groups, send_path, transactions
+from tests.simulation.plants.seeds_that_show import SHOWS_AT
 
 SEEDS = 100
 """The number of seeds, always the same ones, within which each bug is found."""
-
-SHOWS_AT = {
-    "auto_commit_includes_unprocessed_records": 16,
-    "broker_accepts_batches_of_older_epochs": 1,
-    "broker_goes_on_after_a_failed_sync": 4,
-    "broker_loses_unsynced_bytes_that_it_acknowledged": 2,
-    "cancelled_flush_consumes_failures": 6,
-    "consumer_close_ignores_its_timeout_in_the_last_commit": 3,
-    "consumer_commits_records_that_another_task_processes": 1,
-    "consumer_commits_revoked_partitions_in_the_next_generation": 4,
-    "consumer_delivers_buffered_records_during_a_revocation": 54,
-    "consumer_delivers_buffered_records_of_lost_partitions": 1,
-    "consumer_delivers_buffered_records_of_paused_partitions": 4,
-    "consumer_drops_buffered_records_of_kept_partitions": 4,
-    "consumer_position_is_ahead_of_delivered_records": 4,
-    "coordinator_acknowledges_offsets_before_replication": 59,
-    "coordinator_assigns_partitions_before_they_are_revoked": 7,
-    "coordinator_does_not_abort_expired_transactions": 32,
-    "coordinator_does_not_check_generations": 16,
-    "coordinator_does_not_fence_zombies": 2,
-    "coordinator_does_not_wait_for_its_markers": 1,
-    "coordinator_fences_an_abort_while_the_previous_transaction_ends": 55,
-    "coordinator_ignores_session_timeouts": 4,
-    "coordinator_omits_some_markers": 1,
-    "fenced_member_keeps_its_partitions": 71,
-    "flush_skips_a_batch_when_one_ticket_was_read": 10,
-    "leader_acknowledges_before_replication": 1,
-    "member_acknowledges_a_revocation_too_early": 7,
-    "member_does_not_report_partitions_being_assigned": 19,
-    "member_revokes_after_it_has_rejoined": 8,
-    "new_coordinator_forgets_committed_offsets": 3,
-    "producer_aborts_while_partitions_are_added": 10,
-    "producer_commits_while_offsets_are_in_doubt": 9,
-    "producer_forgets_a_failure_when_a_callback_raises": 2,
-    "producer_has_more_batches_in_flight_than_brokers_remember": 11,
-    "producer_records_a_failure_after_its_callbacks": 2,
-    "producer_resends_maybe_written_batches_as_new_requests": 5,
-    "producer_reverses_the_batches_of_a_split": 11,
-    "cleaner_ignores_the_last_stable_offset": 7,
-    "recovery_does_not_verify_checksums": 9,
-    "recovery_keeps_old_index_files": 3,
-}
-"""Seeds that find a bug which the first seeds do not find; `make test` tries them first, to save time.
-
-A change of the program shifts what a seed does. Then `python -m tests.simulation.plants NAME ...` prints how many
-seeds a bug takes from seed 0 on; the last of them belongs here.
-"""
 
 
 @dataclass(frozen=True)
@@ -262,6 +218,13 @@ PLANTS = {
 }
 
 
+def violated(plant: Plant, seed: int) -> set[Invariant]:
+    """Plant a bug, run its scenario with a seed, and return the invariants that were violated."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plant.plant(monkeypatch)
+        return {violation.invariant for violation in scenarios.run_scenario(plant.scenario, seed).violations}
+
+
 def find(name: str, *, seeds: int = SEEDS, hint: bool = False) -> tuple[int, set[Invariant]]:
     """Plant a bug and run its scenario until one of its invariants finds it.
 
@@ -276,10 +239,7 @@ def find(name: str, *, seeds: int = SEEDS, hint: bool = False) -> tuple[int, set
     seen: set[Invariant] = set()
     plant, first = PLANTS[name], [SHOWS_AT[name]] if hint and name in SHOWS_AT else []
     for tried, seed in enumerate([*first, *range(seeds)], 1):
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            plant.plant(monkeypatch)
-            violations = scenarios.run_scenario(plant.scenario, seed).violations
-        seen = {violation.invariant for violation in violations} or seen
+        seen = violated(plant, seed) or seen
         if seen & plant.invariants:
             return tried, seen
     return seeds, seen

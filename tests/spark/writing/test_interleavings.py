@@ -16,7 +16,7 @@ from kafkaraw.spark.writing.outcomes import Outcome
 from tests.spark.writing.interleaving import ALL, PROGRAMS, Schedule, interruptions, run, steps
 from tests.spark.writing.query import Query, forget_clients
 
-SEEDS = range(15)
+SEEDS = range(10)
 SEEDS_SOAK = range(1_000, 2_500)
 
 

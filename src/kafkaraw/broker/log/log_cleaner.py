@@ -158,6 +158,9 @@ class LogCleaner:
                 continue
             if self._directories.future_of(replica.topic_partition) is not None:
                 continue  # a copy that has batches from before a round needs the tombstones and markers after it
+            if self._is_empty(replica, directory):
+                yield None
+                continue
             yield from replica.log.reading_timestamps()
             if (directory.path, replica.topic_partition) in self.uncleanable:
                 continue
@@ -165,6 +168,10 @@ class LogCleaner:
             yield None
         at = dirtiest([(one.plan, one.settings) for one in candidates])
         return None if at is None else candidates[at]
+
+    def _is_empty(self, replica: Replica, directory: LogDirectory) -> bool:
+        """Return whether a log has no bytes and no checkpoint: most partitions of an internal topic have neither."""
+        return replica.log.size_bytes == 0 and replica.topic_partition not in self._checkpoints_of(directory)
 
     def _candidate(self, replica: Replica, directory: LogDirectory, now_ms: int) -> _Candidate:
         config, log, key = replica.config, replica.log, replica.topic_partition
