@@ -17,6 +17,7 @@ FIXTURES = (
     "kafka_cluster_session",
     "kafka_cluster_factory",
     "kafka_faults",
+    "schema_registry",
 )
 PLUGIN = "kafkaraw.testing.pytest_plugin"
 
@@ -67,6 +68,23 @@ def test_brokers_of_the_session_keep_records_of_any_age(tmp_path: Path):
         "            admin.create_topics([NewTopic('old', 1)])\n"
         "            topic = ConfigResource.topic('old')\n"
         "            assert admin.describe_configs([topic])[topic]['retention.ms'].value == '-1'\n"
+    )
+    result = run_pytest(tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_registry_is_on_the_broker_of_the_test_or_in_memory(tmp_path: Path):
+    (tmp_path / "test_registry.py").write_text(
+        "from kafkaraw import Admin\n"
+        "from kafkaraw.schemas import Registry, Schema\n\n"
+        "def test_in_kafka(kafka_broker, schema_registry):\n"
+        "    with Registry(schema_registry.url) as registry:\n"
+        "        assert registry.register('s', Schema('\"int\"')).id == 1\n"
+        "    with Admin(bootstrap_servers=kafka_broker.bootstrap_servers) as admin:\n"
+        "        assert '_schemas' in {topic.name for topic in admin.list_topics()}\n\n"
+        "def test_in_memory(schema_registry):\n"
+        "    with Registry(schema_registry.url) as registry:\n"
+        "        assert registry.register('s', Schema('\"int\"')).version == 1\n"
     )
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
