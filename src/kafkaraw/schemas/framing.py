@@ -5,7 +5,7 @@ the schema. Header: `__key_schema_id` or `__value_schema_id` is `01` and the GUI
 Protobuf indexes follow there, and the record holds the bare payload. Start at `read_frame`; `describe` says what bytes
 look like that have neither.
 
-Source: Confluent's `SchemaId` (`io.confluent.kafka.serializers.schema.id`); its wire format documentation.
+Source: Confluent's SchemaId (package io.confluent.kafka.serializers.schema.id); its wire format documentation.
 """
 
 from __future__ import annotations

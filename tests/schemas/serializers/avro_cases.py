@@ -103,7 +103,7 @@ def _union(draw: st.DrawFn, made: _Made, depth: int) -> list[object]:
             continue  # takes the symbols of an enum, too, and fails then
         kind = branch if isinstance(branch, str) else branch["type"]
         kind = branch["name"] if kind in ("enum", "record", "fixed") else kind
-        if isinstance(branch, list) or kind in kinds:
+        if isinstance(branch, list) or kind in kinds or ("array" in kinds and kind in ("bytes", "fixed")):
             made.finished = finished  # a type inside of it is not defined
             continue
         kinds.add(kind)

@@ -6,7 +6,7 @@ confluent-kafka's serializer. Unlike fastavro it bounds what hostile bytes can c
 that are left before memory is allocated, and items that take no bytes (an array of nulls) have a budget. An error names
 the path of the field. Start at `encode` and `decode`.
 
-Source: Apache Avro 1.12 specification, "Binary encoding" and "Schema resolution"; fastavro's `write_union`.
+Source: Apache Avro 1.12 specification, "Binary encoding" and "Schema resolution"; fastavro's writer of unions.
 """
 
 from __future__ import annotations
@@ -642,8 +642,8 @@ def _accepts(node: Node, value: object, depth: cython.int) -> cython.int:  # noq
         except TypeError:
             return 0
     if kind == ARRAY:
-        if isinstance(value, str) or not isinstance(value, (Sequence, array)):
-            return 0
+        if isinstance(value, (str, bytes, bytearray)) or not isinstance(value, (Sequence, array)):
+            return 0  # fastavro takes bytes for an array of numbers, even if the union has bytes behind it
         for item in value:
             if not _accepts(cython.cast(Node, node.nodes[0]), item, depth + 1):
                 return 0

@@ -5,7 +5,7 @@ becomes a graph with a circle. Resolution follows the specification and Java whe
 takes the branch of the same type before one that needs a promotion, and the reader's logical type decides what Python
 type a value gets. Must not read or write data. Start at `decoder`.
 
-Source: Apache Avro 1.12 specification, "Schema Resolution"; Java's `Resolver` and `ResolvingGrammarGenerator`.
+Source: Apache Avro 1.12 specification, "Schema Resolution"; Java's Resolver and ResolvingGrammarGenerator.
 """
 
 from __future__ import annotations
