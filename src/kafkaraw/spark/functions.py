@@ -13,6 +13,7 @@ from kafkaraw.errors import ConfigError, DeserializationError
 from kafkaraw.schemas.arrow.decode import FORMATS, ColumnDecoder
 from kafkaraw.schemas.arrow.encode import ColumnEncoder
 from kafkaraw.schemas.arrow.plans import Texts, columns_for
+from kafkaraw.schemas.arrow.sources import check_rules
 from kafkaraw.schemas.blocking import Registry
 from kafkaraw.schemas.model import RegisteredSchema, Schema
 from kafkaraw.spark.options.schemas import LATEST, RegistrySettings
@@ -120,6 +121,7 @@ def to_schema(
         else:
             found = client.register(subject, Schema(schema, FORMATS[_checked(format)]))
         texts = Texts.of(client.bundle(found.schema, subject=subject))
+    check_rules(found, ignore_rules=False)
     schema_id = found.id
 
     def encode(typed: pa.Array) -> pa.Array:

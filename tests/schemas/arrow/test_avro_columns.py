@@ -21,9 +21,10 @@ from kafkaraw.schemas.arrow.avro_plan import UnresolvedError, columns_of, progra
 from kafkaraw.schemas.arrow.avro_types import load
 from kafkaraw.schemas.arrow.columns import Kind
 from kafkaraw.schemas.arrow.decode import decode_arrow
+from kafkaraw.schemas.arrow.encode import encode_arrow
 from kafkaraw.schemas.arrow.program import Fault, Op, explain
 from kafkaraw.schemas.errors import RegistryUnavailableError
-from kafkaraw.schemas.model import RegisteredSchema
+from kafkaraw.schemas.model import RegisteredSchema, RuleSet, Schema
 from tests.schemas.arrow.random_avro import Maker, varint
 from tests.schemas.arrow.stub_registry import StubRegistry
 
@@ -435,6 +436,20 @@ def test_references_are_loaded_before_the_schema_that_uses_them() -> None:
     outer = {"type": "record", "name": "a.Outer", "fields": [{"name": "i", "type": "a.Inner"}]}
     registry = StubRegistry(outer, references={"a.Inner": inner})
     assert decode_arrow(batch_of([framed(1, b"\2")]), registry).column("value").to_pylist() == [{"i": {"x": 1}}]
+
+
+def test_records_of_a_schema_with_rules_are_bad_unless_these_are_ignored() -> None:
+    class WithRules(StubRegistry):
+        def schema_by_id(self, schema_id: int) -> RegisteredSchema:
+            rules = RuleSet(domain_rules=({"name": "encrypt", "type": "ENCRYPT"},))
+            return RegisteredSchema(None, None, schema_id, None, Schema(json.dumps(V1), rule_set=rules))
+
+    batch = batch_of([framed(1, b"\2")])
+    assert "encrypt (ENCRYPT)" in decode_arrow(batch, WithRules()).column("value_error")[0].as_py()
+    assert decode_arrow(batch, WithRules(), ignore_rules=True).column("value").to_pylist() == [{"id": 1}]
+    typed = pa.RecordBatch.from_pylist([{"value": {"id": 1}}])
+    with pytest.raises(UsageError, match="has rules"):
+        encode_arrow(typed, WithRules(V1), topic="t")
 
 
 def test_a_registry_that_is_down_raises_instead_of_making_nulls() -> None:

@@ -19,7 +19,7 @@ from kafkaraw.schemas.arrow.assembling import assemble
 from kafkaraw.schemas.arrow.columns import arrow_type
 from kafkaraw.schemas.arrow.plans import Plan, Texts, as_schema, columns_for, plan_for
 from kafkaraw.schemas.arrow.program import explain
-from kafkaraw.schemas.arrow.sources import SchemaSource
+from kafkaraw.schemas.arrow.sources import SchemaSource, check_rules
 from kafkaraw.schemas.errors import (
     RegistryAuthenticationError,
     RegistryAuthorizationError,
@@ -41,7 +41,7 @@ _NULL_SLOT: Final = -1
 _UNFRAMED_SLOT: Final = -2
 
 
-def decode_arrow(
+def decode_arrow(  # noqa: PLR0913 - two columns, and how
     batch: pa.RecordBatch | pa.Table,
     registry: SchemaSource,
     *,
@@ -51,6 +51,7 @@ def decode_arrow(
     key_reader_schema: Schema | RegisteredSchema | str | None = None,
     on_error: OnError = "null",
     recursive_field_max_depth: int = 0,
+    ignore_rules: bool = False,
 ) -> pa.RecordBatch | pa.Table:
     """Decode the columns `value` and `key` of a batch from `poll_arrow()` into typed columns.
 
@@ -68,6 +69,8 @@ def decode_arrow(
         on_error: what happens to a record that cannot be decoded: "null", with the reason in a column `value_error`
             or `key_error` (null for good records), or "raise".
         recursive_field_max_depth: how often a record may contain itself; see `columns_of`.
+        ignore_rules: decode records whose schemas have rules, such as encryption, without running them; otherwise such
+            records are bad.
 
     Returns:
         the batch with the decoded columns in place of the bytes, and the columns with the reasons at the end.
@@ -82,7 +85,9 @@ def decode_arrow(
         raise UsageError(f'on_error={on_error!r} must be "null" or "raise"')
     for name, chosen, reader in (("value", value, reader_schema), ("key", key, key_reader_schema)):
         if chosen is not None:
-            decoder = ColumnDecoder(registry, chosen, reader, name, recursive_field_max_depth)
+            decoder = ColumnDecoder(
+                registry, chosen, reader, name, recursive_field_max_depth, ignore_rules=ignore_rules
+            )
             batch = decoder.replace(batch, on_error)
     return batch
 
@@ -117,6 +122,7 @@ class ColumnDecoder:
         reader: the schema of the result; None for the newest one in each batch.
         name: "value" or "key".
         recursion_max: how often a record may contain itself.
+        ignore_rules: see `decode_arrow`.
     """
 
     def __init__(
@@ -126,6 +132,8 @@ class ColumnDecoder:
         reader: Schema | RegisteredSchema | Texts | str | None = None,
         name: str = "value",
         recursion_max: int = 0,
+        *,
+        ignore_rules: bool = False,
     ) -> None:
         if format not in FORMATS:
             raise UsageError(f"the format {format!r} is unknown; it can be {', '.join(FORMATS)}")
@@ -133,6 +141,7 @@ class ColumnDecoder:
         self._type = FORMATS[format]
         self._name = name
         self._recursion_max = recursion_max
+        self._ignore_rules = ignore_rules
         self._reader = None if reader is None else self._texts(reader)
 
     @property
@@ -247,6 +256,7 @@ class ColumnDecoder:
                 failures[slot] = writer
             else:
                 try:
+                    check_rules(writer, ignore_rules=self._ignore_rules)
                     plan = plan_for(self._texts(writer), reader, self._recursion_max, indexes[slot])
                 except (UsageError, SchemaParseError) as error:
                     failures[slot] = f"schema {writer.id}: {error}"

@@ -18,7 +18,7 @@ from kafkaraw.schemas.arrow.columns import Column, Type, arrow_type, flattened
 from kafkaraw.schemas.arrow.decode import FORMATS, PREFIX_BYTES
 from kafkaraw.schemas.arrow.encode_program import EncodeProgram, explain
 from kafkaraw.schemas.arrow.plans import Texts, as_schema, avro_type, columns_for
-from kafkaraw.schemas.arrow.sources import SchemaSource
+from kafkaraw.schemas.arrow.sources import SchemaSource, check_rules
 from kafkaraw.schemas.errors import SubjectNotFoundError
 from kafkaraw.schemas.model import RegisteredSchema, Schema
 
@@ -47,7 +47,7 @@ class SchemaTarget(SchemaSource, Protocol):
         ...
 
 
-def encode_arrow(
+def encode_arrow(  # noqa: PLR0913 - two columns, and their schemas
     batch: pa.RecordBatch | pa.Table,
     registry: SchemaTarget,
     *,
@@ -57,6 +57,7 @@ def encode_arrow(
     value_schema: Schema | RegisteredSchema | str | None = None,
     key_schema: Schema | RegisteredSchema | str | None = None,
     auto_register: bool = True,
+    ignore_rules: bool = False,
 ) -> pa.RecordBatch | pa.Table:
     """Encode the columns `value` and `key` as framed records, for `send_arrow()`.
 
@@ -70,13 +71,14 @@ def encode_arrow(
             latest version of the subject, or, if there is none, a schema that is derived from the type of the column.
         key_schema: likewise for the keys.
         auto_register: register schemas; False only looks them up.
+        ignore_rules: write with schemas that have rules, such as encryption, without running them.
 
     Returns:
         the batch with binary columns in place of the typed ones.
 
     Raises:
         SerializationError: a value does not fit its schema; the message names row and field.
-        UsageError: the column cannot be cast to the type of the schema.
+        UsageError: the column cannot be cast to the type of the schema, or the schema has rules.
         RegistryError: the registry refuses the schema, or cannot be asked.
         BatchTooLargeError: a column would have more than 2 GiB.
     """
@@ -88,6 +90,7 @@ def encode_arrow(
             kind = batch.schema.field(at).type
             subject = f"{topic}-{name}"
             found = registered(registry, chosen, subject, schema, kind, auto_register=auto_register)
+            check_rules(found, ignore_rules=ignore_rules)
             encoder = ColumnEncoder(chosen, found.id, Texts.of(registry.bundle(found.schema)), name)
             batch = batch.set_column(at, name, encoder.encode(batch.column(at)))
     return batch

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kafkaraw.errors import UsageError
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaBundle
 
 
@@ -37,3 +38,21 @@ def referenced(bundle: SchemaBundle) -> tuple[tuple[str, str], ...]:
 
     collect(bundle)
     return tuple(found)
+
+
+def check_rules(registered: RegisteredSchema, *, ignore_rules: bool) -> None:
+    """Refuse a schema whose rules, such as encryption, would have to run: to skip them silently is worse than to fail.
+
+    Raises:
+        UsageError: the schema has rules that are not disabled.
+    """
+    rules = registered.schema.rule_set
+    if ignore_rules or rules is None:
+        return
+    every = (*rules.domain_rules, *rules.migration_rules, *rules.encoding_rules)
+    active = [f"{rule.get('name')} ({rule.get('type')})" for rule in every if not rule.get("disabled")]
+    if active:
+        raise UsageError(
+            f"schema {registered.id} has rules, which kafkaraw does not run: {', '.join(active[:5])}. Fields that they "
+            "encrypt would stay as they are; ignore_rules=True (in Spark ignoreSchemaRules=true) goes on without them"
+        )

@@ -26,6 +26,7 @@ ERROR_SUFFIX: Final = "_error"
 _ERRORS: Final = "decodeErrors"
 _DEPTH: Final = "recursiveFieldMaxDepth"
 _REGISTER: Final = "autoRegisterSchemas"
+_IGNORE_RULES: Final = "ignoreSchemaRules"
 
 # Per column: the option's name behind "key." or "value.".
 _FORMAT: Final = "format"
@@ -39,6 +40,7 @@ NAMES: Final = (
     _ERRORS,
     _DEPTH,
     _REGISTER,
+    _IGNORE_RULES,
 )
 """All names but those of the registry's settings."""
 
@@ -93,6 +95,7 @@ class SchemaOptions:
         errors: what happens to records that cannot be decoded.
         recursion_max: how often a record may contain itself.
         auto_register: whether the sink registers schemas, or only looks them up.
+        ignore_rules: whether schemas with rules, such as encryption, are used without running these.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -100,6 +103,7 @@ class SchemaOptions:
     errors: DecodeErrors = DecodeErrors.FAIL
     recursion_max: int = 0
     auto_register: bool = True
+    ignore_rules: bool = False
 
 
 def parse_schemas(given: Mapping[str, str], registry: Mapping[str, str]) -> SchemaOptions | None:
@@ -127,7 +131,8 @@ def parse_schemas(given: Mapping[str, str], registry: Mapping[str, str]) -> Sche
     _check_registry(settings)
     depth = texts.count(_DEPTH, given.get(_DEPTH, "0"))
     register = texts.boolean(_REGISTER, given.get(_REGISTER, "true"))
-    return SchemaOptions(columns, settings, _errors(given), depth, register)
+    ignore = texts.boolean(_IGNORE_RULES, given.get(_IGNORE_RULES, "false"))
+    return SchemaOptions(columns, settings, _errors(given), depth, register, ignore)
 
 
 def _format_of(name: str) -> str:

@@ -70,6 +70,7 @@ class Decoding:
         recursion_max: how often a record may contain itself.
         dead_letter_topic: topic for records that cannot be decoded, if `errors` says so.
         producer: settings of the producer for it, as text.
+        ignore_rules: decode records whose schemas have rules without running these.
     """
 
     columns: tuple[TypedColumn, ...]
@@ -78,6 +79,7 @@ class Decoding:
     recursion_max: int
     dead_letter_topic: str | None
     producer: Settings
+    ignore_rules: bool = False
 
 
 # -- the driver
@@ -164,7 +166,9 @@ def decoding_for(options: SparkOptions, schema: StructType) -> Decoding | None:
         _check_type(column, names[column.name].dataType, schemas.recursion_max)
     producer = {"client_id": "kafkaraw-spark"} | settings_for(ProducerConfig, options.client)
     topic = options.dead_letter_topic if schemas.errors is DecodeErrors.DEAD_LETTER else None
-    return Decoding(columns, schemas.registry, schemas.errors, schemas.recursion_max, topic, producer)
+    return Decoding(
+        columns, schemas.registry, schemas.errors, schemas.recursion_max, topic, producer, schemas.ignore_rules
+    )
 
 
 def _kept(metadata: Mapping[str, Any] | None) -> Texts | None:
@@ -247,7 +251,14 @@ class TypedColumns:
         self._decoding = decoding
         self._place = topic, partition
         self._decoders = {
-            each.name: ColumnDecoder(registry, each.format, each.reader, each.name, decoding.recursion_max)
+            each.name: ColumnDecoder(
+                registry,
+                each.format,
+                each.reader,
+                each.name,
+                decoding.recursion_max,
+                ignore_rules=decoding.ignore_rules,
+            )
             for each in decoding.columns
         }
 

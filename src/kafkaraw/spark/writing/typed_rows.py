@@ -14,6 +14,7 @@ from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.decode import FORMATS
 from kafkaraw.schemas.arrow.encode import ROOT_RECORD, ColumnEncoder, registered
 from kafkaraw.schemas.arrow.plans import Texts
+from kafkaraw.schemas.arrow.sources import check_rules
 from kafkaraw.schemas.blocking import Registry
 from kafkaraw.schemas.model import RegisteredSchema
 from kafkaraw.spark.options.parsing import SparkOptions
@@ -84,6 +85,7 @@ def _column(
         chosen = registry.version(subject, column.version)
     register = schemas.auto_register
     found = registered(registry, column.format, subject, chosen, kind, auto_register=register)
+    check_rules(found, ignore_rules=schemas.ignore_rules)
     if found.schema.schema_type is not FORMATS[column.format]:
         raise ConfigError(
             f"{column.name}.format={column.format}: subject {subject!r} has a schema of the language "
