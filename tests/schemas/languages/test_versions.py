@@ -45,44 +45,62 @@ def random_versions(seed: int, language: SchemaType) -> Callable[[], str]:
             return json.dumps(schemas[-1])
 
         return avro
-    choice = random.Random(seed)
-    return lambda: json_text(choice) if language is SchemaType.JSON else proto_text(choice)
+    return JsonHistory(seed) if language is SchemaType.JSON else ProtoHistory(seed)
 
 
-def json_text(choice: random.Random) -> str:
-    values = [{"type": "string"}, {"type": "integer"}, {"type": "number"}, {}, {"type": "string", "default": "x"}]
-    values.append({"type": "object", "properties": {"in": choice.choice(values)}})
-    schema = {
-        "type": "object",
-        "title": str(choice.random()),
-        "properties": {
-            name: choice.choice(values[-3:] if choice.random() < 0.2 else values[:2])
-            for name in choice.sample("abcdef", 4)
-        },
-        "required": choice.sample("abcdef", choice.randint(0, 1)),
-    }
-    if choice.random() < 0.8:
-        schema["additionalProperties"] = choice.choice([False, False, {"type": "string"}])
-    if choice.random() < 0.1:
-        schema["patternProperties"] = {"^[a-c]": {"type": "string"}}
-    return json.dumps(schema)
+class JsonHistory:
+    """Versions of an object, each with a few changes of the first."""
+
+    values = ({"type": "string"}, {"type": "integer"}, {"type": "number"}, {}, {"type": "string", "default": "x"})
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.properties = {name: self.random.choice(self.values) for name in "abcdef"}
+        self.additional = self.random.choice([False, False, {"type": "string"}, True])
+        self.patterns = {"^[x-y]": {"type": "string"}} if self.random.random() < 0.3 else {}
+
+    def __call__(self) -> str:
+        properties = dict(self.properties)
+        for _ in range(self.random.randint(0, 2)):
+            name = self.random.choice("abcdefxyz")
+            if self.random.random() < 0.4:
+                properties.pop(name, None)
+            else:
+                value = self.random.choice(self.values)
+                properties[name] = {"properties": {"in": value}} if self.random.random() < 0.2 else value
+        required = self.random.sample("abcdef", self.random.random() < 0.2)
+        schema = {"type": "object", "properties": properties, "additionalProperties": self.additional}
+        schema |= {"patternProperties": self.patterns} if self.random.random() < 0.9 else {}
+        schema |= {"required": required} if required else {}
+        return json.dumps({"title": str(self.random.random()), **schema})
 
 
-def proto_text(choice: random.Random) -> str:
-    def message(name: str, depth: int) -> str:
-        fields: list[str] = []
-        inside: list[str] = []
-        for number in choice.sample(range(1, 9), 4):
-            type_ = choice.choice(["int32", "int32", "int64", "string", "A", "E", "map<string, int32>"])
-            (inside if choice.random() < 0.3 and "map" not in type_ else fields).append(
-                f"{type_} f{number} = {number};"
-            )
-        oneof = f"oneof {choice.choice('op')} {{ {' '.join(inside)} }}" if inside else ""
-        nested = message("N", depth + 1) if depth == 0 and choice.random() < 0.7 else ""
-        return f"message {name} {{ {' '.join(fields)} {oneof} {nested} }}"
+class ProtoHistory:
+    """Versions of two messages, each with a few changes of the first."""
 
-    extra = message("B", 1) if choice.random() < 0.5 else ""
-    return f'syntax = "proto3"; {message("A", 0)} {extra} enum E {{ Z = 0; }}'
+    types = ("int32", "int64", "string", "A", "E", "A.N", "map<string, int32>")
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.fields = {
+            number: (self.random.choice(self.types), self.random.choice(["", "", "o"])) for number in range(1, 7)
+        }
+
+    def __call__(self) -> str:
+        fields = dict(self.fields)
+        for _ in range(self.random.randint(0, 2)):
+            number = self.random.randint(1, 9)
+            if self.random.random() < 0.4:
+                fields.pop(number, None)
+            else:
+                fields[number] = (self.random.choice(self.types), self.random.choice(["", "", "o", "p"]))
+        parts: dict[str, list[str]] = {"": [], "o": [], "p": []}
+        for number, (type_, oneof) in fields.items():
+            parts["" if "map" in type_ else oneof].append(f"{type_} f{number} = {number};")
+        oneofs = " ".join(f"oneof {name} {{ {' '.join(parts[name])} }}" for name in "op" if parts[name])
+        nested = f"message N {{ {self.random.choice(['', '', 'int32 x = 1;', 'string x = 1;'])} }}"
+        extra = "message B { int32 x = 1; }" if self.random.random() < 0.2 else ""
+        return f'syntax = "proto3"; message A {{ {" ".join(parts[""])} {oneofs} {nested} }} {extra} enum E {{ Z = 0; }}'
 
 
 @settings(max_examples=150)
