@@ -104,6 +104,13 @@ def changed(draw: st.DrawFn, schema: Any) -> Any:
     return {**schema, "fields": fields}
 
 
+def comparable(value: object) -> str:
+    """A text that differs for values that differ, also for NaN; the order of a map's keys is not told."""
+    if isinstance(value, dict):
+        return repr(sorted((key, comparable(each)) for key, each in value.items()))
+    return f"[{', '.join(map(comparable, value))}]" if isinstance(value, list) else repr(value)
+
+
 def without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
         return [without_logical_types(part) for part in schema]
@@ -133,7 +140,7 @@ def test_a_readers_schema_resolves_as_in_java(ask: Ask, data: st.DataObject) -> 
         assert "error" in answer, (str(error), answer)
         return
     assert "error" not in answer, (answer, ours)
-    assert repr(codec.decode(decoder(reader), answer["data"])) == repr(ours)
+    assert comparable(codec.decode(decoder(reader), answer["data"])) == comparable(ours)
 
 
 @RELAXED

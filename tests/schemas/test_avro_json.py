@@ -8,7 +8,7 @@ import math
 
 import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafkaraw.schemas.avro_json import AvroJson
@@ -78,7 +78,10 @@ def without_logical_types(schema: object) -> object:
 def test_avro_to_json_and_back_gives_the_same_bytes(case: tuple[object, object]) -> None:
     schema, value = case
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(without_logical_types(schema)), value)
+    try:
+        fastavro.schemaless_writer(out, fastavro.parse_schema(without_logical_types(schema)), value)
+    except ValueError:  # fastavro finds no branch for a list of named branches
+        assume(False)
     form = AvroJson(fastavro.parse_schema(schema))
     assert form.payload(form.text(out.getvalue())) == out.getvalue()
 
