@@ -27,7 +27,15 @@ from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
 # What needs Spark, Java, or another client of Kafka, besides the tests with one of the fixtures.
-FOREIGN = ("spark", "interop", "demo", "bench", "protocol/oracle", "records/test_other_clients.py")
+FOREIGN = (
+    "spark",
+    "interop",
+    "demo",
+    "bench",
+    "protocol/oracle",
+    "docs/test_schemas.py",
+    "records/test_other_clients.py",
+)
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
 # What starts Spark, besides the connectors' scenarios, which have a Spark of their own.
 SPARK = ("spark", "demo", "interop/test_demo.py")
@@ -56,7 +64,6 @@ LONG = (
     "client/threads",
     "core/producer/test_machine_against_a_broker_model.py",
     "docs/test_first_change.py",
-    "docs/test_schemas.py",
     "fuzz",
     "inspect/test_annotation.py",
     "inspect/test_guess.py",

@@ -91,6 +91,11 @@ class HttpServer:
         await asyncio.gather(serving, return_exceptions=True)
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
+        # uvicorn leaves those open that have not ended in time; the loop may end before their peers do.
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        while self._server.server_state.connections:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0)
 
     async def _close_stalled(self, server: uvicorn.Server) -> None:
         """Close connections whose state stays the same: the same request, as many bytes unsent."""

@@ -2,7 +2,7 @@
 
 `LogLookup` takes the place of `lookup.ClusterLookup`: the same options mean the same. Tasks are cut by the size of the
 files, as Spark cuts files. Where the number of cores is known, there are as few tasks as keep all cores busy until the
-end: a task costs as much CPU as reading 100,000 records. Start at `planned`.
+end: a task costs 20 ms of CPU and more. Start at `planned`.
 """
 
 from __future__ import annotations
