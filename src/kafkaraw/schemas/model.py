@@ -270,7 +270,7 @@ class Schema:
         """
         fields = _mapping(value, "a schema")
         name = fields.get("schemaType") or SchemaType.AVRO.value
-        if name not in SchemaType.__members__:
+        if not isinstance(name, str) or name not in SchemaType.__members__:
             raise ValueError(f"schemaType must be {', '.join(SchemaType)}, not {_shown(name)}")
         metadata, rule_set = fields.get("metadata"), fields.get("ruleSet")
         return cls(
@@ -374,7 +374,7 @@ class SubjectConfig:
         """
         fields = _mapping(value, "a configuration")
         level = fields.get("compatibilityLevel") or fields.get("compatibility")
-        if level is not None and level not in CompatibilityLevel.__members__:
+        if level is not None and (not isinstance(level, str) or level not in CompatibilityLevel.__members__):
             raise ValueError(f"compatibility must be {', '.join(CompatibilityLevel)}, not {_shown(level)}")
 
         def part(name: str, kind: Any) -> Any:  # noqa: ANN401 - Metadata or RuleSet

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -111,6 +111,15 @@ class _Kept(Generic[_K, _V]):
             _, (_, dropped) = self._entries.popitem(last=False)
             self._characters -= dropped
 
+    def get_all(self, keys: Sequence[_K]) -> list[_V | None]:
+        """Return many values at once; they do not count as used."""
+        nothing = (None, 0)
+        get = self._entries.get
+        return [get(key, nothing)[0] for key in keys]
+
+    def keys(self) -> KeysView[_K]:
+        return self._entries.keys()
+
     def __contains__(self, key: _K) -> bool:
         return key in self._entries
 
@@ -202,27 +211,29 @@ class Parser:
         """Look up what a version references."""
         return self.resolve(stored.value.schema, stored.value.subject)
 
-    def known(self, stored: StoredSchema) -> Known:
-        """Return a version for `check`, with what it references looked up.
+    def known(self, versions: Sequence[StoredSchema]) -> list[Known]:
+        """Return versions for `check`, with what they reference looked up.
 
         Raises:
             ApiError: a reference leads nowhere, or in a circle.
         """
         with self._lock:
-            found = self._versions.get(stored.offset)
-        if found is not None and found[0] is stored:
-            return found
-        return (stored, self.resolve_stored(stored))
+            found = self._versions.get_all([stored.offset for stored in versions])
+        return [
+            one if one is not None and one[0] is stored else (stored, self.resolve_stored(stored))
+            for one, stored in zip(found, versions, strict=True)
+        ]
 
     def candidates(self, schema: Schema, versions: Sequence[StoredSchema]) -> list[Known]:
         """Return the versions that `find_equal` has to look at: those whose texts are equal or not canonical."""
-        canonical = self._canonical_texts[schema.schema_type]
+        with self._lock:
+            canonical = self._canonical_texts[schema.schema_type].keys()
+            texts = [(stored.value.schema.text, stored) for stored in versions]
+            selected = [stored for text, stored in texts if text == schema.text or text not in canonical]
         found: list[Known] = []
-        for stored in versions:
-            other = stored.value.schema
-            if other.text == schema.text or other.text not in canonical:
-                with suppress(ApiError):  # its references are gone, so nothing equals it
-                    found.append(self.known(stored))
+        for stored in selected:
+            with suppress(ApiError):  # its references are gone, so nothing equals it
+                found += self.known([stored])
         return found
 
     # -- on any thread

@@ -486,7 +486,7 @@ class RegistryService:
         level = config.compatibility_level or CompatibilityLevel.BACKWARD
         if not level.value.endswith("_TRANSITIVE"):
             earlier = earlier[-1:]
-        known = [] if level is CompatibilityLevel.NONE else [self._parser.known(it) for it in earlier]
+        known = [] if level is CompatibilityLevel.NONE else self._parser.known(earlier)
         validate, lenient = config.validate_new_schemas is not False, config.compatibility_policy == "LENIENT"
 
         def check() -> tuple[str, ...]:
