@@ -91,6 +91,10 @@ class HttpServer:
         await asyncio.gather(serving, return_exceptions=True)
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
+        for connection in list(self._server.server_state.connections):
+            # With TLS, a client that is idle has not answered that the connection ends.
+            connection.transport.abort()
+        await asyncio.sleep(0)
 
     async def _close_stalled(self, server: uvicorn.Server) -> None:
         """Close connections whose state stays the same: the same request, as many bytes unsent."""
