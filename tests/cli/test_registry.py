@@ -96,3 +96,12 @@ def test_a_port_in_use_and_a_missing_certificate_are_refused(tmp_path: Path) -> 
     result = CliRunner().invoke(main, ["registry", "--in-memory", "--port", "0", "--tls-cert", missing])
     assert result.exit_code == 1
     assert missing in result.output
+
+
+def test_a_properties_file_may_be_in_the_encoding_of_java(tmp_path: Path) -> None:
+    path = tmp_path / "schema-registry.properties"
+    for encoding in ("iso-8859-1", "utf-8"):
+        path.write_text("größe=1\n", encoding=encoding)
+        result = CliRunner().invoke(main, ["registry", "--in-memory", "--config", str(path)])
+        assert result.exit_code == 2
+        assert "property größe is not one that this registry takes" in " ".join(result.output.split())

@@ -81,9 +81,8 @@ def broker(  # noqa: PLR0913  # one for each option
         _check_no_options(context)
         return
     from kafkaraw.broker import run_broker
-    from kafkaraw.core.java_properties import parse_java_properties
 
-    given = {} if config_file is None else parse_java_properties(config_file.read_text(encoding="utf-8"))
+    given = {} if config_file is None else read_properties(config_file)
     given.update(parse_properties(properties))
     if read_only:
         if not data_dirs:
@@ -222,6 +221,17 @@ def parse_users(texts: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter("must be NAME:PASSWORD", param_hint="--user")
         users[name] = password
     return users
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return the properties of a file: UTF-8, or ISO 8859-1 as Java reads it, which every other file can be."""
+    from kafkaraw.core.java_properties import parse_java_properties
+
+    data = path.read_bytes()
+    try:
+        return parse_java_properties(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return parse_java_properties(data.decode("iso-8859-1"))
 
 
 def parse_properties(texts: tuple[str, ...]) -> dict[str, str]:

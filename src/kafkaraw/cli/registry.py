@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from kafkaraw.cli.broker import parse_properties, parse_users
+from kafkaraw.cli.broker import parse_properties, parse_users, read_properties
 from kafkaraw.cli.stopping import Stop
 from kafkaraw.errors import ConfigError
 
@@ -79,11 +79,9 @@ def registry(  # noqa: PLR0913  # one for each option
     same Kafka cluster elect the one that writes; the others send changes on to it. The first line printed is
     url=http://HOST:PORT. Ctrl-C or SIGTERM stops the command gracefully.
     """
-    from kafkaraw.core.java_properties import parse_java_properties
-
     given: dict[str, object] = {}
     if config_file is not None:
-        given.update(parse_java_properties(config_file.read_text(encoding="utf-8")))
+        given.update(read_properties(config_file))
     given.update(parse_properties(properties))
     has_kafka = bootstrap_servers is not None or "kafkastore.bootstrap.servers" in given
     if in_memory == has_kafka:

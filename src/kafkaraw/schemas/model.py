@@ -168,11 +168,13 @@ class RuleSet:
         migration_rules: how data of one version becomes data of another.
         domain_rules: conditions and transformations of values.
         encoding_rules: transformations of bytes, such as the encryption of a payload.
+        enable_at: where the rules are executed: ALL, CLIENT, GATEWAY, SERVER or NONE; None if it is not said.
     """
 
     migration_rules: tuple[Mapping[str, Any], ...] = ()
     domain_rules: tuple[Mapping[str, Any], ...] = ()
     encoding_rules: tuple[Mapping[str, Any], ...] = ()
+    enable_at: str | None = None
 
     def __bool__(self) -> bool:
         return bool(self.migration_rules or self.domain_rules or self.encoding_rules)
@@ -187,7 +189,8 @@ class RuleSet:
             "domainRules": self.domain_rules,
             "encodingRules": self.encoding_rules,
         }
-        return {name: [dict(rule) for rule in rules] for name, rules in found.items() if rules}
+        fields: dict[str, Any] = {name: [dict(rule) for rule in rules] for name, rules in found.items() if rules}
+        return fields if self.enable_at is None else fields | {"enableAt": self.enable_at}
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -200,9 +203,31 @@ class RuleSet:
 
         def rules(name: str) -> tuple[Mapping[str, Any], ...]:
             found = _list(fields.get(name) or (), name)
-            return tuple(_mapping(rule, f"a rule of {name}") for rule in found)
+            return tuple(_rule(rule, f"a rule of {name}") for rule in found)
 
-        return cls(rules("migrationRules"), rules("domainRules"), rules("encodingRules"))
+        enable_at = fields.get("enableAt")
+        if enable_at is not None and enable_at not in _ENVIRONMENTS:
+            raise ValueError(f"enableAt must be {', '.join(_ENVIRONMENTS)}, not {_shown(enable_at)}")
+        return cls(rules("migrationRules"), rules("domainRules"), rules("encodingRules"), enable_at)
+
+
+_ENVIRONMENTS = ("ALL", "CLIENT", "GATEWAY", "SERVER", "NONE")
+_RULE_TEXTS = ("name", "doc", "kind", "mode", "type", "expr", "onSuccess", "onFailure")
+
+
+def _rule(value: object, name: str) -> Mapping[str, Any]:
+    """Read a rule; unknown fields are kept. Raises ValueError if a known one has the wrong type."""
+    fields = _mapping(value, name)
+    for field_name in _RULE_TEXTS:
+        if fields.get(field_name) is not None:
+            _text(fields[field_name], f"{field_name} of {name}")
+    for tag in _list(fields.get("tags") or (), f"tags of {name}"):
+        _text(tag, f"a tag of {name}")
+    for parameter in _mapping(fields.get("params") or {}, f"params of {name}").values():
+        _text(parameter, f"a parameter of {name}")
+    if not isinstance(fields.get("disabled") or False, bool):
+        raise ValueError(f"disabled of {name} must be true or false, not {_shown(fields['disabled'])}")
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +270,7 @@ class Schema:
         """
         fields = _mapping(value, "a schema")
         name = fields.get("schemaType") or SchemaType.AVRO.value
-        if name not in SchemaType.__members__:
+        if not isinstance(name, str) or name not in SchemaType.__members__:
             raise ValueError(f"schemaType must be {', '.join(SchemaType)}, not {_shown(name)}")
         metadata, rule_set = fields.get("metadata"), fields.get("ruleSet")
         return cls(
@@ -349,7 +374,7 @@ class SubjectConfig:
         """
         fields = _mapping(value, "a configuration")
         level = fields.get("compatibilityLevel") or fields.get("compatibility")
-        if level is not None and level not in CompatibilityLevel.__members__:
+        if level is not None and (not isinstance(level, str) or level not in CompatibilityLevel.__members__):
             raise ValueError(f"compatibility must be {', '.join(CompatibilityLevel)}, not {_shown(level)}")
 
         def part(name: str, kind: Any) -> Any:  # noqa: ANN401 - Metadata or RuleSet

@@ -39,5 +39,12 @@ def test_guid_covers_references_metadata_and_rules() -> None:
     )
 
 
+def test_guid_covers_the_defaults_of_rules_and_where_they_are_executed() -> None:
+    """`Rule` has kind TRANSFORM and mode WRITEREAD without being told; `RuleSet.updateHash` ends with `enableAt`."""
+    rules = RuleSet(domain_rules=({"name": "r", "type": "CEL"},), enable_at="CLIENT")
+    assert guid_of(Schema('"int"', rule_set=rules)) == guid(b'"int"\1rTRANSFORMWRITEREADCELCLIENT')
+    assert RuleSet.from_json(rules.to_json()) == rules
+
+
 def test_guid_of_no_metadata_differs_from_the_one_of_empty_metadata() -> None:
     assert guid_of(Schema('"int"')) != guid_of(Schema('"int"', metadata=Metadata()))

@@ -249,3 +249,20 @@ def test_base64_that_is_no_descriptor_is_refused() -> None:
     for text in ("AAAA" * 1_000, "/79/" * 200_000, "CgA="):
         with pytest.raises(SchemaParseError), cpu_seconds_at_most(3):
             protobuf(text)
+
+
+def test_unions_of_records_that_contain_each_other_are_compared_within_a_number_of_steps() -> None:
+    """200 records, each with a union of all records before it: 40,000 pairs, and each pair meets up to 200 others."""
+
+    def records(count: int) -> Any:
+        def one(number: int) -> Any:
+            union = ["null", "R", *(f"S{before}" for before in range(number))]
+            return {"type": "record", "name": f"S{number}", "fields": [{"name": "x", "type": union}]}
+
+        fields = [{"name": f"a{number}", "type": ["null", one(number)]} for number in range(count)]
+        return avro({"type": "record", "name": "R", "fields": fields})
+
+    new, old = records(200), records(199)
+    with cpu_seconds_at_most(8):
+        (found,) = incompatibilities(new, old)
+    assert "steps to be compared" in found.message("new", "old")

@@ -26,8 +26,8 @@ class Api:
         self._runner = asyncio.Runner()
         languages = StandardLanguages()
         self.state = State(languages.guid_of)
-        self._service = self._runner.run(self._make(languages, options))
-        transport = httpx.ASGITransport(create_app(self._service, settings), raise_app_exceptions=False)
+        self.service = self._runner.run(self._make(languages, options))
+        transport = httpx.ASGITransport(create_app(self.service, settings), raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://registry")
 
     async def _make(self, languages: StandardLanguages, options: dict[str, Any]) -> RegistryService:
@@ -50,7 +50,7 @@ class Api:
     def close(self) -> None:
         """End the registry."""
         self._runner.run(self._client.aclose())
-        self._service.close()
+        self.service.close()
         self._runner.close()
 
 

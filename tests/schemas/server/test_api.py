@@ -5,14 +5,18 @@ The expected messages are those of its `Errors` and `Rest*Exception` classes.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from kafkaraw.schemas.server.app import AppSettings, create_app
+from kafkaraw.schemas.server.state import State
 from tests.schemas.server.conftest import Api
 
 
@@ -180,6 +184,18 @@ def test_levels_decide_which_versions_are_compared(api: Api) -> None:
     assert register(api, "s", OTHER)["version"] == 4
 
 
+def with_reference(name: str, version: int) -> dict[str, object]:
+    return {"schema": A, "references": [{"name": name, "subject": "r", "version": version}]}
+
+
+def with_properties(value: str) -> dict[str, object]:
+    return {"schema": A, "metadata": {"properties": {"a": value}}}
+
+
+def with_rule(kind: str = "domainRules", **fields: object) -> dict[str, object]:
+    return {"schema": A, "ruleSet": {kind: [{"name": "r", "type": "CEL", **fields}]}}
+
+
 UNTYPED_RULE = {"domainRules": [{"name": "r"}]}
 BAD_BODIES: dict[str, tuple[str, Any, int, int]] = {
     "not Avro": ("/subjects/s/versions", {"schema": "{"}, 422, 42201),
@@ -194,6 +210,15 @@ BAD_BODIES: dict[str, tuple[str, Any, int, int]] = {
     "id outside of an import": ("/subjects/s/versions", {"schema": A, "id": 5}, 422, 42205),
     "version that is not next": ("/subjects/s/versions", {"schema": A, "version": 5}, 422, 42201),
     "version of 40 digits": ("/subjects/s/versions", {"schema": A, "version": 10**40}, 400, 400),
+    "half a surrogate pair in a reference": ("/subjects/s/versions", with_reference("\ud800", 1), 400, 400),
+    "half a surrogate pair in metadata": ("/subjects/s/versions", with_properties("\ud800"), 400, 400),
+    "a reference to a version of 40 digits": ("/subjects/s/versions", with_reference("r", 10**40), 400, 400),
+    "NaN": ("/subjects/s/versions", {"schema": A, "x": float("nan")}, 400, 400),
+    "tags of a rule that are no text": ("/subjects/s/versions", with_rule(tags=[1, "a"]), 400, 400),
+    "params of a rule that are an array": ("/subjects/s/versions", with_rule(params=["a"]), 400, 400),
+    "a mode of a rule that is an array": ("/subjects/s/versions", with_rule(mode=[1]), 400, 400),
+    "a rule set for an unknown place": ("/subjects/s/versions", {"schema": A, "ruleSet": {"enableAt": "X"}}, 400, 400),
+    "a migration rule without a mode": ("/subjects/s/versions", with_rule("migrationRules"), 422, 42210),
     "a rule without a type": ("/subjects/s/versions", {"schema": A, "ruleSet": UNTYPED_RULE}, 422, 42210),
     "a reserved subject": ("/subjects/__GLOBAL/versions", {"schema": A}, 422, 42208),
     "a subject with a control character": ("/subjects/a%00b/versions", {"schema": A}, 422, 42208),
@@ -226,8 +251,43 @@ def test_invalid_schemas_have_confluents_message(api: Api, body: dict[str, objec
     assert api("POST", "/subjects/s/versions", body) == (422, 42201, message)
 
 
+def test_ids_and_pages_that_are_no_numbers_lead_nowhere(api: Api) -> None:
+    register(api, "s", A)
+    for text in ("--1", "+-1", "1_0", "%D9%A1", "1" * 20, "1" * 5_000, "1.0", "2147483648"):
+        assert api("GET", f"/schemas/ids/{text}")[:2] == api("GET", f"/subjects?limit={text}")[:2] == (404, 404), text
+    assert api("GET", "/schemas/ids/0001")["schema"] == A
+
+
+def test_compressed_bodies_are_refused_with_their_encoding(api: Api) -> None:
+    content = gzip.compress(json.dumps({"schema": A}).encode())
+    answer = api.send("POST", "/subjects/s/versions", content=content, headers={"content-encoding": "gzip"})
+    expected = "the body has the Content-Encoding 'gzip'; send it without one"
+    assert answer.json() == {"error_code": 415, "message": expected}
+    body = json.dumps({"schema": A})
+    answer = api.send("POST", "/subjects/s/versions", content=body, headers={"content-encoding": "identity"})
+    assert answer.json()["id"] == 1
+
+
+def test_a_fault_is_answered_as_an_error_and_does_not_end_the_connection(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise TypeError("a fault of this package")
+
+    monkeypatch.setattr(State, "subjects", broken)
+    asked = httpx.ASGITransport(create_app(api.service))  # raises what a server would see, and then hang up
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=asked, base_url="http://registry") as client:
+            return await client.get("/subjects")
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()) == (500, {"error_code": 500, "message": "Internal Server Error"})
+
+
 def test_bodies_that_are_no_json_are_refused(api: Api) -> None:
-    for content in (b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema": 1e999999}'):
+    surrogate = json.dumps({"schema": A}).encode().replace(b"R", b"\xed\xa0\x80")
+    for content in (b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema": 1e999999}', surrogate):
         answer = api.send("POST", "/subjects/s/versions", content=content)
         assert answer.status_code == 400, content[:20]
         assert answer.json()["error_code"] == 400
@@ -297,6 +357,20 @@ def test_references_protect_what_they_name(api: Api) -> None:
     assert api("DELETE", "/subjects/r?permanent=true") == refused
     api("DELETE", "/subjects/s?permanent=true")
     assert api("DELETE", "/subjects/r?permanent=true") == [1]
+
+
+def test_a_reference_counts_until_the_last_subject_with_it_is_deleted(api: Api) -> None:
+    register(api, "r", A)
+    references = [{"name": "R", "subject": "r", "version": 1}]
+    for subject in ("s", "t"):
+        assert register(api, subject, REFERRER, references=references)["id"] == 2
+    api("DELETE", "/subjects/s")
+    api("DELETE", "/subjects/s?permanent=true")
+    assert api("GET", "/subjects/r/versions/1/referencedby") == [2]
+    assert api("DELETE", "/subjects/r")[:2] == (422, 42206)
+    api("DELETE", "/subjects/t")
+    api("DELETE", "/subjects/t?permanent=true")
+    assert api("DELETE", "/subjects/r") == [1]
 
 
 def test_modes_decide_what_may_be_written(api: Api) -> None:
@@ -431,6 +505,28 @@ def test_a_compatibility_group_separates_versions(api: Api) -> None:
     assert register(api, "s", record(("a", "string")), metadata={"properties": {"major": "2"}})["version"] == 2
 
 
+def test_reserved_fields_are_those_of_the_latest_version_of_every_group(api: Api) -> None:
+    api("PUT", "/config/s", {"compatibilityGroup": "major", "validateFields": True})
+    first = {"properties": {"major": "1", "confluent:reserved": "old"}}
+    register(api, "s", A, metadata=first)
+    refused = register(api, "s", AB, metadata={"properties": {"major": "2"}})
+    assert refused[:2] == (409, 40901)
+    assert refused[2].endswith("{validateFields: 'true', compatibility: 'BACKWARD'}]")
+    assert "reserved field old removed" in refused[2]
+    other = register(api, "s", record(("a", "string")), metadata=first)
+    assert other[2].count("{validateFields:") == 1
+
+
+def test_a_rule_set_says_where_it_is_executed(api: Api) -> None:
+    rules = {"domainRules": [{"name": "r", "type": "CEL"}], "enableAt": "CLIENT"}
+    found = register(api, "s", A, ruleSet=rules)
+    assert found["ruleSet"] == rules
+    del rules["enableAt"]
+    assert register(api, "t", A, ruleSet=rules)["id"] != found["id"]
+    api("PUT", "/config/u", {"defaultRuleSet": {"enableAt": "SERVER"}})
+    assert register(api, "u", A, ruleSet=rules)["ruleSet"] == {**rules, "enableAt": "SERVER"}
+
+
 def test_normalization_makes_equal_what_differs_in_order(api: Api) -> None:
     first = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}],"doc":"d"}'
     found = api("POST", "/subjects/s/versions?normalize=true", {"schema": first})
@@ -515,11 +611,10 @@ def test_a_body_that_does_not_end_is_given_up(make_api: Callable[..., Api]) -> N
 
 
 def test_the_application_works_inside_of_another_one(api: Api) -> None:
-    import httpx
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
-    outer = Starlette(routes=[Mount("/schema registry", create_app(api._service))])
+    outer = Starlette(routes=[Mount("/schema registry", create_app(api.service))])
 
     async def ask(method: str, path: str, body: object = None) -> Any:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://x") as client:

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaraw.schemas.model import CompatibilityLevel, Metadata, RuleSet, Schema, SchemaReference, SchemaType
@@ -146,6 +146,7 @@ FIELDS = st.sampled_from(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(list(KeyType)), st.dictionaries(FIELDS, JSON, max_size=8))
 def test_json_with_the_right_names_is_a_record_or_a_record_error(kind: KeyType, fields: dict[str, object]) -> None:
     key = encode_key(Key(kind, "s", 1 if kind is KeyType.SCHEMA else None, ".c"))

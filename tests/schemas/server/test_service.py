@@ -11,11 +11,13 @@ import pytest
 
 from kafkaraw.errors import DeliveryTimeoutError, NetworkError, RecordTooLargeError, Stage
 from kafkaraw.net import SystemClock
-from kafkaraw.schemas.model import Schema
+from kafkaraw.schemas.languages import guid_of
+from kafkaraw.schemas.model import Schema, SchemaReference
+from kafkaraw.schemas.server import parsing
 from kafkaraw.schemas.server.api_errors import ApiError
 from kafkaraw.schemas.server.languages import StandardLanguages
 from kafkaraw.schemas.server.log import MemoryLog
-from kafkaraw.schemas.server.records import RegistryRecord, SchemaValue
+from kafkaraw.schemas.server.records import Key, KeyType, RegistryRecord, SchemaValue
 from kafkaraw.schemas.server.requests import SchemaRequest
 from kafkaraw.schemas.server.service import WRITE_ATTEMPTS, Leadership, NotPrimaryError, RegistryService
 from kafkaraw.schemas.server.state import Outcome, State
@@ -143,3 +145,25 @@ def test_a_write_does_not_wait_forever_for_earlier_ones() -> None:
         service.close()
 
     asyncio.run(run())
+
+
+def test_parsed_schemas_are_kept_by_the_size_of_their_texts_and_of_those_they_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parsing, "CACHED_CHARACTERS_MAX", 1_000)
+    kept: parsing._Kept[str, int] = parsing._Kept()
+    for number in range(20):
+        kept.put(str(number), number, 100)
+    assert [key for key in map(str, range(20)) if key in kept] == [str(number) for number in range(10, 20)]
+    assert kept.get("10") == 10  # used last now
+    kept.put("large", 0, 850)
+    assert ("10" in kept, "11" in kept, "19" in kept) == (True, False, False)
+    kept.put("too large", 0, 1_001)
+    assert "too large" not in kept
+
+    state = State(guid_of)
+    referenced = Schema('{"type":"record","name":"R","fields":[]}')
+    state.apply(RegistryRecord(Key(KeyType.SCHEMA, "r", 1), SchemaValue("r", 1, 1, referenced)), 0, 0)
+    parser = parsing.Parser(StandardLanguages(), state)
+    resolved = parser.resolve(Schema('"R"', references=(SchemaReference("R", "r", 1),)), "s")
+    assert resolved.characters == len('"R"') + len(referenced.text)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
 from kafkaraw.schemas.languages import guid_of
 from kafkaraw.schemas.model import CompatibilityLevel, Schema, SchemaReference
 from kafkaraw.schemas.server.names import ANY_CONTEXT, SubjectFilter
@@ -12,10 +19,12 @@ from kafkaraw.schemas.server.records import (
     KeyType,
     Marker,
     ModeValue,
+    RecordError,
     RegistryMode,
     RegistryRecord,
     SchemaValue,
     Value,
+    decode,
 )
 from kafkaraw.schemas.server.state import LATEST, Outcome, State
 
@@ -201,3 +210,45 @@ def test_prefixes_select_subjects_of_contexts() -> None:
         ":.c": [":.c:a", ":.cd:b"],
         ":.c:b": [],
     }
+
+
+WHOLE = {
+    "subject": "s", "version": 1, "id": 1, "md5": "A" * 24, "schemaType": "AVRO", "schema": '"int"', "deleted": False,
+    "references": [{"name": "a", "subject": "b", "version": 1}],
+    "metadata": {"tags": {"a": ["b"]}, "properties": {"a": "b"}, "sensitive": ["a"]},
+    "ruleSet": {"domainRules": [{"name": "r", "type": "CEL", "tags": ["a"], "params": {"a": "b"}}], "enableAt": "ALL"},
+    "compatibilityLevel": "FULL", "mode": "IMPORT", "normalize": True, "overrideRuleSet": {"domainRules": []},
+}  # fmt: skip
+WHOLE_KEY = {"subject": "s", "version": 1, "magic": 1, "context": ".c", "tenant": "default"}
+WRONG: list[object] = [None, True, 0, -1, 10**30, 1.5, "a", "\ud800", [], {}, [1], {"a": 1}, float("nan")]
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place inside of a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inner:
+        yield (*path, name)
+        yield from places(item, (*path, name))
+
+
+def replaced(value: object, path: tuple[str | int, ...], new: object) -> Any:
+    copy: Any = json.loads(json.dumps(value))
+    inner = copy
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = new
+    return copy
+
+
+@pytest.mark.parametrize("kind", list(KeyType))
+def test_a_record_with_any_field_of_a_wrong_type_is_refused_or_applied(kind: KeyType) -> None:
+    """Anything but these errors would end the reader of the topic, and with it every write until a restart."""
+    key: dict[str, object] = {"keytype": kind.value, **WHOLE_KEY}
+    records = [(replaced(key, path, new), WHOLE) for path in places(key) for new in WRONG]
+    records += [(key, replaced(WHOLE, path, new)) for path in places(WHOLE) for new in WRONG]
+    applied = 0
+    for wrong_key, wrong_value in records:
+        with suppress(RecordError, ValueError):
+            State(guid_of).apply(decode(json.dumps(wrong_key).encode(), json.dumps(wrong_value).encode()), 0, 0)
+            applied += 1
+    assert 0 < applied < len(records)

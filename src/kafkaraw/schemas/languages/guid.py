@@ -10,9 +10,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import md5
-from typing import Any
+from typing import Any, Final
 
 from kafkaraw.schemas.model import Metadata, RuleSet, Schema
+
+_DEFAULTS: Final = {"kind": "TRANSFORM", "mode": "WRITEREAD"}
+"""What Confluent's `Rule` has where the JSON object has nothing."""
 
 
 def guid_of(schema: Schema) -> str:
@@ -44,7 +47,7 @@ def _metadata_parts(metadata: Metadata) -> Iterator[str]:
 def _rule_parts(rules: RuleSet) -> Iterator[bytes]:
     for rule in (*rules.migration_rules, *rules.domain_rules, *rules.encoding_rules):
         for name in ("name", "doc", "kind", "mode", "type"):
-            yield _text(rule, name)
+            yield _text(rule, name, _DEFAULTS.get(name))
         yield from _texts(sorted(set(rule.get("tags") or ())))
         params = rule.get("params") or {}
         yield from _texts(part for name in sorted(params) for part in (name, params[name]))
@@ -52,11 +55,12 @@ def _rule_parts(rules: RuleSet) -> Iterator[bytes]:
             yield _text(rule, name)
         if rule.get("disabled"):
             yield b"\1"
+    yield (rules.enable_at or "").encode()
 
 
-def _text(rule: Mapping[str, Any], name: str) -> bytes:
+def _text(rule: Mapping[str, Any], name: str, default: str | None = None) -> bytes:
     value = rule.get(name)
-    return b"" if value is None else str(value).encode()
+    return str((default or "") if value is None else value).encode()
 
 
 def _texts(values: Iterable[Any]) -> Iterator[bytes]:

@@ -13,11 +13,13 @@ import binascii
 import hmac
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -45,6 +47,8 @@ _ANSWER_TYPES: Final = (V1_JSON, "application/vnd.schemaregistry+json", "applica
 _REQUEST_TYPES: Final = (*_ANSWER_TYPES, "application/octet-stream")
 _REALM: Final = 'Basic realm="Schema Registry"'
 _ID_MAX: Final = 2**31 - 1
+_NUMBER: Final = re.compile(r"[+-]?0{0,100}[0-9]{1,10}")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _REASONS: Final = {
     404: "HTTP 404 Not Found",
     405: "HTTP 405 Method Not Allowed",
@@ -84,7 +88,7 @@ def create_app(
     """
     api = _Api(service, settings or AppSettings(), forwarder)
     routes = [Route(path, api.endpoint(handlers), methods=list(handlers)) for path, handlers in _ROUTES.items()]
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, 500: _internal_error})
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
     inner.router.redirect_slashes = False
     return _Front(inner, service, settings or AppSettings())
 
@@ -164,7 +168,8 @@ class _Call:
     def number(self, name: str) -> int:
         """Return an id in the path; anything else leads to no resource."""
         value = self.text(name)
-        if not (value.isascii() and value.lstrip("+-").isdigit()) or abs(int(value[:12])) > _ID_MAX:
+        # Longer numbers are out of range, whatever their digits, and Python would not convert those of 5,000 digits.
+        if _NUMBER.fullmatch(value) is None or abs(int(value)) > _ID_MAX:
             raise HTTPException(404)
         return int(value)
 
@@ -194,17 +199,22 @@ class _Call:
         value = self.option(name)
         if value is None or value == "":
             return default
-        try:
-            return int(value)
-        except ValueError:
-            raise HTTPException(404) from None
+        if _NUMBER.fullmatch(value) is None or abs(int(value)) > _ID_MAX:
+            raise HTTPException(404)
+        return int(value)
 
     def json(self) -> object:
         """Return the body; None if it is empty."""
         if not self._body.strip():
             return None
         try:
-            return json.loads(self._body)
+            text = self._body.decode(json.detect_encoding(self._body))
+            found = json.loads(text, parse_constant=_refuse_constant)
+            if _SURROGATE.search(text) is not None:  # an escape can be half of a pair, which no record can have
+                json.dumps(found, ensure_ascii=False).encode("utf-8")
+            return found
+        except UnicodeEncodeError as error:
+            raise bad_request(f"the body has half a surrogate pair: {error.object[error.start]!r}") from error
         except (ValueError, RecursionError) as error:
             raise bad_request(f"the body is no JSON: {error}") from error
 
@@ -241,6 +251,10 @@ class _Api:
                 return _error(error, request.scope)
             except ClientDisconnect:
                 return Response(status_code=400)
+            except HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 -- answered here, because Starlette would close the connection
+                return await _internal_error(request, error)
 
         return answer
 
@@ -248,7 +262,7 @@ class _Api:
         media_type = _answer_type(request.headers.get("accept"))
         body = b""
         if request.method in ("POST", "PUT"):
-            _check_request_type(request.headers.get("content-type"))
+            _check_request_type(request.headers)
             body = await self._body(request)
         try:
             answer = await handler(self, _Call(request, body))
@@ -344,7 +358,15 @@ async def _internal_error(request: Request, error: Exception) -> Response:
     return _error(ApiError(500, 500, "Internal Server Error"), request.scope)
 
 
-def _check_request_type(content_type: str | None) -> None:
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check_request_type(headers: Headers) -> None:
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise ApiError(415, 415, f"the body has the Content-Encoding {encoding!r}; send it without one")
+    content_type = headers.get("content-type")
     if content_type is not None and content_type.partition(";")[0].strip().lower() not in ("", *_REQUEST_TYPES):
         raise ApiError(415, 415, _REASONS[415])
 

@@ -20,6 +20,8 @@ OFFSET_HEADER: Final = "X-Schema-Registry-Offset"
 """Of an answer to a write: the offset that the primary had read. Another instance answers when it has read it, too."""
 _PASSED_ON: Final = ("accept", "authorization", "content-type", "x-request-id")
 _READ_BACK_S: Final = 2.0
+_CONNECT_S: Final = 5.0
+"""A primary whose machine is gone answers nothing, not even that the connection is refused."""
 
 
 class PrimaryUnreachableError(Exception):
@@ -64,8 +66,8 @@ class Forwarder:
             answer = await self._opened().request(
                 request.method, f"{target}?{query}" if query else target, content=body, headers=headers
             )
-        except httpx.ConnectError as error:
-            raise PrimaryUnreachableError(f"{url} cannot be reached: {error}") from error
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise PrimaryUnreachableError(f"{url} cannot be reached: {str(error) or type(error).__name__}") from error
         except httpx.HTTPError as error:
             text = f"Error while forwarding the request to the leader {url}: {str(error) or type(error).__name__}"
             raise forwarding_failed(text) from error
@@ -78,7 +80,8 @@ class Forwarder:
         if self._client is None:  # only here: most instances are the primary and need none
             verify = True if self._verify is None else self._verify
             # The primary is one of us: no proxy of the environment is between.
-            self._client = httpx.AsyncClient(timeout=self._timeout_s, verify=verify, trust_env=False)
+            timeout = httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S))
+            self._client = httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False)
         return self._client
 
     async def close(self) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass, replace
@@ -22,12 +22,15 @@ from kafkaraw.schemas.server.requests import confluent_version, without_confluen
 from kafkaraw.schemas.server.state import State, StoredSchema
 
 CACHED_SCHEMAS_MAX: Final = 10_000
-CACHED_CHARACTERS_MAX: Final = 32 << 20
-"""Limits of the parsed schemas that are kept, by number and by size of texts. The least recently used are dropped."""
+CACHED_CHARACTERS_MAX: Final = 8 << 20
+"""Limits of what is kept, by number and by size of texts with what they reference. The least recently used are dropped.
+A parsed schema takes up to 35 bytes per character of its text."""
 _REFERENCES_MAX: Final = 1_000
 _REFERENCE_DEPTH_MAX: Final = 100
 
 _Place = tuple[str, int]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class Parsed(Protocol):
@@ -77,11 +80,48 @@ class Resolved:
         schema: the schema, whose references name versions.
         bundle: what is parsed.
         key: what makes the result of parsing it the same; begins with the language and the text.
+        characters: of its text and of the texts that it references.
     """
 
     schema: Schema
     bundle: SchemaBundle
     key: tuple[object, ...]
+    characters: int
+
+
+class _Kept(Generic[_K, _V]):
+    """A map that drops what was used least recently when it has too many entries, or too many characters."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[_K, tuple[_V, int]] = OrderedDict()
+        self._characters = 0
+
+    def get(self, key: _K) -> _V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: _K, value: _V, characters: int) -> None:
+        _, before = self._entries.pop(key, (None, 0))
+        self._entries[key] = (value, characters)
+        self._characters += characters - before
+        while len(self._entries) > CACHED_SCHEMAS_MAX or self._characters > CACHED_CHARACTERS_MAX:
+            _, (_, dropped) = self._entries.popitem(last=False)
+            self._characters -= dropped
+
+    def get_all(self, keys: Sequence[_K]) -> list[_V | None]:
+        """Return many values at once; they do not count as used."""
+        nothing = (None, 0)
+        get = self._entries.get
+        return [get(key, nothing)[0] for key in keys]
+
+    def keys(self) -> KeysView[_K]:
+        return self._entries.keys()
+
+    def __contains__(self, key: _K) -> bool:
+        return key in self._entries
 
 
 Known = tuple[StoredSchema, "Parsed | Resolved"]
@@ -100,11 +140,10 @@ class Parser:
         self._languages = languages
         self._state = state
         self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[object, ...], Parsed] = OrderedDict()
-        self._cached_characters = 0
+        self._cache: _Kept[tuple[object, ...], Parsed] = _Kept()
         # Versions without references, by offset: a subject of 1,000 versions looks 1,000 of them up for each new one.
-        self._versions: dict[int, tuple[StoredSchema, Parsed]] = {}
-        self._canonical_texts: dict[SchemaType, set[str]] = {schema_type: set() for schema_type in SchemaType}
+        self._versions: _Kept[int, tuple[StoredSchema, Parsed]] = _Kept()
+        self._canonical_texts: dict[SchemaType, _Kept[str, None]] = {kind: _Kept() for kind in SchemaType}
 
     @property
     def languages(self) -> Languages:
@@ -125,19 +164,21 @@ class Parser:
             ApiError: a reference leads nowhere, or in a circle.
         """
         if not schema.references:
-            return Resolved(schema, SchemaBundle(schema), (schema.schema_type, schema.text))
-        seen: dict[_Place, tuple[SchemaBundle, int]] = {}
+            return Resolved(schema, SchemaBundle(schema), (schema.schema_type, schema.text), len(schema.text))
+        seen: dict[_Place, tuple[SchemaBundle, str]] = {}
         references, found = self._referenced(schema, subject, deleted, seen, ())
         schema = replace(schema, references=references)
-        offsets = frozenset(offset for _, offset in seen.values())
-        return Resolved(schema, SchemaBundle(schema, found), (schema.schema_type, schema.text, references, offsets))
+        contents = frozenset((place, guid) for place, (_, guid) in seen.items())
+        key = (schema.schema_type, schema.text, references, contents)
+        characters = len(schema.text) + sum(len(bundle.schema.text) for bundle, _ in seen.values())
+        return Resolved(schema, SchemaBundle(schema, found), key, characters)
 
     def _referenced(
         self,
         schema: Schema,
         subject: str,
         deleted: bool,
-        seen: dict[_Place, tuple[SchemaBundle, int]],
+        seen: dict[_Place, tuple[SchemaBundle, str]],
         path: tuple[_Place, ...],
     ) -> tuple[tuple[SchemaReference, ...], dict[str, SchemaBundle]]:
         references: list[SchemaReference] = []
@@ -154,7 +195,7 @@ class Parser:
                 self._check_path(schema.schema_type, place, path, len(seen))
                 inner = stored.value.schema
                 _, below = self._referenced(inner, target, True, seen, (*path, place))
-                seen[place] = (SchemaBundle(inner, below), stored.offset)
+                seen[place] = (SchemaBundle(inner, below), stored.guid)
             found.setdefault(reference.name, seen[place][0])
         return tuple(references), found
 
@@ -170,26 +211,29 @@ class Parser:
         """Look up what a version references."""
         return self.resolve(stored.value.schema, stored.value.subject)
 
-    def known(self, stored: StoredSchema) -> Known:
-        """Return a version for `check`, with what it references looked up.
+    def known(self, versions: Sequence[StoredSchema]) -> list[Known]:
+        """Return versions for `check`, with what they reference looked up.
 
         Raises:
             ApiError: a reference leads nowhere, or in a circle.
         """
-        found = self._versions.get(stored.offset)
-        if found is not None and found[0] is stored:
-            return found
-        return (stored, self.resolve_stored(stored))
+        with self._lock:
+            found = self._versions.get_all([stored.offset for stored in versions])
+        return [
+            one if one is not None and one[0] is stored else (stored, self.resolve_stored(stored))
+            for one, stored in zip(found, versions, strict=True)
+        ]
 
     def candidates(self, schema: Schema, versions: Sequence[StoredSchema]) -> list[Known]:
         """Return the versions that `find_equal` has to look at: those whose texts are equal or not canonical."""
-        canonical = self._canonical_texts[schema.schema_type]
+        with self._lock:
+            canonical = self._canonical_texts[schema.schema_type].keys()
+            texts = [(stored.value.schema.text, stored) for stored in versions]
+            selected = [stored for text, stored in texts if text == schema.text or text not in canonical]
         found: list[Known] = []
-        for stored in versions:
-            other = stored.value.schema
-            if other.text == schema.text or other.text not in canonical:
-                with suppress(ApiError):  # its references are gone, so nothing equals it
-                    found.append(self.known(stored))
+        for stored in selected:
+            with suppress(ApiError):  # its references are gone, so nothing equals it
+                found += self.known([stored])
         return found
 
     # -- on any thread
@@ -207,27 +251,21 @@ class Parser:
         key = (*resolved.key, "validated") if validate else resolved.key
         with self._lock:
             known = self._cache.get(key)
-            if known is not None:
-                self._cache.move_to_end(key)
-                return known
+        if known is not None:
+            return known
         try:
             parsed = self._languages.parse(resolved.bundle, validate=validate)
         except (KafkaError, RecursionError) as error:
             raise self.refusal(resolved.schema.schema_type, str(error)) from error
-        self._keep(key, parsed)
+        self._keep(key, parsed, resolved.characters)
         if validate:
-            self._keep(resolved.key, parsed)
+            self._keep(resolved.key, parsed, resolved.characters)
         return parsed
 
-    def _keep(self, key: tuple[object, ...], parsed: Parsed) -> None:
+    def _keep(self, key: tuple[object, ...], parsed: Parsed, characters: int) -> None:
         with self._lock:
-            if key in self._cache:
-                return
-            self._cache[key] = parsed
-            self._cached_characters += len(str(key[1]))
-            while len(self._cache) > CACHED_SCHEMAS_MAX or self._cached_characters > CACHED_CHARACTERS_MAX:
-                dropped, _ = self._cache.popitem(last=False)
-                self._cached_characters -= len(str(dropped[1]))
+            if key not in self._cache:
+                self._cache.put(key, parsed, characters)
 
     def canonical(self, resolved: Resolved, *, normalize: bool, validate: bool = False) -> tuple[Schema, Parsed]:
         """Return a schema with the text that is stored, and its parsed form.
@@ -241,7 +279,7 @@ class Parser:
         except (KafkaError, RecursionError) as error:
             raise self.refusal(resolved.schema.schema_type, str(error)) from error
         if not normalize:
-            self._keep((resolved.key[0], text, *resolved.key[2:]), parsed)
+            self._keep((resolved.key[0], text, *resolved.key[2:]), parsed, resolved.characters)
             self._note_canonical(replace(resolved.schema, text=text))
         return replace(resolved.schema, text=text), parsed
 
@@ -257,20 +295,15 @@ class Parser:
         parsed = self.parse(found)
         if not stored.value.schema.references:  # others may change with what they reference
             with self._lock:
-                while len(self._versions) >= CACHED_SCHEMAS_MAX:
-                    del self._versions[next(iter(self._versions))]
-                self._versions[stored.offset] = (stored, parsed)
+                self._versions.put(stored.offset, (stored, parsed), found.characters)
         return parsed
 
     def _note_canonical(self, schema: Schema) -> None:
         """Remember that a text is canonical: a schema with another canonical text is not equal to it."""
         if schema.references:
             return
-        texts = self._canonical_texts[schema.schema_type]
         with self._lock:
-            if len(texts) >= CACHED_SCHEMAS_MAX:
-                texts.clear()
-            texts.add(schema.text)
+            self._canonical_texts[schema.schema_type].put(schema.text, None, len(schema.text))
 
     def find_equal(self, schema: Schema, candidates: Sequence[Known]) -> StoredSchema | None:
         """Return the first version with the content of a schema, whose text is canonical.

@@ -325,14 +325,15 @@ def decode_key(key: bytes | None) -> Key:
         raise RecordError("the record has no key")
     fields = _object(key, "key")
     kind = fields.get("keytype")
-    if kind not in KeyType.__members__:
+    if not isinstance(kind, str) or kind not in KeyType.__members__:
         raise RecordError(f"the keytype {kind!r} is unknown")
-    kind = KeyType(str(kind))
+    kind = KeyType(kind)
     subject, version, context = fields.get("subject"), None, None
     if kind is KeyType.SCHEMA:
         version = _positive(fields.get("version"), "version")
-        if fields.get("magic", 0) not in _READABLE_MAGIC:
-            raise RecordError(f"the magic byte {fields['magic']!r} of a SCHEMA key is unknown")
+        magic = fields.get("magic", 0)
+        if not isinstance(magic, int) or magic not in _READABLE_MAGIC:
+            raise RecordError(f"the magic byte {magic!r} of a SCHEMA key is unknown")
     if kind in (KeyType.SCHEMA, KeyType.DELETE_SUBJECT) and not isinstance(subject, str):
         raise RecordError(f"the {kind} key has no subject")
     if subject is not None and not isinstance(subject, str):
@@ -364,12 +365,14 @@ def _schema_value(fields: dict[str, Any]) -> SchemaValue:
     subject, md5 = fields.get("subject"), fields.get("md5")
     if not isinstance(subject, str):
         raise ValueError("it has no subject")
+    if md5 is not None and not isinstance(md5, str):
+        raise ValueError(f"md5 must be a string, not {md5!r}")
     number = fields.get("id")
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"id must be an integer, not {number!r}")
     version = _positive(fields.get("version"), "version")
     deleted = fields.get("deleted") is True
-    return SchemaValue(subject, version, number, Schema.from_json(fields), deleted, md5 if md5 else None)
+    return SchemaValue(subject, version, number, Schema.from_json(fields), deleted, md5 or None)
 
 
 _VALUES: Final[Mapping[KeyType, Callable[[dict[str, Any]], Value]]] = {

@@ -99,6 +99,8 @@ class SchemaRequest:
                 _number(fields, "version", 0),
                 _number(fields, "id", UNASSIGNED),
             )
+            for reference in request.references:
+                _number({"version of a reference": reference.version}, "version of a reference", LATEST)
         except ValueError as error:
             raise bad_request(str(error)) from error
         if request.rule_set is not None:
@@ -250,6 +252,7 @@ def merged_rules(old: RuleSet | None, new: RuleSet | None) -> RuleSet | None:
         merge(old.migration_rules, new.migration_rules),
         merge(old.domain_rules, new.domain_rules),
         merge(old.encoding_rules, new.encoding_rules),
+        old.enable_at if new.enable_at is None else new.enable_at,
     )
 
 
@@ -272,9 +275,11 @@ def without_confluent_version(metadata: Metadata | None) -> Metadata | None:
     return Metadata(metadata.tags, properties, metadata.sensitive)
 
 
-_NAME_MAX: Final = 64
+_NAME_MAX: Final = 256
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _OTHER_MODES: Final = ("WRITE", "READ", "WRITEREAD")
+_MODE: Final = "WRITEREAD"
+"""The mode of rules that name none, of migration rules, too: Confluent's registry refuses those then."""
 _TWO_WAY_MODES: Final = ("UPDOWN", "WRITEREAD")
 
 
@@ -296,7 +301,7 @@ def check_rule_set(rule_set: RuleSet) -> None:
                 raise invalid_rule_set(f"Found rule with duplicate name '{name}'")
             _check_rule(rule)
             names.add(str(name))
-            if rule.get("mode", modes[-1]) not in modes:
+            if (rule.get("mode") or _MODE) not in modes:
                 raise invalid_rule_set(f"{what} rules can only be {', '.join(modes)}")
 
 

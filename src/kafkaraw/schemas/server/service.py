@@ -272,17 +272,16 @@ class RegistryService:
         names = self.state.subjects(selected, deleted=deleted)
         by_subject = self._aliases(selected) if aliases else {}
         names = sorted({*names, *(name for name in by_subject if self.state.has_subjects(name, deleted=deleted))})
-        found: list[dict[str, Any]] = []
+        found: list[StoredSchema] = []
         for name in names:
             versions = [it for it in self.state.versions(name) if deleted or not it.value.deleted]
-            for stored in versions[-1:] if latest_only else versions:
-                if rule_type and not _has_rule(stored, rule_type):
-                    continue
-                answer = answers.stored_schema(stored)
-                if name in by_subject:
-                    answer["aliases"] = by_subject[name]
-                found.append(answer)
-        return page.of(found, SCHEMAS_LIMIT)
+            selected_versions = versions[-1:] if latest_only else versions
+            found += [it for it in selected_versions if not rule_type or _has_rule(it, rule_type)]
+        answered = [(it, answers.stored_schema(it)) for it in page.of(found, SCHEMAS_LIMIT)]
+        for stored, answer in answered:
+            if stored.value.subject in by_subject:
+                answer["aliases"] = by_subject[stored.value.subject]
+        return [answer for _, answer in answered]
 
     def _aliases(self, selected: SubjectFilter) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -479,6 +478,7 @@ class RegistryService:
         self, subject: str, resolved: Resolved, earlier: Sequence[StoredSchema], normalized: bool
     ) -> tuple[str, ...]:
         config = self.state.config_in_scope(subject)
+        latest = earlier[-1].value.schema if earlier else None  # of every compatibility group
         if config.compatibility_group is not None:
             group = config.compatibility_group
             wanted = _property_of(resolved.schema, group)
@@ -486,10 +486,8 @@ class RegistryService:
         level = config.compatibility_level or CompatibilityLevel.BACKWARD
         if not level.value.endswith("_TRANSITIVE"):
             earlier = earlier[-1:]
-        known = [] if level is CompatibilityLevel.NONE else [self._parser.known(it) for it in earlier]
+        known = [] if level is CompatibilityLevel.NONE else self._parser.known(earlier)
         validate, lenient = config.validate_new_schemas is not False, config.compatibility_policy == "LENIENT"
-
-        latest = earlier[-1].value.schema if earlier else None
 
         def check() -> tuple[str, ...]:
             _, parsed = self._parser.canonical(resolved, normalize=normalized, validate=validate)

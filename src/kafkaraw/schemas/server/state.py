@@ -213,6 +213,8 @@ class State:
             if not by_subject:
                 del context.versions_by_id[gone.value.id]
                 context.id_by_guid.pop(gone.guid, None)
+        if gone.value.id in context.versions_by_id:  # another version still references the same
+            return Outcome(True, previous=gone.value)
         for target in _references_of(gone.value):
             referrers = self._referrers.get(target, set())
             referrers.discard((name, gone.value.id))

@@ -24,6 +24,9 @@ _PROMOTIONS: Final = {
 PAIRS_MAX: Final = 100_000
 """Of types that one comparison looks at; unions of many branches multiply."""
 
+STEPS_MAX: Final = 2_000_000
+"""Of one comparison: pairs that it looks at, each as often as it meets them. About two seconds."""
+
 FOUND_MAX: Final = 2_000
 """Incompatibilities of one pair of types; types that contain each other repeat those of their parts."""
 
@@ -58,10 +61,14 @@ def avro_incompatibilities(reader: Node, writer: Node, fields: Iterable[Field] |
 class _Comparison:
     def __init__(self) -> None:
         self._results: dict[tuple[int, int], _Found] = {}
+        self._steps = 0
 
     def compare(self, reader: Node, writer: Node, location: _Location, depth: int) -> _Found:
         if reader.key is not None and reader.key == writer.key:
             return ()
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise ComparisonError(f"the schemas need more than {STEPS_MAX} steps to be compared")
         pair = (id(reader), id(writer))
         result = self._results.get(pair)
         if result is not None:

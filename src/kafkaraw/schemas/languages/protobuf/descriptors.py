@@ -72,6 +72,8 @@ class Pool:
             self.pool.FindFileByName(descriptor.name)
         except (TypeError, ValueError, KeyError) as error:
             reason = str(error).replace("Couldn't build proto file into descriptor pool: ", "")
+            if "Message size exceeded" in reason:
+                reason = f"{reason[:400]}; split messages of more than about 4,000 fields"
             raise SchemaParseError(f"protobuf refuses the schema: {reason[:500]}", path=descriptor.name) from None
         self._names.add(descriptor.name)
         for name, kind in _declared(descriptor):
