@@ -1,4 +1,4 @@
-"""Framed Avro, Protobuf and JSON to Arrow columns, and Avro back: kafkaraw against confluent-kafka with pyarrow.
+"""Framed Avro, Protobuf and JSON to Arrow columns, and back: kafkaraw against confluent-kafka with pyarrow.
 
     .venv/bin/python -m bench.schemas_arrow --records 50000
 
@@ -245,6 +245,29 @@ def _json_with_kafkaraw(framed: list[bytes], *, validate: bool) -> Callable[[], 
     return lambda: decoder.decode(column)
 
 
+def _encode_json_with_confluent(framed: list[bytes]) -> Callable[[], object]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+        from confluent_kafka.schema_registry.json_schema import JSONSerializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+    context = SerializationContext("t", MessageField.VALUE)
+    write = JSONSerializer(JSON_SCHEMA, SchemaRegistryClient.new_client({"url": "mock://bench"}))
+    table = pa.array([json.loads(each[5:]) for each in _documents(len(framed))])
+    return lambda: [write(row, context) for row in table.to_pylist()]
+
+
+def _encode_json_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
+    schema = Schema(JSON_SCHEMA, SchemaType.JSON)
+    column = pa.array(_documents(len(framed)), pa.binary())
+    table = ColumnDecoder(OneJsonSchema(), "json", schema).decode(column).array
+    encoder = ColumnEncoder("json", ID, Texts(SchemaType.JSON, JSON_SCHEMA))
+    return lambda: encoder.encode(table)
+
+
 Side = Callable[[list[bytes]], Callable[[], object]]
 ROWS: dict[str, tuple[Side, Side, float, float]] = {
     "Avro to Arrow columns": (with_kafkaraw, with_confluent, 15, 30),
@@ -261,6 +284,7 @@ ROWS: dict[str, tuple[Side, Side, float, float]] = {
         1,
         1,
     ),
+    "Arrow columns to JSON": (_encode_json_with_kafkaraw, _encode_json_with_confluent, 8, 15),
     "Arrow columns to Avro": (encode_with_kafkaraw, encode_with_confluent, 15, 30),
 }
 """Name -> ours, theirs, minimum and target of the ratio."""

@@ -279,6 +279,19 @@ def test_rows_are_written_with_a_schema_of_their_columns_and_read_back(spark, ka
     assert found == [{"id": each, "tags": ["a", None], "m": {"k": 1.5}} for each in range(5)]
 
 
+def test_rows_are_written_as_json_with_a_schema_of_their_columns(spark, kafka, registry):
+    topic = kafka.new_topic()
+    rows = spark.sql("SELECT named_struct('id', id, 'tags', array('a', null)) AS value FROM range(3)")
+    given = written(registry, topic) | {"value.format": "json-schema"}
+    rows.write.format("kafkaraw").options(**kafka.options(**given)).mode("append").save()
+    found = registry.client.version(f"{topic}-value", "latest")
+    assert found.schema.schema_type is SchemaType.JSON
+    expected = {framed(found.id, b'{"id":%d,"tags":["a",null]}' % each) for each in range(3)}
+    assert {record.value for record in kafka.records(topic)} == expected
+    with pytest.raises(ConfigError, match=r"value\.format=protobuf is for reading"):
+        settings_of(spark, registry, "value bigint", **given | {"value.format": "protobuf"})
+
+
 def test_a_stream_writes_exactly_once_with_the_latest_version(spark, kafka, registry, tmp_path):
     source, topic = kafka.new_topic(), kafka.new_topic()
     kafka.produce(source, range(20))

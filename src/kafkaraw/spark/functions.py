@@ -107,7 +107,7 @@ def to_schema(
         subject: the subject of the schema.
         version: its version, if no schema is given.
         schema: a schema to register in the subject.
-        format: "avro".
+        format: "avro" or "json-schema".
 
     Raises:
         ConfigError: Spark is older than 4.1.

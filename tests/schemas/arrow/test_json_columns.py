@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkaraw.errors import DeserializationError, UsageError
+from kafkaraw.errors import DeserializationError, SerializationError, UsageError
 from kafkaraw.schemas.arrow.decode import ColumnDecoder, decode_arrow
-from kafkaraw.schemas.errors import SchemaParseError
+from kafkaraw.schemas.arrow.encode import ColumnEncoder, encode_arrow
+from kafkaraw.schemas.arrow.plans import Texts
+from kafkaraw.schemas.errors import SchemaParseError, SubjectNotFoundError
 from kafkaraw.schemas.model import (
     Metadata,
     RegisteredSchema,
@@ -40,6 +42,17 @@ class Schemas:
 
     def schema_by_id(self, number: int) -> RegisteredSchema:
         return RegisteredSchema("t-value", number, number, None, self.schemas[number - 1])
+
+    def version(self, subject: str, version: int | str) -> RegisteredSchema:
+        if not self.schemas:
+            raise SubjectNotFoundError(f"Subject {subject!r} not found", status=404, error_code=40401)
+        return self.schema_by_id(len(self.schemas))
+
+    def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        self.schemas.append(schema)
+        return self.schema_by_id(len(self.schemas))
+
+    lookup = register
 
     def schema_by_guid(self, guid: str) -> RegisteredSchema:
         raise AssertionError(guid)
@@ -369,3 +382,92 @@ def test_deep_documents_and_schemas_whose_columns_explode_are_bounded() -> None:
     circle = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
     with pytest.raises(SchemaParseError, match=r"a \$ref refers to itself"):
         type_of(circle)
+
+
+# -- encoding
+
+
+def encoder(schema: Any) -> ColumnEncoder:
+    return ColumnEncoder("json", 1, Texts(SchemaType.JSON, json.dumps(schema)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_columns_are_written_as_documents_that_come_back(seed: int) -> None:
+    made = Random(seed + 2000)
+    schema = made.schema(3)
+    batch = batch_of(*(framed(made.value(schema)[0]) for _ in range(20)), None)
+    columns = decode_arrow(batch, Schemas(schema), value="json", on_error="raise").column("value")
+    written = encoder(schema).encode(columns)
+    again = decode_arrow(batch_of(*written.to_pylist()), Schemas(schema), value="json", on_error="raise")
+    assert again.column("value").equals(columns)
+    assert encoder(schema).encode(columns.slice(5, 7)).to_pylist() == written.to_pylist()[5:12]
+
+
+def test_documents_have_no_member_for_null_in_a_property_that_is_not_required() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": INTEGER, "s": STRING, "r": {"oneOf": [NULL, STRING]}, "any": {}},
+        "required": ["n", "r"],
+    }
+    rows = pa.array([{"n": 1, "s": None, "r": None, "any": '{"x": [1.0]}'}, None, {"n": 2, "s": "a", "r": "b"}])
+    assert encoder(schema).encode(rows).to_pylist() == [
+        b'\0\0\0\0\1{"n":1,"r":null,"any":{"x":[1.0]}}',
+        None,
+        b'\0\0\0\0\1{"n":2,"s":"a","r":"b"}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows", "message"),
+    [
+        (SIMPLE, [{"n": 1}, {"n": None}], r"value of row 1: n: null is not of type"),
+        ({"properties": {"x": {"type": "number"}}}, [{"x": float("nan")}], "row 0: field x: JSON has no number nan"),
+        ({"properties": {"x": {}}}, [{"x": "1"}, {"x": "{"}], "row 1: field x: .* must be JSON text"),
+        ({"properties": {"x": {"enum": ["a"]}}}, [{"x": "a"}, {"x": "b"}], "row 1: x: "),
+        ({"type": "array", "items": {}}, [["1"], [], ["2", "}"]], r"row 2: field \[\]: "),
+    ],
+)
+def test_a_value_that_does_not_fit_names_row_and_field(schema: Any, rows: list[Any], message: str) -> None:
+    with pytest.raises(SerializationError, match=message):
+        encoder(schema).encode(pa.array(rows))
+
+
+def test_items_of_a_null_list_are_not_written() -> None:
+    ends, items = pa.array([0, 1, 2, 3], pa.int32()), pa.array(["1", "{", "3"])
+    rows = pa.ListArray.from_arrays(ends, items, mask=pa.array([False, True, False]))
+    written = encoder({"type": "array", "items": {}}).encode(rows).to_pylist()
+    assert written == [b"\0\0\0\0\1[1]", None, b"\0\0\0\0\1[3]"]
+
+
+def test_a_key_that_occurs_twice_is_refused() -> None:
+    pairs = pa.array([[("a", 1)], [("b", 1), ("b", 2)]], pa.map_(pa.string(), pa.int64()))
+    with pytest.raises(SerializationError, match="row 1: a key of the map occurs twice"):
+        encoder({"type": "object", "additionalProperties": INTEGER}).encode(pairs)
+
+
+def test_without_a_schema_it_is_derived_from_the_column() -> None:
+    point = pa.struct([pa.field("x", pa.float64(), nullable=False)])
+    fields = [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("i", pa.int32()),
+        pa.field("day", pa.date32()),
+        pa.field("raw", pa.binary()),
+        pa.field("tags", pa.list_(pa.field("element", pa.string()))),
+        pa.field("m", pa.map_(pa.string(), pa.field("value", point, nullable=False))),
+        pa.field("ok", pa.bool_()),
+    ]
+    day = datetime.date(2026, 11, 23)
+    row = {"id": 1, "i": 2, "day": day, "raw": b"\0", "tags": ["a", None], "m": [("k", {"x": 1.5})], "ok": True}
+    rows = pa.array([row, {"id": 2}], pa.struct(fields))
+    source = Schemas()
+    batch = pa.record_batch({"value": rows})
+    found = decode_arrow(encode_arrow(batch, source, topic="t", value="json"), source, value="json", on_error="raise")
+    assert found.schema.field("value").type == rows.type
+    assert found.column("value").to_pylist() == rows.to_pylist()
+    with pytest.raises(UsageError, match=r"field at: no JSON schema is derived for timestamp"):
+        encode_arrow(
+            pa.record_batch({"value": pa.array([{"at": datetime.datetime(2026, 1, 1)}])}),
+            Schemas(),
+            topic="t",
+            value="json",
+        )

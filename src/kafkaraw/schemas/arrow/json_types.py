@@ -64,7 +64,11 @@ _COLUMN_TYPES: Final = {
     JsonKind.TIMESTAMP: Type.TIMESTAMP_UTC,
     JsonKind.TEXT: Type.STRING,
 }
-_CONNECT: Final = "org.apache.kafka.connect.data."
+CONNECT_TITLES: Final = {
+    JsonKind.DATE: "org.apache.kafka.connect.data.Date",
+    JsonKind.TIMESTAMP: "org.apache.kafka.connect.data.Timestamp",
+}
+"""Titles of Connect's logical types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +80,18 @@ class JsonType:
         nullable: whether it can be null, or be missing.
         names: of an object: its properties.
         children: of an object: the types of its properties; of an array or a map: that of its items.
+        required: of an object: the properties that it must have; others are left out rather than null.
     """
 
     kind: JsonKind
     nullable: bool = False
     names: tuple[str, ...] = ()
     children: tuple[JsonType, ...] = ()
+    required: tuple[str, ...] = ()
 
     def or_null(self) -> JsonType:
         """Return the same type, nullable."""
-        return JsonType(self.kind, True, self.names, self.children)
+        return JsonType(self.kind, True, self.names, self.children, self.required)
 
 
 TEXT: Final = JsonType(JsonKind.TEXT, nullable=True)
@@ -182,7 +188,9 @@ class _Loader:
             needed = required if isinstance(required, list) else []
             types = {name: self.type_of(each, resolver, inside, depth + 1) for name, each in properties.items()}
             children = tuple(each if name in needed else each.or_null() for name, each in types.items())
-            return JsonType(JsonKind.OBJECT, False, tuple(types), children)
+            return JsonType(
+                JsonKind.OBJECT, False, tuple(types), children, tuple(each for each in types if each in needed)
+            )
         if isinstance(others, dict) and "patternProperties" not in schema:
             return JsonType(JsonKind.MAP, False, (), (self.type_of(others, resolver, inside, depth + 1),))
         return TEXT
@@ -202,9 +210,9 @@ class _Loader:
 
 def _integer(schema: dict[str, Any]) -> JsonKind:
     match schema.get("title"), schema.get("connect.type"):
-        case (title, "int32") if title == f"{_CONNECT}Date":
+        case (title, "int32") if title == CONNECT_TITLES[JsonKind.DATE]:
             return JsonKind.DATE
-        case (title, "int64") if title == f"{_CONNECT}Timestamp":
+        case (title, "int64") if title == CONNECT_TITLES[JsonKind.TIMESTAMP]:
             return JsonKind.TIMESTAMP
         case (_, "int8" | "int16" | "int32"):
             return JsonKind.INT32
