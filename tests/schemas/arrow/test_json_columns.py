@@ -7,6 +7,7 @@ import datetime
 import json
 import random
 import struct
+import warnings
 from typing import Any
 
 import pyarrow as pa
@@ -401,6 +402,27 @@ def test_random_columns_are_written_as_documents_that_come_back(seed: int) -> No
     again = decode_arrow(batch_of(*written.to_pylist()), Schemas(schema), value="json", on_error="raise")
     assert again.column("value").equals(columns)
     assert encoder(schema).encode(columns.slice(5, 7)).to_pylist() == written.to_pylist()[5:12]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_confluents_deserializer_reads_and_validates_what_columns_become(seed: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+    made = Random(seed + 3000)
+    schema = {"type": "object", "title": "T", "properties": {"f": made.schema(3)}, "required": ["f"]}
+    columns = decode_arrow(
+        batch_of(*(framed(made.value(schema)[0]) for _ in range(10))), Schemas(schema), value="json", on_error="raise"
+    ).column("value")
+    written = encoder(schema).encode(columns).to_pylist()
+    read, context = JSONDeserializer(json.dumps(schema)), SerializationContext("t", MessageField.VALUE)
+    assert decoded(schema, *(read(each, context) for each in written)) == columns.to_pylist()
+
+
+def test_a_pattern_that_cannot_be_compiled_makes_records_bad() -> None:
+    (reason,) = reasons({"properties": {"a": {"type": "string", "pattern": "(["}}}, framed({"a": "x"}))
+    assert reason == 'schema 1: documents cannot be validated with the schema: "([" is not a "regex"'
 
 
 def test_documents_have_no_member_for_null_in_a_property_that_is_not_required() -> None:

@@ -135,7 +135,8 @@ def validator_for(texts: Texts) -> Validator:
     try:
         return Validator(json_schema(texts))
     except ValueError as error:
-        raise UsageError(f"documents cannot be validated with the schema: {error}") from None
+        first = str(error).partition("\n")[0]
+        raise UsageError(f"documents cannot be validated with the schema: {first}") from None
 
 
 @lru_cache(_PLANS_KEPT)
