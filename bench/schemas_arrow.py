@@ -1,4 +1,4 @@
-"""Framed Avro and Protobuf to Arrow columns, and back: kafkaraw against confluent-kafka's serializers with pyarrow.
+"""Framed Avro, Protobuf and JSON to Arrow columns, and back: kafkaraw against confluent-kafka with pyarrow.
 
     .venv/bin/python -m bench.schemas_arrow --records 50000
 
@@ -15,6 +15,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -187,10 +188,103 @@ def protobuf_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
     return lambda: ColumnDecoder(registry, "protobuf", Schema(PROTO, SchemaType.PROTOBUF)).decode(column)
 
 
+JSON_SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "title": "Order",
+        "properties": {
+            "id": {"type": "integer"},
+            "name": {"type": "string"},
+            "city": {"type": "string"},
+            "count": {"type": "integer", "minimum": 0},
+            "rebate": {"oneOf": [{"type": "null"}, {"type": "integer"}]},
+            "at": {"type": "integer", "title": "org.apache.kafka.connect.data.Timestamp", "connect.type": "int64"},
+            "price": {"type": "number"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "paid": {"type": "boolean"},
+        },
+        "required": ["id", "name"],
+    }
+)
+
+
+class OneJsonSchema(OneSchema):
+    """A registry that has one JSON schema."""
+
+    def schema_by_id(self, schema_id: int) -> RegisteredSchema:
+        """Return the schema."""
+        return RegisteredSchema(None, None, schema_id, None, Schema(JSON_SCHEMA, SchemaType.JSON))
+
+
+def _documents(count: int) -> list[bytes]:
+    framed = []
+    for at in range(count):
+        row: dict[str, Any] = {"id": at, "name": f"n{at % 1000}", "city": "zu", "count": at % 100, "price": at * 0.5}
+        row |= {"rebate": None if at % 2 else 5, "at": 1_700_000_000_000 + at, "tags": ["a"], "paid": True}
+        framed.append(b"\0" + struct.pack(">I", ID) + json.dumps(row, separators=(",", ":")).encode())
+    return framed
+
+
+def _json_with_confluent(framed: list[bytes], *, validate: bool) -> Callable[[], object]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+    context = SerializationContext("t", MessageField.VALUE)
+    read = JSONDeserializer(JSON_SCHEMA, conf={"validate": validate})
+    documents = _documents(len(framed))
+    return lambda: pa.Table.from_pylist([read(each, context) for each in documents])
+
+
+def _json_with_kafkaraw(framed: list[bytes], *, validate: bool) -> Callable[[], object]:
+    column = pa.array(_documents(len(framed)), pa.binary())
+    decoder = ColumnDecoder(OneJsonSchema(), "json", Schema(JSON_SCHEMA, SchemaType.JSON), validate=validate)
+    return lambda: decoder.decode(column)
+
+
+def _encode_json_with_confluent(framed: list[bytes]) -> Callable[[], object]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+        from confluent_kafka.schema_registry.json_schema import JSONSerializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+    context = SerializationContext("t", MessageField.VALUE)
+    write = JSONSerializer(JSON_SCHEMA, SchemaRegistryClient.new_client({"url": "mock://bench"}))
+    table = pa.array([json.loads(each[5:]) for each in _documents(len(framed))])
+    return lambda: [write(row, context) for row in table.to_pylist()]
+
+
+def _encode_json_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
+    schema = Schema(JSON_SCHEMA, SchemaType.JSON)
+    column = pa.array(_documents(len(framed)), pa.binary())
+    table = ColumnDecoder(OneJsonSchema(), "json", schema).decode(column).array
+    encoder = ColumnEncoder("json", ID, Texts(SchemaType.JSON, JSON_SCHEMA))
+    return lambda: encoder.encode(table)
+
+
 Side = Callable[[list[bytes]], Callable[[], object]]
 ROWS: dict[str, tuple[Side, Side, float, float]] = {
     "Avro to Arrow columns": (with_kafkaraw, with_confluent, 15, 30),
     "Protobuf to Arrow columns": (protobuf_with_kafkaraw, protobuf_with_confluent, 8, 15),
+    "JSON Schema to Arrow columns": (
+        partial(_json_with_kafkaraw, validate=True),
+        partial(_json_with_confluent, validate=True),
+        8,
+        15,
+    ),
+    "JSON Schema to Arrow columns, neither validates": (
+        partial(_json_with_kafkaraw, validate=False),
+        partial(_json_with_confluent, validate=False),
+        1,
+        1,
+    ),
+    "Arrow columns to JSON": (_encode_json_with_kafkaraw, _encode_json_with_confluent, 8, 15),
     "Arrow columns to Avro": (encode_with_kafkaraw, encode_with_confluent, 15, 30),
 }
 """Name -> ours, theirs, minimum and target of the ratio."""

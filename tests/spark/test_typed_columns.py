@@ -228,6 +228,35 @@ def test_protobuf_is_decoded_into_the_fields_of_its_message(spark, kafka, regist
     assert [(row.value.b, [int(each) for each in row.value.n]) for row in rows] == [("x", [1, 2]), (None, [])]
 
 
+def test_json_is_decoded_into_the_properties_of_its_schema(spark, kafka, registry):
+    topic = kafka.new_topic()
+    properties = {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}, "any": {}}
+    schema = {"type": "object", "properties": properties, "required": ["id"]}
+    first = registry.client.register(f"{topic}-value", Schema(json.dumps(schema), SchemaType.JSON)).id
+    options = typed(registry, topic) | {"value.format": "json-schema", "decodeErrors": "column"}
+    frame = kafka.batch(spark, **options).load()
+    properties["more"] = {"type": "object", "additionalProperties": {"type": "number"}}
+    second = registry.client.register(f"{topic}-value", Schema(json.dumps(schema), SchemaType.JSON)).id
+    values = [(first, b'{"id":1,"tags":["a","b"],"any":{"x":[1]}}'), (second, b'{"id":2,"more":{"a":1}}')]
+    send(kafka, topic, *(framed(*each) for each in values), framed(first, b'{"id":"x"}'), None)
+    assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,tags:array<string>,any:string>"
+    rows = [row.asDict(recursive=True) for row in frame.orderBy("offset").collect()]
+    assert [row["value"] for row in rows] == [
+        {"id": 1, "tags": ["a", "b"], "any": '{"x":[1]}'},
+        {"id": 2, "tags": None, "any": None},
+        None,
+        None,
+    ]
+    assert [row["value_error"] for row in rows] == [
+        None,
+        None,
+        'the schema that it was written with refuses it: id: "x" is not of type "integer"',
+        None,
+    ]
+    newest = kafka.batch(spark, **options).load().selectExpr("value.more['a']").where("value.id = 2")
+    assert [row[0] for row in newest.collect()] == [1.0]
+
+
 # -- writing
 
 
@@ -248,6 +277,19 @@ def test_rows_are_written_with_a_schema_of_their_columns_and_read_back(spark, ka
     frame = kafka.batch(spark, **typed(registry, topic)).load()
     found = [row.value.asDict() for row in frame.orderBy("value.id").collect()]  # two tasks write
     assert found == [{"id": each, "tags": ["a", None], "m": {"k": 1.5}} for each in range(5)]
+
+
+def test_rows_are_written_as_json_with_a_schema_of_their_columns(spark, kafka, registry):
+    topic = kafka.new_topic()
+    rows = spark.sql("SELECT named_struct('id', id, 'tags', array('a', null)) AS value FROM range(3)")
+    given = written(registry, topic) | {"value.format": "json-schema"}
+    rows.write.format("kafkaraw").options(**kafka.options(**given)).mode("append").save()
+    found = registry.client.version(f"{topic}-value", "latest")
+    assert found.schema.schema_type is SchemaType.JSON
+    expected = {framed(found.id, b'{"id":%d,"tags":["a",null]}' % each) for each in range(3)}
+    assert {record.value for record in kafka.records(topic)} == expected
+    with pytest.raises(ConfigError, match=r"value\.format=protobuf is for reading"):
+        settings_of(spark, registry, "value bigint", **given | {"value.format": "protobuf"})
 
 
 def test_a_stream_writes_exactly_once_with_the_latest_version(spark, kafka, registry, tmp_path):
@@ -333,7 +375,7 @@ def checked(**given: str) -> Any:
     ("given", "message"),
     [
         ({"value__format": "avro"}, "schema.registry.url is missing"),
-        ({"value__format": "avor", **HERE}, "value.format='avor': must be avro or protobuf"),
+        ({"value__format": "avor", **HERE}, "value.format='avor': must be avro, protobuf, json-schema"),
         ({**HERE}, "schema.registry.url needs value.format or key.format"),
         ({"value__format": "avro", "schema__registry__url": "h:8081"}, "must begin with http://"),
         ({"value__format": "avro", **HERE, "schema__registry__usr": "x"}, "usr"),

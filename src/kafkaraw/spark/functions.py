@@ -47,7 +47,7 @@ def from_schema(
         subject: the subject with the schema of the result; records of other versions are resolved to it.
         version: its version, "latest" is the latest one now.
         schema: the schema of the result itself, instead of a subject.
-        format: "avro" or "protobuf" (its first message).
+        format: "avro", "protobuf" (its first message) or "json-schema".
         on_error: what happens to bytes that cannot be decoded: "fail", "null", or "struct": then the column is a struct
             of `value` and `error`, the reason.
         recursive_field_max_depth: how often a record may contain itself.
@@ -107,7 +107,7 @@ def to_schema(
         subject: the subject of the schema.
         version: its version, if no schema is given.
         schema: a schema to register in the subject.
-        format: "avro".
+        format: "avro" or "json-schema".
 
     Raises:
         ConfigError: Spark is older than 4.1.

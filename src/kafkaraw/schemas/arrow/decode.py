@@ -8,8 +8,8 @@ raises. Must not ask the registry more than once per schema. Start at `decode_ar
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from kafkaraw.errors import DeserializationError, RetriableError, UsageError
@@ -17,7 +17,17 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.schemas.arrow._implementation import decoding
 from kafkaraw.schemas.arrow.assembling import assemble
 from kafkaraw.schemas.arrow.columns import arrow_type
-from kafkaraw.schemas.arrow.plans import Plan, Texts, as_schema, columns_for, plan_for
+from kafkaraw.schemas.arrow.json_decoding import Check, accept, decode_documents
+from kafkaraw.schemas.arrow.plans import (
+    Plan,
+    Texts,
+    as_schema,
+    columns_for,
+    json_schema,
+    json_type,
+    plan_for,
+    validator_for,
+)
 from kafkaraw.schemas.arrow.program import explain
 from kafkaraw.schemas.arrow.sources import SchemaSource, check_rules
 from kafkaraw.schemas.errors import (
@@ -31,10 +41,16 @@ from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Format = Literal["avro", "protobuf"]
+Format = Literal["avro", "protobuf", "json"]
 OnError = Literal["null", "raise"]
+Made = TypeVar("Made")
 
-FORMATS: Final = {"avro": SchemaType.AVRO, "protobuf": SchemaType.PROTOBUF}
+FORMATS: Final = {
+    "avro": SchemaType.AVRO,
+    "protobuf": SchemaType.PROTOBUF,
+    "json": SchemaType.JSON,
+    "json-schema": SchemaType.JSON,  # its name in Spark's options
+}
 """What `value` and `key` can be."""
 PREFIX_BYTES: Final = 5
 _NULL_SLOT: Final = -1
@@ -52,6 +68,7 @@ def decode_arrow(  # noqa: PLR0913 - two columns, and how
     on_error: OnError = "null",
     recursive_field_max_depth: int = 0,
     ignore_rules: bool = False,
+    validate: bool = True,
 ) -> pa.RecordBatch | pa.Table:
     """Decode the columns `value` and `key` of a batch from `poll_arrow()` into typed columns.
 
@@ -61,7 +78,7 @@ def decode_arrow(  # noqa: PLR0913 - two columns, and how
     Args:
         batch: a batch, or a table, with binary columns `value` and `key`, and `headers` for schema ids in headers.
         registry: returns the schemas of the ids.
-        value: the format of the values, "avro" or "protobuf"; None leaves them as bytes.
+        value: the format of the values: "avro", "protobuf" or "json" (with a JSON schema); None leaves them as bytes.
         key: the format of the keys; None leaves them as bytes.
         reader_schema: the schema of the column; records of other schemas are resolved to it. None is the one with
             the highest id in the batch: then batches may have different columns.
@@ -71,6 +88,8 @@ def decode_arrow(  # noqa: PLR0913 - two columns, and how
         recursive_field_max_depth: how often a record may contain itself; see `columns_of`.
         ignore_rules: decode records whose schemas have rules, such as encryption, without running them; otherwise such
             records are bad.
+        validate: of JSON: check each document against the schema that it was written with. Without it, only what the
+            columns need is checked.
 
     Returns:
         the batch with the decoded columns in place of the bytes, and the columns with the reasons at the end.
@@ -86,7 +105,13 @@ def decode_arrow(  # noqa: PLR0913 - two columns, and how
     for name, chosen, reader in (("value", value, reader_schema), ("key", key, key_reader_schema)):
         if chosen is not None:
             decoder = ColumnDecoder(
-                registry, chosen, reader, name, recursive_field_max_depth, ignore_rules=ignore_rules
+                registry,
+                chosen,
+                reader,
+                name,
+                recursive_field_max_depth,
+                ignore_rules=ignore_rules,
+                validate=validate,
             )
             batch = decoder.replace(batch, on_error)
     return batch
@@ -118,11 +143,12 @@ class ColumnDecoder:
 
     Args:
         registry: returns the schemas of the ids.
-        format: "avro" or "protobuf".
+        format: one of `FORMATS`.
         reader: the schema of the result; None for the newest one in each batch.
         name: "value" or "key".
         recursion_max: how often a record may contain itself.
         ignore_rules: see `decode_arrow`.
+        validate: see `decode_arrow`.
     """
 
     def __init__(
@@ -134,6 +160,7 @@ class ColumnDecoder:
         recursion_max: int = 0,
         *,
         ignore_rules: bool = False,
+        validate: bool = True,
     ) -> None:
         if format not in FORMATS:
             raise UsageError(f"the format {format!r} is unknown; it can be {', '.join(FORMATS)}")
@@ -142,6 +169,7 @@ class ColumnDecoder:
         self._name = name
         self._recursion_max = recursion_max
         self._ignore_rules = ignore_rules
+        self._validate = validate
         self._reader = None if reader is None else self._texts(reader)
 
     @property
@@ -219,16 +247,44 @@ class ColumnDecoder:
         reader = self._reader or self._newest(found)
         if reader is None:
             return self._undecodable(column, slots, found)
-        plans, failures = self._plans(found, reader, [each.indexes for each in writers])
+        sizes = [each.prefix_size for each in writers]
+        if self._type is SchemaType.JSON:
+            return self._decode_documents(column, slots, sizes, found, reader)
+        depth = self._recursion_max
+        plans, failures = self._plans(
+            found, lambda slot, writer: plan_for(writer, reader, depth, writers[slot].indexes)
+        )
         root = columns_for(reader, self._recursion_max)
         decoder = decoding.Decoder(root)
-        sizes = [each.prefix_size for each in writers]
         prepared = [None if plan is None else plan.prepared for plan in plans]
         faults = decoder.decode(validity, offsets, data, column.offset, rows, slots, prepared, sizes)
         reasons = self._reasons(column, plans, sizes, faults)
         self._add_failures(reasons, slots, failures)
         self._add_unframed(reasons, slots, column)
         return Decoded(assemble(root, decoder.take()), reasons)
+
+    def _decode_documents(
+        self,
+        column: pa.Array,
+        slots: Sequence[int],
+        sizes: Sequence[int],
+        found: Sequence[RegisteredSchema | str],
+        reader: Texts,
+    ) -> Decoded:
+        """Decode JSON."""
+        checks, failures = self._plans(found, self._check_for)
+        rows = memoryview(slots).cast("B").cast("i").tolist() if len(column) else []  # type: ignore[arg-type]
+        made, reasons = decode_documents(json_type(reader, self._recursion_max), column, rows, sizes, checks)
+        self._add_failures(reasons, slots, failures)
+        self._add_unframed(reasons, slots, column)
+        return Decoded(made, reasons)
+
+    def _check_for(self, slot: int, writer: Texts) -> Check:
+        """Return what checks the documents of a writer."""
+        if self._validate:
+            return validator_for(writer).check
+        json_schema(writer)
+        return accept
 
     # -- schemas
 
@@ -246,9 +302,10 @@ class ColumnDecoder:
             return str(error)
 
     def _plans(
-        self, found: Sequence[RegisteredSchema | str], reader: Texts, indexes: Sequence[tuple[int, ...]]
-    ) -> tuple[list[Plan | None], dict[int, str]]:
-        plans: list[Plan | None] = []
+        self, found: Sequence[RegisteredSchema | str], make: Callable[[int, Texts], Made]
+    ) -> tuple[list[Made | None], dict[int, str]]:
+        """Return what decodes the records of each slot, or why they cannot be decoded."""
+        plans: list[Made | None] = []
         failures: dict[int, str] = {}
         for slot, writer in enumerate(found):
             plan = None
@@ -257,7 +314,7 @@ class ColumnDecoder:
             else:
                 try:
                     check_rules(writer, ignore_rules=self._ignore_rules)
-                    plan = plan_for(self._texts(writer), reader, self._recursion_max, indexes[slot])
+                    plan = make(slot, self._texts(writer))
                 except (UsageError, SchemaParseError) as error:
                     failures[slot] = f"schema {writer.id}: {error}"
             plans.append(plan)

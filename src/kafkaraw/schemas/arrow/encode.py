@@ -10,23 +10,27 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from kafkaraw.errors import SerializationError, UsageError
+from kafkaraw.errors import BatchTooLargeError, SerializationError, UsageError
 from kafkaraw.schemas.arrow import avro_encode_plan
 from kafkaraw.schemas.arrow._implementation import encoding
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.columns import Column, Type, arrow_type, flattened
 from kafkaraw.schemas.arrow.decode import FORMATS, PREFIX_BYTES
-from kafkaraw.schemas.arrow.encode_program import EncodeProgram, explain
-from kafkaraw.schemas.arrow.plans import Texts, as_schema, avro_type, columns_for
+from kafkaraw.schemas.arrow.encode_program import OUTPUT_FULL, EncodeProgram, explain
+from kafkaraw.schemas.arrow.json_encoding import encode_documents, json_schema_of
+from kafkaraw.schemas.arrow.plans import Texts, as_schema, avro_type, columns_for, json_type, validator_for
 from kafkaraw.schemas.arrow.sources import SchemaSource, check_rules
 from kafkaraw.schemas.errors import SubjectNotFoundError
-from kafkaraw.schemas.model import RegisteredSchema, Schema
+from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaraw.schemas.arrow.plain_encoding import Source
 
+EncodeFormat = Literal["avro", "json"]
+ENCODED: Final = frozenset(("avro", "json", "json-schema"))
+"""Formats that columns are encoded as."""
 ROOT_RECORD: Final = "Record"
 """Name of derived records."""
 
@@ -52,8 +56,8 @@ def encode_arrow(  # noqa: PLR0913 - two columns, and their schemas
     registry: SchemaTarget,
     *,
     topic: str,
-    value: Literal["avro"] | None = "avro",
-    key: Literal["avro"] | None = None,
+    value: EncodeFormat | None = "avro",
+    key: EncodeFormat | None = None,
     value_schema: Schema | RegisteredSchema | str | None = None,
     key_schema: Schema | RegisteredSchema | str | None = None,
     auto_register: bool = True,
@@ -65,7 +69,7 @@ def encode_arrow(  # noqa: PLR0913 - two columns, and their schemas
         batch: a batch or a table with columns `value` and `key` of any type that the schemas take.
         registry: registers the schemas.
         topic: the subjects are `TOPIC-value` and `TOPIC-key`.
-        value: the format of the values; None leaves the column as it is.
+        value: the format of the values, "avro" or "json" (with a JSON schema); None leaves the column as it is.
         key: the format of the keys; None leaves the column as it is.
         value_schema: schema of the values. A `RegisteredSchema` is used as it is; others are registered. None is the
             latest version of the subject, or, if there is none, a schema that is derived from the type of the column.
@@ -100,17 +104,19 @@ class ColumnEncoder:
     """Encodes one column.
 
     Args:
-        format: "avro".
+        format: one of `ENCODED`.
         schema_id: the id in front of each record.
         texts: the schema.
         name: "value" or "key", for messages.
     """
 
     def __init__(self, format: str, schema_id: int, texts: Texts, name: str = "value") -> None:
-        if format != "avro":
-            raise UsageError(f"columns are encoded as avro only, not as {format}")
+        if format not in ENCODED:
+            raise UsageError(f"columns are encoded as {', '.join(sorted(ENCODED))}, not as {format}")
+        if texts.schema_type is not FORMATS[format]:
+            raise UsageError(f"the schema is {texts.schema_type.value}, and the column is encoded as {format}")
         self.columns = columns_for(texts)
-        self._program = _program(texts)
+        self._texts = texts
         self._prefix = b"\0" + schema_id.to_bytes(PREFIX_BYTES - 1, "big")
         self._name = name
 
@@ -136,12 +142,24 @@ class ColumnEncoder:
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         column = self._cast(column)
-        encoded = encoding.encode(self._program, _sources(self.columns, column), len(column), self._prefix)
+        if self._texts.schema_type is SchemaType.JSON:
+            return self._documents(column)
+        program = _program(self._texts)
+        encoded = encoding.encode(program, _sources(self.columns, column), len(column), self._prefix)
         if len(encoded) != 2:
             row, fault, node, detail = encoded
-            raise SerializationError(f"{self._name} of row {row}: {explain(self._program, fault, node, detail)}")
+            raise SerializationError(f"{self._name} of row {row}: {explain(program, fault, node, detail)}")
         buffers = [_validity(column), pa.py_buffer(encoded[0]), pa.py_buffer(encoded[1])]
         return pa.Array.from_buffers(pa.binary(), len(column), buffers, null_count=column.null_count)
+
+    def _documents(self, column: pa.Array) -> pa.Array:
+        import pyarrow as pa
+
+        check = validator_for(self._texts).check
+        made = pa.array(encode_documents(json_type(self._texts), column, self._prefix, check, self._name), pa.binary())
+        if isinstance(made, pa.ChunkedArray):
+            raise BatchTooLargeError(OUTPUT_FULL)
+        return made
 
     def _cast(self, column: pa.Array) -> pa.Array:
         import pyarrow as pa
@@ -182,7 +200,8 @@ def registered(
         except SubjectNotFoundError:
             if not auto_register:
                 raise
-            schema = avro_schema_of(kind, ROOT_RECORD)
+            derive = json_schema_of if FORMATS[format] is SchemaType.JSON else avro_schema_of
+            schema = derive(kind, ROOT_RECORD)
     given = as_schema(schema, FORMATS[format])
     return registry.register(subject, given) if auto_register else registry.lookup(subject, given)
 

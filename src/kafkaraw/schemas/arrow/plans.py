@@ -7,13 +7,15 @@ from typing import Any
 
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass
-from kafkaraw.schemas.arrow import avro_plan, avro_types, protobuf_plan
+from kafkaraw.schemas.arrow import avro_plan, avro_types, json_types, protobuf_plan
 from kafkaraw.schemas.arrow._implementation import decoding
 from kafkaraw.schemas.arrow.columns import Column
 from kafkaraw.schemas.arrow.program import Program
 from kafkaraw.schemas.arrow.sources import referenced
 from kafkaraw.schemas.languages import parse
+from kafkaraw.schemas.languages.json_schema import JsonSchema
 from kafkaraw.schemas.model import Schema, SchemaBundle, SchemaReference, SchemaType
+from kafkaraw.schemas.serializers.json_validator import Validator
 
 _PLANS_KEPT = 256
 
@@ -103,6 +105,41 @@ def protobuf_file(schema_type: SchemaType, text: str, references: tuple[tuple[st
 
 
 @lru_cache(_PLANS_KEPT)
+def json_schema(texts: Texts) -> JsonSchema:
+    """Return a JSON schema.
+
+    Raises:
+        UsageError: it is another language.
+        SchemaParseError: the schema cannot be parsed.
+    """
+    parsed = parse(texts.bundle()) if texts.schema_type is SchemaType.JSON else None
+    if not isinstance(parsed, JsonSchema):
+        raise UsageError(f"the schema is {texts.schema_type.value}, and the column is decoded as JSON Schema")
+    return parsed
+
+
+@lru_cache(_PLANS_KEPT)
+def json_type(texts: Texts, recursion_max: int = 0) -> json_types.JsonType:
+    """Return the type of the documents of a JSON schema; errors as for `json_schema` and `json_types.load`."""
+    return json_types.load(json_schema(texts), recursion_max)
+
+
+@lru_cache(_PLANS_KEPT)
+def validator_for(texts: Texts) -> Validator:
+    """Return what checks documents of a JSON schema.
+
+    Raises:
+        UsageError: it is another language, or no validator can be made of it.
+        SchemaParseError: the schema cannot be parsed.
+    """
+    try:
+        return Validator(json_schema(texts))
+    except ValueError as error:
+        first = str(error).partition("\n")[0]
+        raise UsageError(f"documents cannot be validated with the schema: {first}") from None
+
+
+@lru_cache(_PLANS_KEPT)
 def columns_for(reader: Texts, recursion_max: int = 0) -> Column:
     """Return the columns of a reader's schema.
 
@@ -111,6 +148,8 @@ def columns_for(reader: Texts, recursion_max: int = 0) -> Column:
     """
     if reader.schema_type is SchemaType.PROTOBUF:
         return protobuf_plan.columns_of(message_type(reader), recursion_max)
+    if reader.schema_type is SchemaType.JSON:
+        return json_types.columns_of(json_type(reader, recursion_max))
     return avro_plan.columns_of(avro_type(reader), recursion_max)
 
 

@@ -14,6 +14,7 @@ from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import SerializationError
 from kafkaraw.schemas.framing import Framing
+from kafkaraw.schemas.json_codec import dump, load
 from kafkaraw.schemas.model import Schema, SchemaType
 from kafkaraw.schemas.serializers.classes import as_json, json_schema_of, maker_of
 from kafkaraw.schemas.serializers.common import (
@@ -76,7 +77,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         encode: Callable[[Any], str | bytes] | None = None,
     ) -> None:
         self._validate = validate
-        self._dump = encode or _dump
+        self._dump = encode or dump
         super().__init__(
             registry,
             json_schema_of(schema) if isinstance(schema, type) else schema,
@@ -150,7 +151,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         decode: Callable[[bytes], Any] | None = None,
     ) -> None:
         self._validate = validate
-        self._load = decode or _load
+        self._load = decode or load
         self._make = None if into is None else maker_of(into)
         super().__init__(
             registry,
@@ -174,28 +175,3 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         except (InvalidObjectError, ValueError, RecursionError) as error:
             raise UnreadableError(f"{error}") from None
         return made if self._make is None else self._make(made)
-
-
-def _standard_dump(value: Any) -> bytes:
-    import json
-
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
-def _standard_load(data: bytes) -> Any:
-    import json
-
-    return json.loads(data, parse_constant=_refuse)
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-try:
-    import orjson
-except ImportError:
-    _dump: Callable[[Any], bytes] = _standard_dump
-    _load: Callable[[bytes], Any] = _standard_load
-else:
-    _dump, _load = orjson.dumps, orjson.loads

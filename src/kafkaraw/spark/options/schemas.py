@@ -18,7 +18,7 @@ from kafkaraw.spark.options.client import Settings
 
 REGISTRY_PREFIX: Final = "schema.registry."
 _URL: Final = "schema.registry.url"
-FORMATS: Final = ("avro", "protobuf")
+FORMATS: Final = ("avro", "protobuf", "json-schema")
 COLUMNS: Final = ("key", "value")
 LATEST: Final = "latest"
 ERROR_SUFFIX: Final = "_error"
@@ -146,7 +146,7 @@ def _column(name: str, given: Mapping[str, str]) -> ColumnSchema:
 
     format_text = (option(_FORMAT) or "").lower()
     if format_text not in FORMATS:
-        raise ConfigError(f"{name}.{_FORMAT}={format_text!r}: must be {' or '.join(FORMATS)}")
+        raise ConfigError(f"{name}.{_FORMAT}={format_text!r}: must be {', '.join(FORMATS)}")
     text, version = option(_TEXT), option(_VERSION)
     if text is not None and version is not None:
         raise ConfigError(f"{name}.{_TEXT} is a schema itself: leave out {name}.{_VERSION}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.errors import ConfigError
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.decode import FORMATS
-from kafkaraw.schemas.arrow.encode import ROOT_RECORD, ColumnEncoder, registered
+from kafkaraw.schemas.arrow.encode import ENCODED, ROOT_RECORD, ColumnEncoder, registered
 from kafkaraw.schemas.arrow.plans import Texts
 from kafkaraw.schemas.arrow.sources import check_rules
 from kafkaraw.schemas.blocking import Registry
@@ -58,8 +58,8 @@ def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn
     if schemas is None:
         return ()
     for each in schemas.columns:
-        if each.format != "avro":
-            raise ConfigError(f"{each.name}.format={each.format} is for reading; the sink writes avro")
+        if each.format not in ENCODED:
+            raise ConfigError(f"{each.name}.format={each.format} is for reading; the sink writes avro and json-schema")
     missing = [each.name for each in schemas.columns if each.name not in types.names]
     if missing:
         raise ConfigError(f"{missing[0]}.format: there is no column {missing[0]!r}, only {', '.join(types.names)}")
