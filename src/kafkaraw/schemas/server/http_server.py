@@ -26,6 +26,9 @@ _BACKLOG: Final = 256
 _CONNECTIONS_MAX: Final = 1_000
 _KEEP_ALIVE_S: Final = 75
 _GRACEFUL_STOP_S: Final = 5
+_IDLE_S: Final = 1.0
+_ABORT_TURNS: Final = 10
+"""Turns of the loop until aborted connections are closed: 1, with TLS 3."""
 _STARTED_CHECK_S: Final = 0.005
 
 
@@ -88,9 +91,12 @@ class HttpServer:
             return
         self._server.should_exit = True
         serving, watch = self._tasks
-        await asyncio.gather(serving, return_exceptions=True)
         watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        while not serving.done():
+            await asyncio.wait([serving], timeout=_IDLE_S)
+            _abort_idle(self._server)
+        await asyncio.gather(serving, watch, return_exceptions=True)
+        await _abort(self._server)
 
     async def _close_stalled(self, server: uvicorn.Server) -> None:
         """Close connections whose state stays the same: the same request, as many bytes unsent."""
@@ -109,7 +115,29 @@ class HttpServer:
             seen = now
 
 
-def _state_of(connection: Any) -> object:  # noqa: ANN401 -- uvicorn's protocol object
+def _abort_idle(server: uvicorn.Server) -> None:
+    """Close connections without a request: those with TLS wait for the client's consent, some came at the last moment.
+
+    uvicorn would wait for them until its time is up.
+    """
+    for connection in list(server.server_state.connections):
+        _, is_answered, unsent_bytes = _state_of(connection)
+        if is_answered and not unsent_bytes:
+            connection.transport.abort()
+
+
+async def _abort(server: uvicorn.Server) -> None:
+    """Close what uvicorn leaves open when its time is up, such as connections with answers that nobody reads.
+
+    Without it, these connections would stay open until the garbage collector finds them, after the end of their loop.
+    """
+    for connection in list(server.server_state.connections):
+        connection.transport.abort()
+    for _ in range(_ABORT_TURNS):
+        await asyncio.sleep(0)
+
+
+def _state_of(connection: Any) -> tuple[int, bool, int]:  # noqa: ANN401 -- uvicorn's protocol object
     cycle = connection.cycle
     is_answered = cycle is None or cycle.response_complete
     return id(cycle), is_answered, connection.transport.get_write_buffer_size()
