@@ -48,7 +48,8 @@ class JsonSchemaSerializer(SchemaSerializer):
         to_dict: see there.
         latest_ttl_s: see there.
         validate: check each object against the schema.
-        encode: writes JSON, as text or bytes; None is orjson, or the standard library where it is not installed.
+        encode: writes JSON, as text or bytes; None is orjson, or the standard library where it is not installed. orjson
+            refuses an integer beyond 64 bits, which `json.dumps` writes.
 
     Raises:
         ConfigError: arguments that exclude each other, or none that says which schema to use.
@@ -77,6 +78,7 @@ class JsonSchemaSerializer(SchemaSerializer):
     ) -> None:
         self._validate = validate
         self._dump = encode or _dump
+        self._bounds_depth = _ORJSON_IS_USED and encode is None
         super().__init__(
             registry,
             json_schema_of(schema) if isinstance(schema, type) else schema,
@@ -99,9 +101,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         if type(value) is not dict:
             value = as_json(value)
         try:
-            if prepared.encoder is not None:
-                prepared.encoder.check(value)
-            made = self._dump(value)
+            made = self._dumped(prepared.encoder, value)
         except (InvalidObjectError, TypeError, ValueError, RecursionError) as error:
             registered = prepared.registered
             raise SerializationError(
@@ -109,6 +109,20 @@ class JsonSchemaSerializer(SchemaSerializer):
                 f"{'' if registered.subject is None else f', subject {registered.subject}'})"
             ) from None
         return prepared.prefix + (made.encode() if isinstance(made, str) else made)
+
+    def _dumped(self, validator: Validator | None, value: Any) -> str | bytes:
+        if validator is None:
+            return self._dump(value)
+        if not self._bounds_depth:
+            validator.check(value)
+            return self._dump(value)
+        try:
+            made = self._dump(value)
+        except TypeError:
+            validator.check(value)  # which says where
+            raise
+        validator.check_shallow(value)
+        return made
 
 
 class JsonSchemaDeserializer(SchemaDeserializer[T]):
@@ -125,7 +139,8 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         from_dict: see there.
         latest_ttl_s: see there.
         validate: check each object against the schema.
-        decode: reads JSON; None is orjson, or the standard library where it is not installed.
+        decode: reads JSON; None is orjson, or the standard library where it is not installed. orjson makes a float of
+            an integer beyond 64 bits, as in confluent-kafka; `json.loads` keeps it.
 
     Raises:
         ConfigError: arguments that exclude each other.
@@ -151,6 +166,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
     ) -> None:
         self._validate = validate
         self._load = decode or _load
+        self._bounds_depth = _ORJSON_IS_USED and decode is None
         self._make = None if into is None else maker_of(into)
         super().__init__(
             registry,
@@ -170,7 +186,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         try:
             made = self._load(data[start:])
             if reader.decoder is not None:
-                reader.decoder.check(made)
+                (reader.decoder.check_shallow if self._bounds_depth else reader.decoder.check)(made)
         except (InvalidObjectError, ValueError, RecursionError) as error:
             raise UnreadableError(f"{error}") from None
         return made if self._make is None else self._make(made)
@@ -197,5 +213,7 @@ try:
 except ImportError:
     _dump: Callable[[Any], bytes] = _standard_dump
     _load: Callable[[bytes], Any] = _standard_load
+    _ORJSON_IS_USED = False
 else:
     _dump, _load = orjson.dumps, orjson.loads
+    _ORJSON_IS_USED = True  # it refuses what is nested deeper than 254 in writing, 1,024 in reading
