@@ -541,7 +541,7 @@ def test_json_that_is_nested_too_deep_or_contains_itself_is_refused(registry, en
 @pytest.mark.parametrize("decode", [None, json.loads, lambda data: nested(100_000)])
 def test_hostile_depth_of_json_is_refused(registry, decode):
     JsonSchemaSerializer(registry, ANY_DEPTH)({"a": 1}, VALUE)
-    with pytest.raises(UnreadableError, match="depth|deep"):
+    with pytest.raises(UnreadableError, match=r"depth|deep"):
         JsonSchemaDeserializer(registry, decode=decode)(b"\0\0\0\0\1" + b"[" * 100_000 + b"]" * 100_000, READ)
 
 
