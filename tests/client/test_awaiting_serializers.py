@@ -16,6 +16,7 @@ from kafkaraw.errors import (
     KafkaTimeoutError,
     SerializationError,
     StaleMetadataError,
+    UsageError,
 )
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
 
@@ -56,6 +57,17 @@ async def until(condition) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def test_a_key_without_serializer_may_be_a_bytearray_and_one_of_another_type_is_refused():
+    async def test(cluster: VirtualCluster) -> None:
+        async with cluster.producer(value_serializer=coroutine_function) as producer:
+            await producer.send("t", 1, bytearray(b"key"))
+            with pytest.raises(UsageError, match="key is bytes or None, not str"):
+                await producer.send("t", 1, "key")
+        assert [record.key for record in await cluster.read("t", 1)] == [b"key"]
+
+    on_cluster(test)
 
 
 def test_a_coroutine_function_serializes_keys_and_values():

@@ -111,6 +111,13 @@ def comparable(value: object) -> str:
     return f"[{', '.join(map(comparable, value))}]" if isinstance(value, list) else repr(value)
 
 
+def has_no_items(value: object) -> bool:
+    """Whether an array or a map in a value is empty."""
+    if isinstance(value, dict):
+        return not value or any(map(has_no_items, value.values()))
+    return isinstance(value, list | tuple) and (not value or any(map(has_no_items, value)))
+
+
 def without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
         return [without_logical_types(part) for part in schema]
@@ -135,8 +142,13 @@ def test_a_readers_schema_resolves_as_in_java(ask: Ask, data: st.DataObject) -> 
     data_of_value = codec.encode(encoder(writer), data.draw(avro_cases.values(writer)), b"")
     answer = ask(data_of_value, writer=json.dumps(writer), reader=json.dumps(reader))
     try:
-        ours = codec.decode(decoder(writer, reader), data_of_value)
-    except (UnresolvableError, codec.AvroMismatchError) as error:
+        node = decoder(writer, reader)
+    except UnresolvableError as error:  # Java refuses items of arrays and maps only when there is one
+        assert "error" in answer or has_no_items(codec.decode(decoder(writer), data_of_value)), (str(error), answer)
+        return
+    try:
+        ours = codec.decode(node, data_of_value)
+    except codec.AvroMismatchError as error:
         assert "error" in answer, (str(error), answer)
         return
     assert "error" not in answer, (answer, ours)

@@ -26,9 +26,11 @@ def _refuse(name: str) -> None:
 
 dump: Callable[[Json], bytes]
 load: Callable[[bytes], Json]
+ORJSON_IS_USED: bool
+"""orjson refuses what is nested deeper than 254 levels when it writes, 1,024 when it reads."""
 try:
     import orjson
 except ImportError:
-    dump, load = _standard_dump, _standard_load
+    dump, load, ORJSON_IS_USED = _standard_dump, _standard_load, False
 else:
-    dump, load = orjson.dumps, orjson.loads
+    dump, load, ORJSON_IS_USED = orjson.dumps, orjson.loads, True

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.consumer import AsyncConsumer, reading_of
+from kafkaraw.client.fetching.awaiting import AwaitedBatch, NotDecodedError
 from kafkaraw.client.fetching.interception import Interception
+from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.errors import BrokerError, ConfigError, CorruptBatchError, DeserializationError
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
@@ -124,6 +128,58 @@ def test_records_before_a_damaged_one_are_given_and_seen():
     data[-1] ^= 1
     with pytest.raises(CorruptBatchError):
         list(Interception([witness]).batch("t", 0, memoryview(data), start_offset=0))
+
+
+def wires(*contents: list[bytes], damaged: int) -> memoryview:
+    """Wire batches, one of which is damaged."""
+    data, offset = b"", 0
+    for number, values in enumerate(contents):
+        wire = bytearray(encode_batch([(0, None, value, None) for value in values]))
+        wire[:8] = offset.to_bytes(8, "big")
+        wire[-1] ^= number == damaged
+        data, offset = data + wire, offset + len(values)
+    return memoryview(data)
+
+
+class DropsTheFirstTwo:
+    def on_consume(self, records):
+        return [record for record in records if record.offset >= 2]
+
+
+@pytest.mark.parametrize(
+    ("interceptors", "damaged", "given"),
+    [
+        ([], 1, ["a", "b", "error", "e"]),
+        ([], 0, ["error", "c", "d", "e"]),
+        ([Doubling()], 1, ["aa", "error", "ee"]),
+        ([DropsTheFirstTwo()], 1, ["error", "e"]),
+        ([DropsTheFirstTwo()], 2, ["c", "d", "error"]),
+    ],
+)
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_records_behind_a_damaged_wire_batch_are_given_and_seen_once(interceptors, damaged, given, is_awaited):
+    witness = Witness()
+    interception = Interception([witness, *interceptors])
+    data = wires([b"a", b"b"], [b"c", b"d"], [b"e"], damaged=damaged)
+    if is_awaited:
+        batch: Batch = AwaitedBatch("t", 0, data, start_offset=0)
+        assert isinstance(batch, AwaitedBatch)
+        batch.conversion, batch.intercept = (lambda record: record), interception.consumed
+    else:
+        batch = interception.batch("t", 0, data, start_offset=0)
+    cursor, found = RecordCursor(), []
+    cursor.put([batch])
+    for _ in range(10):
+        try:
+            found.extend(record.value.decode() for record in cursor.records())  # keeps what came before an error
+        except NotDecodedError as error:
+            asyncio.run(error.batch.decode())
+        except CorruptBatchError:
+            found.append("error")
+    assert found == given
+    intact = [b"a", b"b", b"c", b"d", b"e"]
+    del intact[2 * damaged : 2 * damaged + 2]
+    assert [value for seen in witness.seen for value in seen] == intact
 
 
 def test_columns_are_not_intercepted():

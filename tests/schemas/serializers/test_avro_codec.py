@@ -440,6 +440,37 @@ def test_a_schema_that_doubles_cannot_explode(codec):
     assert time.process_time() - began < 5
 
 
+def test_unions_within_unions_are_chosen_in_bounded_time(codec):
+    """Each level fits the second branch only, and that is seen behind the field with all further levels."""
+    inner = {
+        "type": "record",
+        "name": "B",
+        "fields": [{"name": "x", "type": ["null", "A", "B"]}, {"name": "b", "type": "int"}],
+    }
+    outer = {
+        "type": "record",
+        "name": "A",
+        "fields": [{"name": "x", "type": ["null", "A", inner]}, {"name": "a", "type": "int"}],
+    }
+    schema = parsed({"type": "record", "name": "R", "fields": [{"name": "e", "type": ["null", outer, "B"]}]})
+    value = None
+    for _ in range(60):
+        value = {"x": value, "b": 1}
+    began = time.process_time()
+    data = encode(codec, schema, {"e": value})
+    assert decode(codec, schema, data) == {"e": value}
+    with pytest.raises(codec.AvroMismatchError, match="defaults expand to more than 10000 values"):
+        encode(codec, parsed(["null", "string", doubling(40, [])]), {})
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("value", [10**5000, [10**5000], {"a": 10**5000}], ids=["alone", "list", "map"])
+@pytest.mark.parametrize("schema", ["int", "long", ["null", "long"], ["null", "string", "long"], "string"])
+def test_numbers_that_cannot_be_shown_are_refused(codec, schema, value):
+    with pytest.raises(codec.AvroMismatchError):
+        encode(codec, parsed(schema), value)
+
+
 def test_objects_that_contain_themselves_are_refused(codec):
     value = {"next": None}
     value["next"] = value

@@ -514,6 +514,44 @@ def test_an_instance_that_contains_itself_is_refused(registry):
         AvroSerializer(registry, Order)(order, VALUE)
 
 
+ANY_DEPTH = (
+    '{"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "object", "additionalProperties": {"$ref": "#"}},'
+    ' {"type": "integer"}]}'
+)
+
+
+def nested(depth):
+    made = 1
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+@pytest.mark.parametrize("encode", [None, json.dumps])
+def test_json_that_is_nested_too_deep_or_contains_itself_is_refused(registry, encode):
+    serializer = JsonSchemaSerializer(registry, ANY_DEPTH, encode=encode)
+    assert serializer({"a": nested(200)}, VALUE).endswith(b"]}")
+    endless = []
+    endless.extend([endless, endless])
+    for value in (nested(100_000), endless):
+        with pytest.raises(SerializationError, match=r"nested more than 1024 deep, or contains itself"):
+            serializer({"a": value}, VALUE)
+
+
+@pytest.mark.parametrize("decode", [None, json.loads, lambda data: nested(100_000)])
+def test_hostile_depth_of_json_is_refused(registry, decode):
+    JsonSchemaSerializer(registry, ANY_DEPTH)({"a": 1}, VALUE)
+    with pytest.raises(UnreadableError, match=r"depth|deep"):
+        JsonSchemaDeserializer(registry, decode=decode)(b"\0\0\0\0\1" + b"[" * 100_000 + b"]" * 100_000, READ)
+
+
+def test_integers_beyond_64_bits_are_refused_or_written_by_another_encoder(registry):
+    with pytest.raises(SerializationError, match="64-bit"):
+        JsonSchemaSerializer(registry, ANY_DEPTH)({"a": 2**70}, VALUE)
+    data = JsonSchemaSerializer(registry, ANY_DEPTH, encode=json.dumps)({"a": 2**70}, VALUE)
+    assert JsonSchemaDeserializer(registry, decode=json.loads)(data, READ) == {"a": 2**70}
+
+
 @pytest.mark.parametrize("kind", [Line, Model, Typed])
 def test_json_schemas_of_classes(registry, kind):
     value = {Line: LINE, Model: Model(id=1, inner=InnerModel(names=["a"])), Typed: {"id": 1}}[kind]

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import ssl
+import time
 
+import pytest
+import trustme
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from kafkaraw.schemas.server import http_server
 from kafkaraw.schemas.server.http_server import HttpServer
 
 MEGABYTES = b"x" * (32 << 20)
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == "/waits":
+        await receive()
+        await asyncio.Event().wait()
     await PlainTextResponse(MEGABYTES if scope["path"] == "/large" else b"ok")(scope, receive, send)
 
 
@@ -74,3 +84,51 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
             await server.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/large", "/waits"])
+def test_no_connection_stays_open_when_the_server_has_stopped(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaraw.schemas.server.http_server._GRACEFUL_STOP_S", 0)
+
+    async def run(client: socket.socket) -> None:
+        server = HttpServer("127.0.0.1", 0)
+        await server.start(app, None)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n".encode())
+        async with asyncio.timeout(20):
+            while not any(connection.cycle for connection in server._server.server_state.connections):
+                await asyncio.sleep(0.01)
+        await server.stop()
+        assert server._server.server_state.connections == set()
+
+    with socket.socket() as client:
+        asyncio.run(run(client))
+        gc.collect()  # would report a connection that is still open
+
+
+def test_a_connection_with_tls_whose_client_does_not_consent_does_not_delay_the_stop() -> None:
+    authority = trustme.CA()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(serving)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+
+    def ask(port: int) -> ssl.SSLSocket:
+        client = trusting.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1")
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not client.recv(1000).endswith(b"ok"):
+            pass
+        return client
+
+    async def run() -> ssl.SSLSocket:
+        server = HttpServer("127.0.0.1", 0)
+        await server.start(app, serving)
+        client = await asyncio.to_thread(ask, server.port)
+        began = time.monotonic()
+        await server.stop()
+        assert time.monotonic() - began < http_server._GRACEFUL_STOP_S
+        assert server._server.server_state.connections == set()
+        return client
+
+    asyncio.run(run()).close()
+    gc.collect()  # would report a connection that is still open

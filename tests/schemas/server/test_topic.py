@@ -16,7 +16,7 @@ from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import replace
 from kafkaraw.schemas import EmbeddedRegistry, TlsSettings
 
-CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # a context of TLS takes 30 ms
+CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # without TLS; a context of TLS takes 30 ms
 BROKER = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}
 
 
@@ -361,8 +361,9 @@ def test_instances_with_tls_and_users_forward_with_both(
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     tls = TlsSettings(str(tmp_path / "server.pem"), trusted=str(tmp_path / "ca.pem"))
     pair = [start(servers, elect=True, tls=tls, users={"ada": "secret"}) for _ in range(2)]
-    for number, registry in enumerate(pair, 1):
-        url = f"{registry.url}/subjects/s{number}/versions"
-        assert CLIENT.post(url, json={"schema": enum(f"e{number}")}).status_code == 401
-        answer = CLIENT.post(url, json={"schema": enum(f"e{number}")}, auth=("ada", "secret"))
-        assert answer.json()["id"] == number
+    with httpx.Client(timeout=30, trust_env=False, verify=False) as client:
+        for number, registry in enumerate(pair, 1):
+            url = f"{registry.url}/subjects/s{number}/versions"
+            assert client.post(url, json={"schema": enum(f"e{number}")}).status_code == 401
+            answer = client.post(url, json={"schema": enum(f"e{number}")}, auth=("ada", "secret"))
+            assert answer.json()["id"] == number

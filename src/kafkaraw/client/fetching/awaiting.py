@@ -61,6 +61,14 @@ class AwaitedBatch(Batch):
             rest._forget_decoded()  # noqa: SLF001 - same class
         return rest
 
+    def behind_damage(self) -> Batch:
+        """See `Batch.behind_damage`; interceptors may have left out the last records before the damage."""
+        at_damage = self.starting_at(max(self.start_offset, self._undecoded_from or 0))
+        rest = Batch.behind_damage(at_damage)
+        assert isinstance(rest, AwaitedBatch)
+        rest._forget_decoded()  # noqa: SLF001 - same class; it is no part of a batch in hand, which `decode` would decode
+        return rest
+
     def _forget_decoded(self) -> None:
         self._decoded = self._problem = self._origin = self._undecoded_from = None
 

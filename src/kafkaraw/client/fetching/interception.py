@@ -73,15 +73,25 @@ class Interception:
 class _InterceptedBatch(Batch):
     """A batch that passes its records once to the interceptors, and then returns the records that these return."""
 
-    __slots__ = ("_problem", "_seen", "intercept")
+    __slots__ = ("_problem", "_problem_offset", "_seen", "intercept")
 
     intercept: Callable[[list[Record]], list[Record]]
     _seen: list[Record] | None
     _problem: KafkaError | None
+    _problem_offset: int
 
     def __init__(self, *given: Any, **settings: Any) -> None:  # noqa: ANN401 - the arguments of `Batch`
         super().__init__(*given, **settings)
         self._seen = self._problem = None
+        self._problem_offset = 0
+
+    def behind_damage(self) -> Batch:
+        """See `Batch.behind_damage`; interceptors may have left out the last records before the damage."""
+        at_damage = self.starting_at(max(self.start_offset, self._problem_offset))
+        rest = Batch.behind_damage(at_damage)
+        assert isinstance(rest, _InterceptedBatch)
+        rest._seen = rest._problem = None  # noqa: SLF001 - same class; the interceptors have not seen these records
+        return rest
 
     def __iter__(self) -> Iterator[Record]:
         seen = self._seen
@@ -98,6 +108,7 @@ class _InterceptedBatch(Batch):
             records.extend(super().__iter__())
         except KafkaError as error:  # raised after the records before it were returned
             self._problem = error
+            self._problem_offset = records[-1].offset + 1 if records else self.start_offset
         self._seen = self.intercept(records)
         return self._seen
 

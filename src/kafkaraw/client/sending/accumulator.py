@@ -505,6 +505,10 @@ class ProducerMetadata:
         counts = {topic: self._counts.get(topic, 0) for topic in topics}
         return counts if all(counts.values()) else None
 
+    def is_known(self, topic: str) -> bool:
+        """Whether the partition count of a topic is known."""
+        return topic in self._counts
+
     async def learn(self, topic: str, partition: int | None, deadline: Deadline) -> int:
         """Wait until a topic, and that partition of it, is known; returns its partition count.
 

@@ -144,7 +144,7 @@ class Pipeline:
             headers: list[Header] = list(record.headers or ())
             value: object = None
             key = self._begin_key(record.key, SerializationContext(topic, "key", headers))
-            if key is None or type(key) is bytes:
+            if type(key) is bytes or not is_awaitable(key):
                 value = self._begin_value(record.value, SerializationContext(topic, "value", headers))
                 if (value is None or type(value) is bytes) and not self._turns.taken:
                     ticket = await send(topic, value, key, headers or None, record.partition, record.timestamp_ms)

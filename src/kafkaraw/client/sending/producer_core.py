@@ -25,6 +25,7 @@ from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.accumulator import RecordAccumulator, check_record_types
+from kafkaraw.client.sending.lines import Lines, WaitingRecord
 from kafkaraw.client.sending.sender import ANOTHER_LOOP, Sender, machine_of
 from kafkaraw.client.sending.waiting import FORKED, Flush, PromiseWaiter
 from kafkaraw.core.producer.events import Unacknowledged
@@ -75,6 +76,7 @@ class ProducerCore:
         self.pipeline = _pipeline_of(config)
         machine = machine_of(config, self._engine)
         self.accumulator = RecordAccumulator(config, self._engine, machine, self._waiter, self._metrics)
+        self._lines = Lines(self.accumulator.append, self.accumulator.metadata.is_known)
         self._transactions: Transactions | None = None
         if config.transactional_id is None:
             self.sender = Sender(config, self._engine, machine, self.accumulator, None, self._metrics)
@@ -151,23 +153,40 @@ class ProducerCore:
             ClosedError: the producer is closed.
         """
         self._begin()
-        accumulator, deadline = self.accumulator, Deadline(self._config.max_block_ms / 1000)
-        again = False
+        record = self._lines.join((topic, value, key, headers, partition, timestamp_ms))
+        try:
+            await self._admitted(record, Deadline(self._config.max_block_ms / 1000))
+        except KafkaError:
+            if record.ticket is None:
+                raise
+        finally:
+            self._lines.leave(record)
+        if record.error is not None:
+            raise record.error
+        assert record.ticket is not None
+        return record.ticket
+
+    async def _admitted(self, record: WaitingRecord, deadline: Deadline) -> None:
+        """Wait until a record is over; it is appended by this task, or by one that comes behind it in the line."""
+        topic, value, key, headers, partition, _ = record.arguments
+        accumulator, is_again = self.accumulator, False
         while True:
             releases = accumulator.pool.releases
-            status, ticket = accumulator.append(topic, value, key, headers, partition, timestamp_ms)
-            if ticket is not None:
+            status = self._lines.append(topic, record)
+            if record.is_over:
                 self.sender.wakeups.wakeup()
                 accumulator.pool.offer()
-                return ticket
+                return
             if status is AppendStatus.FULL:
                 self.sender.wakeups.wakeup()
-                await accumulator.wait_for_memory(releases, deadline, first=again)
-                again = True
+                await accumulator.wait_for_memory(releases, deadline, first=is_again)
+                is_again = True
             else:
                 check_record_types(topic, value, key, headers)
                 number = None if partition is None else whole_number(partition)
                 await accumulator.metadata.learn(topic, number, deadline)
+                # From now on records are taken at once: those that have waited come first.
+                self._lines.append(topic, None)
 
     def arrow_sending(self, data: object, topic: str | None) -> ArrowSending:
         """Prepare to send Arrow data.

@@ -33,6 +33,8 @@ cdef class Output:
     cdef bytearray plain
     cdef int strict
     cdef int expanding
+    cdef int checks
+    cdef dict noted
 
 cdef class Input:
     cdef bytes data

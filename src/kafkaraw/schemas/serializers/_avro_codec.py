@@ -94,6 +94,9 @@ NUMBERS = {
 DEPTH_MAX = cython.declare(cython.int, 600)
 EMPTY_ITEMS_MAX = cython.declare(cython.longlong, 100_000)
 EXPANSIONS_MAX = cython.declare(cython.int, 10_000)
+CHECKS_UNTIL_NOTED = cython.declare(cython.int, 1_000)
+"""So many checks whether a record fits a branch of a union are not noted; the results of further ones are, because
+unions within unions check the same values again and again, twice as often on each level."""
 
 _INT_MIN = cython.declare(cython.longlong, -(2**31))
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
@@ -196,6 +199,8 @@ class Output:
         self.count = 0
         self.strict = 0
         self.expanding = 0
+        self.checks = 0
+        self.noted = None
         if not cython.compiled:
             self.plain = bytearray()
 
@@ -295,10 +300,17 @@ def _put_text(out: Output, text: object, name: str) -> cython.int:
 
 
 @cython.cfunc
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:  # such as an integer of more than 4300 digits
+        return "one that is too long to be shown"
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+@cython.cfunc
 def _unfit(name: str, value: object):
-    shown = repr(value)
-    if len(shown) > 80:
-        shown = shown[:77] + "..."
+    shown = _shown(value)
     return AvroMismatchError(f"the schema has {name} here, and the value is {shown} ({type(value).__name__})")
 
 
@@ -350,13 +362,13 @@ def _write_whole(node: Node, value: object, out: Output) -> cython.int:
             raise _unfit(node.name, value)
         value = int(value)
     if not cython.compiled and not _LONG_MIN <= value <= _LONG_MAX:
-        raise AvroMismatchError(f"{value} is outside of the range of {node.name}")
+        raise AvroMismatchError(f"{_shown(value)} is outside of the range of {node.name}")
     try:
         number = value
     except OverflowError:
-        raise AvroMismatchError(f"{value} is outside of the range of {node.name}") from None
+        raise AvroMismatchError(f"{_shown(value)} is outside of the range of {node.name}") from None
     if node.kind == INT and (number < _INT_MIN or number > _INT_MAX):
-        raise AvroMismatchError(f"{value} is outside of the range of int; the schema would have to say long")
+        raise AvroMismatchError(f"{_shown(value)} is outside of the range of int; the schema would have to say long")
     return _put_long(out, number)
 
 
@@ -543,7 +555,7 @@ def _write_union(node: Node, value: object, out: Output, depth: cython.int) -> c
             return _put_long(out, at)
         at = 1 - at
         branch = cython.cast(Node, node.nodes[at])
-        if branch.kind < ARRAY and not _accepts(branch, value, depth):
+        if branch.kind < ARRAY and not _accepts(branch, value, out, depth):
             raise _no_branch(node, value)
         _put_long(out, at)
         return _write(branch, value, out, depth + 1)
@@ -559,7 +571,7 @@ def _write_union(node: Node, value: object, out: Output, depth: cython.int) -> c
                 return _write(cython.cast(Node, candidate), value[1], out, depth + 1)
             at += 1
         raise AvroMismatchError(f"the union has no branch {value[0]!r}; it has {_branches(node)}")
-    at = _choose(node, value, depth)
+    at = _choose(node, value, out, depth)
     if at < 0:
         raise _no_branch(node, value)
     _put_long(out, at)
@@ -568,7 +580,7 @@ def _write_union(node: Node, value: object, out: Output, depth: cython.int) -> c
 
 @cython.cfunc
 @cython.exceptval(-2, check=False)
-def _choose(node: Node, value: object, depth: cython.int) -> cython.Py_ssize_t:
+def _choose(node: Node, value: object, out: Output, depth: cython.int) -> cython.Py_ssize_t:
     """Return the branch that fastavro would choose: the first that fits; of records that with most in common."""
     best: cython.Py_ssize_t = -1
     most: cython.Py_ssize_t = -1
@@ -582,7 +594,7 @@ def _choose(node: Node, value: object, depth: cython.int) -> cython.Py_ssize_t:
             if branch.kind == DOUBLE:
                 return at
             continue
-        if not _accepts(branch, value, depth):
+        if not _accepts(branch, value, out, depth):
             continue
         if branch.kind == RECORD:
             common: cython.Py_ssize_t = 0
@@ -611,7 +623,7 @@ def _branches(node: Node) -> str:
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _accepts(node: Node, value: object, depth: cython.int) -> cython.int:  # noqa: C901 - one branch per type
+def _accepts(node: Node, value: object, out: Output, depth: cython.int) -> cython.int:  # noqa: C901 - one branch per type
     """Whether a branch of a union takes a value, as fastavro's `validate` decides; may raise for a wrong decimal."""
     kind: cython.int = node.kind
     if depth > DEPTH_MAX:
@@ -645,35 +657,51 @@ def _accepts(node: Node, value: object, depth: cython.int) -> cython.int:  # noq
         if isinstance(value, (str, bytes, bytearray)) or not isinstance(value, (Sequence, array)):
             return 0  # fastavro takes bytes for an array of numbers, even if the union has bytes behind it
         for item in value:
-            if not _accepts(cython.cast(Node, node.nodes[0]), item, depth + 1):
+            if not _accepts(cython.cast(Node, node.nodes[0]), item, out, depth + 1):
                 return 0
         return 1
     if kind == MAP:
         if not isinstance(value, Mapping):
             return 0
         for key, item in value.items():
-            if not isinstance(key, str) or not _accepts(cython.cast(Node, node.nodes[0]), item, depth + 1):
+            if not isinstance(key, str) or not _accepts(cython.cast(Node, node.nodes[0]), item, out, depth + 1):
                 return 0
         return 1
     if kind == RECORD:
-        return _accepts_record(node, value, depth)
-    return _accepts_union(node, value, depth)
+        return _accepts_record(node, value, out, depth)
+    return _accepts_union(node, value, out, depth)
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _accepts_record(node: Node, value: object, depth: cython.int) -> cython.int:
+def _accepts_record(node: Node, value: object, out: Output, depth: cython.int) -> cython.int:
     if not isinstance(value, Mapping):
         return 0
     if "-type" in value and value["-type"] != node.name:
         return 0
+    if out.checks < CHECKS_UNTIL_NOTED:
+        out.checks += 1
+        return _accepts_fields(node, value, out, depth)
+    if out.noted is None:
+        out.noted = {}
+    key = (id(node), id(value))
+    found = out.noted.get(key)
+    if found is None:
+        found = (_accepts_fields(node, value, out, depth), value)  # with the value, so that it keeps its id
+        out.noted[key] = found
+    return found[0]
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _accepts_fields(node: Node, value: object, out: Output, depth: cython.int) -> cython.int:
     number: cython.Py_ssize_t = 0
     for name in node.names:
         item = value.get(name, _MISSING)
         if item is _MISSING:
             default = node.defaults[number]
             item = None if default is _REQUIRED else default
-        if not _accepts(cython.cast(Node, node.nodes[number]), item, depth + 1):
+        if not _accepts(cython.cast(Node, node.nodes[number]), item, out, depth + 1):
             return 0
         number += 1
     return 1
@@ -681,16 +709,16 @@ def _accepts_record(node: Node, value: object, depth: cython.int) -> cython.int:
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _accepts_union(node: Node, value: object, depth: cython.int) -> cython.int:
+def _accepts_union(node: Node, value: object, out: Output, depth: cython.int) -> cython.int:
     if isinstance(value, tuple):
         if len(value) != 2:
             return 0
         for candidate in node.nodes:
             if cython.cast(Node, candidate).name == value[0]:
-                return _accepts(cython.cast(Node, candidate), value[1], depth + 1)
+                return _accepts(cython.cast(Node, candidate), value[1], out, depth + 1)
         return 0
     for candidate in node.nodes:
-        if _accepts(cython.cast(Node, candidate), value, depth + 1):
+        if _accepts(cython.cast(Node, candidate), value, out, depth + 1):
             return 1
     return 0
 
@@ -804,7 +832,8 @@ def encode(node: Node, value: object, prefix: bytes, strict: cython.int = 0) -> 
     except IndexError:
         out = Output()
     out.strict = strict
-    out.expanding = 0
+    out.expanding = out.checks = 0
+    out.noted = None
     if cython.compiled:
         out.count = 0
     else:
@@ -818,6 +847,7 @@ def encode(node: Node, value: object, prefix: bytes, strict: cython.int = 0) -> 
             made = bytes(out.plain)
     except RecursionError:
         raise AvroMismatchError("the value is nested too deep") from None
+    out.noted = None
     if len(_outputs) < 8 and len(made) < 1_000_000:
         _outputs.append(out)
     return made

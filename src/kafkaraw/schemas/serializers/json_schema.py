@@ -14,7 +14,7 @@ from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import SerializationError
 from kafkaraw.schemas.framing import Framing
-from kafkaraw.schemas.json_codec import dump, load
+from kafkaraw.schemas.json_codec import ORJSON_IS_USED, dump, load
 from kafkaraw.schemas.model import Schema, SchemaType
 from kafkaraw.schemas.serializers.classes import as_json, json_schema_of, maker_of
 from kafkaraw.schemas.serializers.common import (
@@ -49,7 +49,8 @@ class JsonSchemaSerializer(SchemaSerializer):
         to_dict: see there.
         latest_ttl_s: see there.
         validate: check each object against the schema.
-        encode: writes JSON, as text or bytes; None is orjson, or the standard library where it is not installed.
+        encode: writes JSON, as text or bytes; None is orjson, or the standard library where it is not installed. orjson
+            refuses an integer beyond 64 bits, which `json.dumps` writes.
 
     Raises:
         ConfigError: arguments that exclude each other, or none that says which schema to use.
@@ -78,6 +79,7 @@ class JsonSchemaSerializer(SchemaSerializer):
     ) -> None:
         self._validate = validate
         self._dump = encode or dump
+        self._bounds_depth = ORJSON_IS_USED and encode is None
         super().__init__(
             registry,
             json_schema_of(schema) if isinstance(schema, type) else schema,
@@ -100,9 +102,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         if type(value) is not dict:
             value = as_json(value)
         try:
-            if prepared.encoder is not None:
-                prepared.encoder.check(value)
-            made = self._dump(value)
+            made = self._dumped(prepared.encoder, value)
         except (InvalidObjectError, TypeError, ValueError, RecursionError) as error:
             registered = prepared.registered
             raise SerializationError(
@@ -110,6 +110,20 @@ class JsonSchemaSerializer(SchemaSerializer):
                 f"{'' if registered.subject is None else f', subject {registered.subject}'})"
             ) from None
         return prepared.prefix + (made.encode() if isinstance(made, str) else made)
+
+    def _dumped(self, validator: Validator | None, value: Any) -> str | bytes:
+        if validator is None:
+            return self._dump(value)
+        if not self._bounds_depth:
+            validator.check(value)
+            return self._dump(value)
+        try:
+            made = self._dump(value)
+        except TypeError:
+            validator.check(value)  # which says where
+            raise
+        validator.check_shallow(value)
+        return made
 
 
 class JsonSchemaDeserializer(SchemaDeserializer[T]):
@@ -126,7 +140,8 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         from_dict: see there.
         latest_ttl_s: see there.
         validate: check each object against the schema.
-        decode: reads JSON; None is orjson, or the standard library where it is not installed.
+        decode: reads JSON; None is orjson, or the standard library where it is not installed. orjson makes a float of
+            an integer beyond 64 bits, as in confluent-kafka; `json.loads` keeps it.
 
     Raises:
         ConfigError: arguments that exclude each other.
@@ -152,6 +167,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
     ) -> None:
         self._validate = validate
         self._load = decode or load
+        self._bounds_depth = ORJSON_IS_USED and decode is None
         self._make = None if into is None else maker_of(into)
         super().__init__(
             registry,
@@ -171,7 +187,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         try:
             made = self._load(data[start:])
             if reader.decoder is not None:
-                reader.decoder.check(made)
+                (reader.decoder.check_shallow if self._bounds_depth else reader.decoder.check)(made)
         except (InvalidObjectError, ValueError, RecursionError) as error:
             raise UnreadableError(f"{error}") from None
         return made if self._make is None else self._make(made)

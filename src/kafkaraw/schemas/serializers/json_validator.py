@@ -11,6 +11,8 @@ from urllib.parse import urljoin
 from kafkaraw.errors import ConfigError
 from kafkaraw.schemas.languages import ParsedSchema
 
+DEPTH_MAX: Final = 1_024
+"""Lists and objects within each other; jsonschema-rs recurses, and a deeper object could overflow its stack."""
 BACKTRACKS_MAX: Final = 100_000
 """Steps back that a pattern may take for one text."""
 _NO_BASE: Final = "json-schema:///"
@@ -51,7 +53,16 @@ class Validator:
         self._is_valid = self._validator.is_valid
 
     def check(self, value: Any) -> None:
-        """Check an object.
+        """Check an object of any depth.
+
+        Raises:
+            InvalidObjectError: it does not fit, is nested too deep, or contains itself; says where and why.
+        """
+        check_depth(value)
+        self.check_shallow(value)
+
+    def check_shallow(self, value: Any) -> None:
+        """Check an object that is known to be nested at most `DEPTH_MAX` deep, as what orjson reads or writes.
 
         Raises:
             InvalidObjectError: it does not fit; says where and why.
@@ -62,6 +73,27 @@ class Validator:
             where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
             text = error.message if len(error.message) <= 300 else error.message[:297] + "..."
             raise InvalidObjectError(f"{where.lstrip('.') or 'the object'}: {text}") from None
+
+
+def check_depth(value: Any) -> None:
+    """Refuse an object that is nested too deep, or contains itself, without recursion.
+
+    Raises:
+        InvalidObjectError: it is nested more than `DEPTH_MAX` deep.
+    """
+    levels = [iter((value,))]
+    while levels:
+        for item in levels[-1]:
+            if isinstance(item, dict):
+                levels.append(iter(item.values()))
+                break
+            if isinstance(item, list | tuple):
+                levels.append(iter(item))
+                break
+        else:
+            levels.pop()
+        if len(levels) > DEPTH_MAX + 1:
+            raise InvalidObjectError(f"the object is nested more than {DEPTH_MAX} deep, or contains itself")
 
 
 def _referenced(documents: Mapping[str, Any], uri: str) -> Any:
