@@ -2,6 +2,8 @@
 
     python -m tests.spark.shown_by_spark FOLDER OPTIONS.json
 
+The file has the options of the connection, "client", and of reads with typed columns, "typed".
+
 It reads, by DataFrame and by SQL view, and copies a topic as a stream. The event log goes to the folder; so does a file
 for each thing that users see: explanations, the pages of the user interface, its REST API, and the query's progress.
 """
@@ -57,7 +59,8 @@ def pages(spark: SparkSession) -> dict[str, str]:
     return found
 
 
-def main(folder: Path, options: dict[str, str]) -> None:
+def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
+    reads = options | typed
     conf = {
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
@@ -67,13 +70,13 @@ def main(folder: Path, options: dict[str, str]) -> None:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     spark = session("what is shown", master="local[2]", conf=conf)
-    frame = spark.read.format("kafkaraw").options(**options, subscribe="secret-in").load()
+    frame = spark.read.format("kafkaraw").options(**reads, subscribe="secret-in").load()
     shown = explanations(frame)
     assert frame.count() == 3
-    given = ", ".join(f"'{name}' '{text}'" for name, text in options.items())
+    given = ", ".join(f"'{name}' '{text}'" for name, text in reads.items())
     spark.sql(f"CREATE TEMPORARY VIEW shown USING kafkaraw OPTIONS ({given}, 'subscribe' 'secret-in')")
     assert spark.sql("SELECT * FROM shown").count() == 3
-    stream = spark.readStream.format("kafkaraw").options(**options, subscribe="secret-in", startingOffsets="earliest")
+    stream = spark.readStream.format("kafkaraw").options(**reads, subscribe="secret-in", startingOffsets="earliest")
     writing = stream.load().select("value").writeStream.format("kafkaraw").options(**options, topic="secret-out")
     query = writing.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     assert query.awaitTermination(60)
@@ -89,4 +92,5 @@ def main(folder: Path, options: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text()))
+    given = json.loads(Path(sys.argv[2]).read_text())
+    main(Path(sys.argv[1]), given["client"], given["typed"])

@@ -16,18 +16,31 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.spark.options.parsing import parse_options, patient
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.task import ReadSettings
+from kafkaraw.spark.reading.typed_columns import decoding_for
 from kafkaraw.spark.sink import KafkaStreamWriter
 from kafkaraw.spark.source import KafkaBatchReader, KafkaDataSource
 from kafkaraw.spark.writing.task import write_settings
 
 PASSWORD, KEY_PASSWORD, CLIENT_SECRET = "Sesam-1-login", "Sesam-2-key", "Sesam-4-oauth"
+URL_PASSWORD, REGISTRY_PASSWORD = "Sesam-5-url", "Sesam-6-registry"
+# The keys are null and the schema is given, so the registry is not asked.
+TYPED = {
+    "key.format": "avro",
+    "key.schema": '"string"',
+    "schema.registry.url": f"http://ada:{URL_PASSWORD}@127.0.0.1:1",
+}
+BASIC = {
+    "schema.registry.url": "http://127.0.0.1:1",
+    "schema.registry.basic.auth.credentials.source": "USER_INFO",
+    "schema.registry.basic.auth.user.info": f"ada:{REGISTRY_PASSWORD}",
+}
 _LOGIN = "org.apache.kafka.common.security"
 JAAS = f'{_LOGIN}.plain.PlainLoginModule required username="ada" password="{PASSWORD}";'
 OAUTH = f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required clientId="ada" clientSecret="{CLIENT_SECRET}";'
@@ -44,7 +57,14 @@ def own_key() -> tuple[str, str]:
 
 
 CERTIFICATE, PRIVATE_KEY = own_key()
-SECRETS = (PASSWORD, KEY_PASSWORD, CLIENT_SECRET, PRIVATE_KEY.splitlines()[2])
+SECRETS = (
+    PASSWORD,
+    KEY_PASSWORD,
+    CLIENT_SECRET,
+    PRIVATE_KEY.splitlines()[2],
+    URL_PASSWORD,
+    REGISTRY_PASSWORD,
+)
 
 
 def options(servers: str) -> dict[str, str]:
@@ -87,7 +107,7 @@ def shown(tmp_path_factory) -> dict[str, str]:
         with Producer(bootstrap_servers=servers, **login) as producer:
             for _ in range(3):
                 producer.send("secret-in", b"1")
-        given.write_text(json.dumps(options(servers)))
+        given.write_text(json.dumps({"client": options(servers), "typed": TYPED | BASIC}))
         command = [sys.executable, "-m", "tests.spark.shown_by_spark", str(folder), str(given)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -137,3 +157,15 @@ def test_settings_show_no_secret(login):
         for text in (repr(thing), str(thing), f"{thing}"):
             assert not [secret for secret in SECRETS if secret in text], type(thing)
             assert "[hidden]" in text or isinstance(thing, KafkaDataSource)
+
+
+@pytest.mark.parametrize("registry", [{}, BASIC], ids=["in the URL", "as settings"])
+def test_settings_of_typed_columns_show_no_secret(registry):
+    parsed = parse_options(options("h:1") | TYPED | registry | {"subscribe": "t"})
+    schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    decoding = decoding_for(parsed, schema)
+    read = ReadSettings(consumer_settings(parsed.client), True, 1, decoding)
+    for thing in (parsed, decoding, read, pickle.loads(pickle.dumps(read)), vars(KafkaBatchReader(parsed, schema))):
+        for text in (repr(thing), str(thing), f"{thing}"):
+            assert not [secret for secret in SECRETS if secret in text], type(thing)
+            assert "'schema.registry.url': '[hidden]'" in text

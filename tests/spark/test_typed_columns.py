@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
 
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, SchemaType
@@ -21,7 +21,7 @@ from kafkaraw.spark import from_schema, recommended_conf, to_schema
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.arrow import spark_schema
-from kafkaraw.spark.reading.typed_columns import METADATA, decoding_for
+from kafkaraw.spark.reading.typed_columns import METADATA, TypedColumns, decoding_for
 from kafkaraw.spark.source import KafkaDataSource
 from kafkaraw.spark.versions import running
 from kafkaraw.spark.writing.task import sum_rows, write_settings
@@ -397,6 +397,46 @@ def test_dead_letters_of_a_read_need_a_topic():
     )  # fmt: skip
     with pytest.raises(ConfigError, match="decodeErrors=deadLetter needs deadLetterTopic"):
         source.schema()
+
+
+@pytest.mark.parametrize("read", [{"subscribe": "a,dead"}, {"subscribePattern": "de.*"}, {"assign": '{"dead": [0]}'}])
+def test_a_dead_letter_topic_that_is_read_is_refused(read):
+    options = {"value.format": "avro", "value.schema": '"string"', "schema.registry.url": "http://h"}
+    letters = {"kafka.bootstrap.servers": "h:1", "decodeErrors": "deadLetter", "deadLetterTopic": "dead"}
+    with pytest.raises(ConfigError, match="deadLetterTopic=dead is one of the topics that are read"):
+        KafkaDataSource(options | letters | read).schema()
+
+
+def test_a_dead_letter_without_a_timestamp_is_sent(kafka, registry):
+    dead = kafka.new_topic()
+    options = {
+        "kafka.bootstrap.servers": kafka.servers,
+        "deadLetterTopic": dead,
+        "decodeErrors": "deadLetter",
+    }
+    schema = spark_schema(include_headers=False)
+    schema["value"].dataType = StructType([StructField("id", LongType(), False)])
+    schema["value"].metadata = {METADATA: json.dumps(["AVRO", json.dumps(V1), [], ""])}
+    decoding = decoding_for(parse_options(options | typed(registry, "t")), schema)
+    raw = {
+        "key": pa.array([None], pa.binary()),
+        "value": pa.array([b"plain"], pa.binary()),
+        "offset": pa.array([5]),
+        "timestamp": pa.array([-1000]).cast(pa.timestamp("us", "UTC")),
+        "headers": pa.array([None], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    }
+    assert TypedColumns(decoding, registry.client, "t", 0).decode(raw)[1] == [0]
+    (letter,) = kafka.records(dead)
+    assert letter.value == b"plain" and letter.timestamp_ms > 0
+
+
+def test_exactly_once_refuses_types_without_sums_before_the_write(registry):
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "t", "exactlyOnce": "true", "value.format": "avro"}
+    as_long = {"value.schema": '"long"', "schema.registry.url": registry.url}
+    with pytest.raises(UsageError, match="Avro has no type for duration"):
+        write_settings(
+            parse_options(options | as_long), StructType([StructField("value", DayTimeIntervalType(), False)])
+        )
 
 
 def test_several_topics_need_a_subject(registry):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import mmap
 import struct
 import uuid
 from decimal import Decimal
@@ -14,17 +15,24 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from kafkaraw.errors import DeserializationError, UsageError
+from kafkaraw.errors import BatchTooLargeError, DeserializationError, UsageError
 from kafkaraw.schemas.arrow import _implementation, plain_decoding
 from kafkaraw.schemas.arrow.assembling import assemble
 from kafkaraw.schemas.arrow.avro_plan import UnresolvedError, columns_of, program_for
 from kafkaraw.schemas.arrow.avro_types import load
 from kafkaraw.schemas.arrow.columns import Kind
-from kafkaraw.schemas.arrow.decode import decode_arrow
+from kafkaraw.schemas.arrow.decode import ColumnDecoder, decode_arrow
 from kafkaraw.schemas.arrow.encode import encode_arrow
 from kafkaraw.schemas.arrow.program import Fault, Op, explain
-from kafkaraw.schemas.errors import RegistryUnavailableError
-from kafkaraw.schemas.model import RegisteredSchema, RuleSet, Schema
+from kafkaraw.schemas.errors import (
+    NotARegistryError,
+    RegistryAuthorizationError,
+    RegistryError,
+    RegistryUnavailableError,
+    SchemaReferenceError,
+    SubjectNotFoundError,
+)
+from kafkaraw.schemas.model import RegisteredSchema, RuleSet, Schema, SchemaBundle, SchemaType
 from tests.schemas.arrow.random_avro import Maker, varint
 from tests.schemas.arrow.stub_registry import StubRegistry
 
@@ -422,7 +430,16 @@ def test_ids_and_guids_in_headers_are_found() -> None:
     batch = batch_of([b"\2", b"\4", framed(1, b"\6"), b"\2", framed(1, b"\x08")], headers=headers)
     decoded = decode_arrow(batch, StubRegistry(V1))
     assert decoded.column("value").to_pylist() == [{"id": 1}, {"id": 2}, {"id": 3}, None, {"id": 4}]
-    assert "GUID 07" in decoded.column("value_error")[3].as_py()
+    assert decoded.column("value_error")[3].as_py() == (
+        "its header for the schema has neither id nor GUID, it begins with 07"
+    )
+
+
+def test_items_behind_null_lists_of_headers_name_no_schema() -> None:
+    items = pa.array([{"key": "__value_schema_id", "value": bytes([0, 0, 0, 0, at])} for at in (1, 2, 1)])
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), items, mask=pa.array([False, True, False]))
+    decoded = decode_arrow(batch_of([b"\2", framed(1, b"\4"), b"\6"], headers=headers), StubRegistry(V1))
+    assert decoded.column("value").to_pylist() == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
 def test_key_and_value_are_decoded_with_their_own_readers() -> None:
@@ -459,6 +476,116 @@ def test_a_registry_that_is_down_raises_instead_of_making_nulls() -> None:
 
     with pytest.raises(RegistryUnavailableError):
         decode_arrow(batch_of([framed(1, b"\2")]), Down())
+
+
+@pytest.mark.parametrize("kind", [NotARegistryError, RegistryError, RegistryAuthorizationError])
+def test_only_the_answer_that_there_is_no_schema_makes_nulls(kind: type[RegistryError]) -> None:
+    """A load balancer that shows a page while the registry is down must not make good records null."""
+
+    class Page(StubRegistry):
+        def schema_by_id(self, schema_id: int) -> RegisteredSchema:
+            raise kind("http://localhost:8081 answers with text/html: We are back soon")
+
+    with pytest.raises(kind, match="back soon"):
+        decode_arrow(batch_of([framed(1, b"\2")]), Page(), reader_schema=json.dumps(V1))
+
+
+def test_a_writer_with_a_missing_or_circular_reference_makes_its_records_bad_and_no_other() -> None:
+    class Missing(StubRegistry):
+        error: Exception
+
+        def bundle(self, schema: Schema) -> SchemaBundle:
+            if schema.text == self.schemas[1]:
+                raise self.error
+            return super().bundle(schema)
+
+    registry = Missing(V1, V2)
+    for error in (SubjectNotFoundError("no subject a"), SchemaReferenceError("the references form a circle")):
+        registry.error = error
+        batch = batch_of([framed(1, b"\2"), framed(2, b"\4\2x")])
+        decoded = decode_arrow(batch, registry, reader_schema=json.dumps(V1))
+        assert decoded.column("value").to_pylist() == [{"id": 1}, None]
+        assert decoded.column("value_error")[1].as_py() == f"schema 2: {error}"
+
+
+def test_numbers_that_are_no_schema_id_do_not_reach_the_registry() -> None:
+    registry = StubRegistry(V1)
+    decoded = decode_arrow(batch_of([framed(1, b"\2"), framed(2**31, b"\2"), framed(2**32 - 1, b"")]), registry)
+    assert decoded.column("value").to_pylist() == [{"id": 1}, None, None]
+    assert "4294967295 is no schema id" in decoded.column("value_error")[2].as_py()
+    assert registry.asked == [1]
+
+
+def test_the_newest_schema_of_another_language_is_not_the_readers() -> None:
+    class WithProtobuf(StubRegistry):
+        def schema_by_id(self, schema_id: int) -> RegisteredSchema:
+            if schema_id == 2:
+                text = 'syntax = "proto3"; message M { int32 a = 1; }'
+                return RegisteredSchema(None, None, 2, None, Schema(text, SchemaType.PROTOBUF))
+            return super().schema_by_id(schema_id)
+
+    decoded = decode_arrow(batch_of([framed(1, b"\2"), framed(2, b"\0\2")]), WithProtobuf(V1))
+    assert decoded.column("value").to_pylist() == [{"id": 1}, None]
+    assert "is PROTOBUF" in decoded.column("value_error")[1].as_py()
+
+
+def test_a_column_of_more_than_2_gib_is_refused_whole() -> None:
+    zeros = mmap.mmap(-1, 1_500 << 20)  # takes no memory until it is read
+    offsets = pa.py_buffer(struct.pack("<ii", 0, len(zeros)))
+    chunk = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(zeros)])
+    values = pa.chunked_array([chunk, chunk])
+    with pytest.raises(BatchTooLargeError, match="2 GiB"):
+        decode_arrow(pa.table({"value": values}), StubRegistry(V1))
+    decoder = ColumnDecoder(StubRegistry(V1), "avro")
+    with pytest.raises(BatchTooLargeError, match="2 GiB"):
+        decoder.decode(values)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "record", "name": "X", "fields": [{"name": "a"}]},
+        {"type": "record", "name": "X", "fields": [1]},
+        {"type": "record", "name": "X", "fields": 5},
+        {"type": "record", "name": "X", "fields": [{"name": 5, "type": "int"}]},
+        {"type": "record", "name": "X", "fields": [{"name": "a", "type": "int", "aliases": 7}]},
+        {"type": "record", "name": "X", "aliases": [1], "fields": []},
+        {"type": "record", "name": "X", "fields": [{"name": "a\ud800", "type": "int"}]},
+        {"type": "enum", "name": "E", "symbols": 5},
+        {"type": "enum", "name": "E", "symbols": ["\ud800"]},
+        {"type": "fixed", "name": "F", "size": 2**70},
+        {"type": []},
+    ],
+)
+def test_a_schema_of_another_form_is_a_reason_as_writer_and_an_error_as_reader(schema: Any) -> None:
+    """The registry refuses most of them; others may have been registered elsewhere."""
+    registry = StubRegistry(V1, schema)
+    decoded = decode_arrow(batch_of([framed(1, b"\2"), framed(2, b"\2")]), registry, reader_schema=json.dumps(V1))
+    assert decoded.column("value").to_pylist() == [{"id": 1}, None]
+    assert decoded.column("value_error")[1].as_py().startswith("schema 2: ")
+    if schema != {"type": []}:  # a union of nothing
+        with pytest.raises(UsageError, match="Avro schema"):
+            decode_arrow(batch_of([framed(1, b"\2")]), registry, reader_schema=json.dumps(schema))
+
+
+def test_recursion_is_bounded_before_python_does_it() -> None:
+    inner = {"type": "record", "name": "X", "fields": [{"name": "n", "type": "X", "default": {}}]}
+    reader = {"type": "record", "name": "R", "fields": [{"name": "x", "type": inner, "default": {}}]}
+    batch = batch_of([framed(1, b"\2")])
+    decoded = decode_arrow(batch, StubRegistry(V1), reader_schema=json.dumps(reader), recursive_field_max_depth=2)
+    assert "contains itself without an end" in decoded.column("value_error")[0].as_py()
+    node = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
+    with pytest.raises(UsageError, match="nested more than 128 deep"):
+        decode_arrow(batch, StubRegistry(V1), reader_schema=json.dumps(node), recursive_field_max_depth=1_000)
+    chain = [
+        {"type": "record", "name": f"C{at}", "fields": [{"name": "c", "type": f"C{at - 1}"}]} for at in range(2_000)
+    ]
+    chain[0]["fields"] = []
+    writer = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "c", "type": "C1999"}]}
+    decoded = decode_arrow(
+        batch, StubRegistry(writer, references={"chain": chain}), reader_schema=Schema(json.dumps(V1))
+    )
+    assert "nested too deep" in decoded.column("value_error")[0].as_py()
 
 
 def test_an_empty_batch_has_the_columns_of_the_reader() -> None:

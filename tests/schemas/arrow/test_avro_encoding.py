@@ -18,11 +18,12 @@ from kafkaraw.schemas.arrow.decode import decode_arrow
 from kafkaraw.schemas.arrow.encode import encode_arrow
 from kafkaraw.schemas.arrow.encode_program import EncodeFault, EncodeOp
 from kafkaraw.schemas.model import Schema
-from tests.schemas.arrow.random_avro import Maker
+from tests.schemas.arrow.random_avro import Maker, varint
 from tests.schemas.arrow.stub_registry import StubRegistry
 from tests.schemas.arrow.test_avro_columns import comparable, framed, same
 
 SEEDS = range(120)
+MILLISECONDS = {"type": "long", "logicalType": "timestamp-millis"}
 IMPLEMENTATIONS = {
     _implementation.encoding.__name__.rpartition(".")[2]: _implementation.encoding,
     "plain_encoding": plain_encoding,
@@ -108,6 +109,43 @@ def test_bytes_equal_those_of_fastavro() -> None:
 def test_a_value_that_does_not_fit_names_row_and_field(schema: Any, values: list[Any], message: str) -> None:
     with pytest.raises(SerializationError, match=message):
         encoded(values, schema)
+
+
+def test_microseconds_become_milliseconds_rounded_down() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "t", "type": MILLISECONDS}]}
+    values = [-(2**63), -(2**63) + 1, -1_001, -1_000, -1, 0, 999, 2**63 - 1]
+    column = pa.StructArray.from_arrays([pa.array(values).cast(pa.timestamp("us", "UTC"))], names=["t"])
+    batch = pa.record_batch({"value": column})
+    records = encode_arrow(batch, StubRegistry(), topic="t", value_schema=json.dumps(schema)).column("value")
+    assert records.to_pylist() == [framed(1, varint(value // 1_000)) for value in values]
+
+
+@pytest.mark.parametrize("kind", ["array", "map"])
+def test_a_field_inside_of_lists_that_the_schema_lacks_is_refused(kind: str) -> None:
+    """Arrow's casts would leave it out."""
+    item = {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["null", "long"]}]}
+    items = {"type": kind, "items" if kind == "array" else "values": item}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "l", "type": items}]}
+    inner = pa.struct([("x", pa.int64()), ("z", pa.int64())])
+    several = pa.list_(inner) if kind == "array" else pa.map_(pa.string(), inner)
+    row = {"x": 1, "z": 5}
+    with pytest.raises(UsageError, match=r"the schema has no field l(\[\]|\{\})\.z"):
+        encoded([{"l": [row] if kind == "array" else [("k", row)]}], schema, pa.struct([("l", several)]))
+
+
+def test_numbers_and_texts_do_not_become_booleans() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "boolean"}]}
+    with pytest.raises(UsageError, match="a is int64, and the schema's is a boolean"):
+        encoded([{"a": 5}], schema, pa.struct([("a", pa.int64())]))
+
+
+def test_derived_records_have_names_of_their_own() -> None:
+    """Where the paths of fields, joined by underscores, would be the same."""
+    row = {"a": {"b": {"x": 1}}, "a_b": {"y": 2}, "l": [{"z": 1}], "l_item": {"q": 3}}
+    registry = StubRegistry()
+    batch = encode_arrow(pa.RecordBatch.from_pylist([{"value": row}]), registry, topic="t")
+    assert decode_arrow(batch, registry).column("value").to_pylist() == [row]
+    fastavro.parse_schema(json.loads(registry.schemas[0]))
 
 
 def test_a_column_of_another_type_is_cast_or_refused() -> None:

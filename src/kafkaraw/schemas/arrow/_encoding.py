@@ -153,10 +153,8 @@ def _run(state: cython.pointer(State), step: cython.pointer(Step), row: cython.P
         return _nested(state, step, source, at)
     elif step.op == ENCODE_MILLISECONDS:
         value = cython.cast(cython.p_longlong, source.data)[at]
-        begin = cython.cast(cython.int, value % 1000)  # of C or of Python, depending on a directive: made one
-        if begin < 0:
-            begin += 1000
-        return _varint(state, step, (value - begin) // 1000)
+        # rounded down, and without negative operands: what `//` does with them depends on a directive
+        return _varint(state, step, value // 1000 if value >= 0 else ~(~value // 1000))
     elif step.op == ENCODE_BOOLEAN:
         if not _room(state, step, 1):
             return False

@@ -20,6 +20,8 @@ from kafkaraw.schemas.arrow.program import Node, Op, Program
 
 _COLUMNS_MAX: Final = 10_000
 _NODES_MAX: Final = 100_000
+NESTING_MAX: Final = 128
+"""Of columns in columns. A chain of named types, or recursion, can be deeper than the text of the schema."""
 _TIMES: Final = frozenset(
     f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp", "time") for unit in ("millis", "micros", "nanos")
 )
@@ -72,9 +74,21 @@ class _Columns:
     def __init__(self, recursion_max: int) -> None:
         self._recursion_max = recursion_max
         self._count = 0
+        self._depth = 0
 
     def of(self, schema: AvroType, name: str, path: str, inside: Mapping[str, int]) -> Column | None:
         """Return the column of a type; None if it would be deeper in itself than the limit."""
+        if self._depth >= NESTING_MAX:
+            raise UsageError(
+                f"Avro schema: columns nested more than {NESTING_MAX} deep; choose a smaller reader schema, or a lower "
+                "recursive_field_max_depth"
+            )
+        self._depth += 1
+        found = self._of(schema, name, path, inside)
+        self._depth -= 1
+        return found
+
+    def _of(self, schema: AvroType, name: str, path: str, inside: Mapping[str, int]) -> Column | None:
         self._count += 1
         if self._count > _COLUMNS_MAX:
             raise UsageError(f"Avro schema: it has more than {_COLUMNS_MAX:,} columns; choose a smaller reader schema")
@@ -161,7 +175,10 @@ def program_for(writer: AvroType, reader: AvroType, columns: Column) -> Program:
     """
     resolution = _Resolution(columns)
     program = resolution.program
-    program.root = resolution.resolve(writer, reader, 0, "")
+    try:
+        program.root = resolution.resolve(writer, reader, 0, "")
+    except RecursionError:
+        raise UnresolvedError("Avro schema: the types of the writer are nested too deep in each other") from None
     return program
 
 
@@ -444,6 +461,8 @@ def _encode_default(schema: AvroType, value: object, data: bytearray, path: str)
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError, struct.error) as error:
         text = json.dumps(value)[:80]
         raise UnresolvedError(f"{_at(path)}the default {text} is not a {_named(schema)}: {error}") from None
+    except RecursionError:
+        raise UnresolvedError(f"{_at(path)}the default of {_named(schema)} contains itself without an end") from None
 
 
 def _encode(schema: AvroType, value: object, data: bytearray) -> None:

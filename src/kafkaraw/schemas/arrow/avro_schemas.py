@@ -19,7 +19,7 @@ def avro_schema_of(kind: pa.DataType, name: str, *, nullable: bool = False) -> s
 
     Args:
         kind: type of the column.
-        name: name of the record; records inside get names behind it: `Order.line`.
+        name: name of the record; records inside have their paths behind it, so that no two are the same: `Order.line`.
         nullable: whether the column's values may be null.
 
     Raises:
@@ -41,10 +41,10 @@ def _type(kind: pa.DataType, name: str, path: str) -> Any:  # noqa: ANN401 - JSO
     if t.is_map(kind):
         if not (t.is_string(kind.key_type) or t.is_large_string(kind.key_type)):
             raise UsageError(f"field {path}: the keys of an Avro map are strings, not {kind.key_type}")
-        value = _type(kind.item_type, f"{name}_value", f"{path}{{}}")
+        value = _type(kind.item_type, f"{name}.value", f"{path}{{}}")
         return {"type": "map", "values": _optional(value, kind.item_field.nullable)}
     if t.is_list(kind) or t.is_large_list(kind):
-        item = _type(kind.value_type, f"{name}_item", f"{path}[]")
+        item = _type(kind.value_type, f"{name}.item", f"{path}[]")
         return {"type": "array", "items": _optional(item, kind.value_field.nullable)}
     if t.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
@@ -78,6 +78,6 @@ def _record(kind: pa.StructType, name: str, path: str) -> dict[str, Any]:
     fields = []
     for each in kind:
         inner = f"{path}.{each.name}" if path else each.name
-        schema = _optional(_type(each.type, f"{name}_{each.name}", inner), each.nullable)
+        schema = _optional(_type(each.type, f"{name}.{each.name}", inner), each.nullable)
         fields.append({"name": each.name, "type": schema} | ({"default": None} if isinstance(schema, list) else {}))
     return {"type": "record", "name": name, "fields": fields}

@@ -17,6 +17,7 @@ from kafkaraw.light_classes import dataclass, field
 PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 NAMED: Final = frozenset(("record", "enum", "fixed"))
 _NESTING_MAX: Final = 64
+_SIZE_MAX: Final = 2**31 - 1
 _ABSENT: Final = object()
 # Logical type -> the types that may have it. Others are ignored, as the specification requires.
 _LOGICAL: Final = {
@@ -140,7 +141,7 @@ class _Loader:
 
     def _complex(self, given: Mapping[str, Any], namespace: str, path: str, depth: int) -> AvroType:
         kind = given.get("type")
-        if kind in PRIMITIVES:
+        if isinstance(kind, str) and kind in PRIMITIVES:
             return _with_logical(AvroType(str(kind)), given)
         match kind:
             case "array" | "map":
@@ -154,13 +155,13 @@ class _Loader:
         raise UsageError(f"Avro schema, {path or 'root'}: {kind!r} is not a type")
 
     def _definition(self, given: Mapping[str, Any], namespace: str, path: str, depth: int) -> AvroType:
-        space = given.get("namespace", namespace)
+        space = given.get("namespace", namespace) or ""
         name = given.get("name")
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not _is_text(name) or (space and not _is_text(space)):
             raise UsageError(f"Avro schema, {path or 'root'}: a {given['type']} needs a name")
         full = _full_name(name, space)
         space = full.rpartition(".")[0]
-        aliases = frozenset(_full_name(each, space) for each in given.get("aliases", ()))
+        aliases = frozenset(_full_name(each, space) for each in _texts(given, "aliases", path))
         kind = "record" if given["type"] == "error" else str(given["type"])
         made = AvroType(kind, full, aliases=aliases)
         if full in self._names:
@@ -168,19 +169,25 @@ class _Loader:
         self._names[full] = made
         match kind:
             case "enum":
-                made.symbols, made.default = tuple(given.get("symbols", ())), given.get("default")
+                default = given.get("default")
+                made.symbols, made.default = _texts(given, "symbols", path), default if _is_text(default) else None
             case "fixed":
                 made.size = _count(given.get("size"), path)
                 _with_logical(made, given)
             case _:
-                made.fields = tuple(self._field(each, space, path, depth) for each in given.get("fields", ()))
+                fields = given.get("fields", ())
+                if not isinstance(fields, list | tuple):
+                    raise UsageError(f"Avro schema, {path or 'root'}: the fields of a record are a list")
+                made.fields = tuple(self._field(each, space, path, depth) for each in fields)
         return made
 
-    def _field(self, given: Mapping[str, Any], namespace: str, path: str, depth: int) -> AvroField:
-        name = given["name"]
+    def _field(self, given: object, namespace: str, path: str, depth: int) -> AvroField:
+        if not isinstance(given, Mapping) or not _is_text(given.get("name")) or "type" not in given:
+            raise UsageError(f"Avro schema, {path or 'root'}: a field needs a name and a type, it is {given!r:.80}")
+        name = str(given["name"])
         kind = self.load(given["type"], namespace, f"{path}.{name}" if path else name, depth + 1)
         default = given.get("default", _ABSENT)
-        aliases = tuple(given.get("aliases", ()))
+        aliases = _texts(given, "aliases", f"{path}.{name}" if path else name)
         return AvroField(name, kind, aliases, None if default is _ABSENT else default, default is not _ABSENT)
 
 
@@ -188,9 +195,23 @@ def _full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
+def _is_text(given: object) -> bool:
+    """Whether it is text, not empty, that UTF-8 can have; JSON can have half of a surrogate pair."""
+    if not isinstance(given, str):
+        return False
+    return bool(given) and (given.isascii() or not any("\ud800" <= each <= "\udfff" for each in given))
+
+
+def _texts(given: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
+    found = given.get(key, ())
+    if not isinstance(found, list | tuple) or not all(map(_is_text, found)):
+        raise UsageError(f"Avro schema, {path or 'root'}: {key} are a list of texts, not {found!r:.80}")
+    return tuple(found)
+
+
 def _count(given: object, path: str) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-        raise UsageError(f"Avro schema, {path or 'root'}: a size of {given!r} is not a number of bytes")
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= _SIZE_MAX:
+        raise UsageError(f"Avro schema, {path or 'root'}: a size of {given!r} is not a number of bytes up to 2 GiB")
     return given
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from uuid import UUID
 
-from kafkaraw.errors import DeserializationError, RetriableError, UsageError
+from kafkaraw.errors import BatchTooLargeError, DeserializationError, UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.schemas.arrow._implementation import decoding
 from kafkaraw.schemas.arrow.assembling import assemble
@@ -28,13 +28,14 @@ from kafkaraw.schemas.arrow.plans import (
     plan_for,
     validator_for,
 )
-from kafkaraw.schemas.arrow.program import explain
+from kafkaraw.schemas.arrow.program import COLUMN_FULL, explain
 from kafkaraw.schemas.arrow.sources import SchemaSource, check_rules
 from kafkaraw.schemas.errors import (
-    RegistryAuthenticationError,
-    RegistryAuthorizationError,
-    RegistryError,
+    SchemaNotFoundError,
     SchemaParseError,
+    SchemaReferenceError,
+    SubjectNotFoundError,
+    VersionNotFoundError,
 )
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaType
 
@@ -55,6 +56,17 @@ FORMATS: Final = {
 PREFIX_BYTES: Final = 5
 _NULL_SLOT: Final = -1
 _UNFRAMED_SLOT: Final = -2
+_ID_MAX: Final = 2**31 - 1
+_COLUMN_BYTES_MAX: Final = 2**31 - 1
+_UNUSABLE: Final = (
+    UsageError,
+    SchemaParseError,
+    SchemaReferenceError,
+    SchemaNotFoundError,
+    SubjectNotFoundError,
+    VersionNotFoundError,
+)
+"""Of a writer's schema: it, or one that it refers to, is wrong or does not exist."""
 
 
 def decode_arrow(  # noqa: PLR0913 - two columns, and how
@@ -97,7 +109,7 @@ def decode_arrow(  # noqa: PLR0913 - two columns, and how
     Raises:
         DeserializationError: a record cannot be decoded, and `on_error` is "raise".
         UsageError: the reader's schema has no columns.
-        RegistryUnavailableError: the registry cannot be asked.
+        RegistryError: the registry cannot be asked, or answers something else than a schema or that it has none.
         BatchTooLargeError: a column would have more than 2 GiB.
     """
     if on_error not in ("null", "raise"):
@@ -197,6 +209,8 @@ class ColumnDecoder:
             if batch.num_rows and any(column.num_chunks > 1 for column in batch.itercolumns()):
                 batch = batch.combine_chunks()
             whole = batch.to_batches()
+            if len(whole) > 1:  # pyarrow keeps chunks that would have more than 2 GiB together
+                raise BatchTooLargeError(COLUMN_FULL)
             single = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=batch.schema)
             return pa.Table.from_batches([self.replace(single, on_error)])
         at = batch.schema.get_field_index(self._name)
@@ -230,12 +244,7 @@ class ColumnDecoder:
             column: framed records.
             headers: the headers of the same rows, in which the schema id may be instead.
         """
-        import pyarrow as pa
-
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if column.type != pa.binary():
-            column = column.cast(pa.binary())
+        column = _binary(column)
         rows = len(column)
         validity, offsets, data = _buffers(column)
         has_indexes = self._type is SchemaType.PROTOBUF
@@ -243,7 +252,7 @@ class ColumnDecoder:
         writers = [_of_prefix(each) for each in prefixes]
         if headers is not None and headers.null_count < rows:
             slots = _with_headers(slots, writers, headers, f"__{self._name}_schema_id", column)
-        found = [self._looked_up(each.schema) for each in writers]
+        found = [self._looked_up(each) for each in writers]
         reader = self._reader or self._newest(found)
         if reader is None:
             return self._undecodable(column, slots, found)
@@ -288,17 +297,19 @@ class ColumnDecoder:
 
     # -- schemas
 
-    def _looked_up(self, writer: int | str) -> RegisteredSchema | str:
-        """Return the schema of an id or a GUID, or why there is none."""
+    def _looked_up(self, writer: _Writer) -> RegisteredSchema | str:
+        """Return the schema of an id or a GUID, or why there is none.
+
+        Only the registry's answer that it has no such schema is a reason. Every other error is raised: a proxy that
+        answers while the registry is down must not make good records null.
+        """
+        if writer.unreadable:
+            return writer.unreadable
         try:
-            if isinstance(writer, int):
-                return self._registry.schema_by_id(writer)
-            return self._registry.schema_by_guid(writer)
-        except (RegistryAuthenticationError, RegistryAuthorizationError):
-            raise
-        except RegistryError as error:
-            if isinstance(error, RetriableError):
-                raise
+            if isinstance(writer.schema, int):
+                return self._registry.schema_by_id(writer.schema)
+            return self._registry.schema_by_guid(writer.schema)
+        except SchemaNotFoundError as error:
             return str(error)
 
     def _plans(
@@ -315,13 +326,13 @@ class ColumnDecoder:
                 try:
                     check_rules(writer, ignore_rules=self._ignore_rules)
                     plan = make(slot, self._texts(writer))
-                except (UsageError, SchemaParseError) as error:
+                except _UNUSABLE as error:
                     failures[slot] = f"schema {writer.id}: {error}"
             plans.append(plan)
         return plans, failures
 
     def _newest(self, found: Sequence[RegisteredSchema | str]) -> Texts | None:
-        known = [each for each in found if isinstance(each, RegisteredSchema)]
+        known = [each for each in found if isinstance(each, RegisteredSchema) and each.schema.schema_type is self._type]
         return self._texts(max(known, key=lambda each: each.id)) if known else None
 
     # -- reasons
@@ -378,9 +389,12 @@ def _with_headers(
     slots: Sequence[int], writers: list[_Writer], headers: pa.Array, name: str, column: pa.Array
 ) -> array[int]:
     """Return the slots, with those of rows that have their schema's GUID or id in a header; adds these to `writers`."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     found = array("i", bytes(memoryview(slots)))  # type: ignore[arg-type]  # a buffer of int32
+    if headers.null_count:  # a null list may have items behind it, which `flatten` leaves out; `take` drops them
+        headers = headers.take(pa.array(range(len(headers))))
     rows, flat = pc.list_parent_indices(headers), headers.flatten()
     chosen = pc.equal(flat.field(0), name)
     known: dict[bytes | None, int] = {}
@@ -402,27 +416,33 @@ class _Writer:
         schema: id or GUID.
         indexes: of Protobuf: which message.
         prefix_size: bytes of it in front of the record.
+        unreadable: why it names no schema; the registry is not asked then.
     """
 
     schema: int | str
     indexes: tuple[int, ...] = ()
     prefix_size: int = 0
+    unreadable: str = ""
 
 
 def _of_prefix(prefix: bytes) -> _Writer:
-    return _Writer(int.from_bytes(prefix[1:PREFIX_BYTES], "big"), _indexes(prefix[PREFIX_BYTES:]), len(prefix))
+    return _of_id(prefix[1:PREFIX_BYTES], prefix[PREFIX_BYTES:], len(prefix))
+
+
+def _of_id(number: bytes, indexes: bytes, prefix_size: int) -> _Writer:
+    schema_id = int.from_bytes(number, "big")
+    why = f"{schema_id} is no schema id, these are less than 2^31: it is not framed" if schema_id > _ID_MAX else ""
+    return _Writer(schema_id, _indexes(indexes), prefix_size, why)
 
 
 def _of_header(content: bytes | None) -> _Writer:
-    """Return what a header says; Confluent's `SchemaId`.
-
-    An unreadable header becomes a GUID that no registry has.
-    """
+    """Return what a header says; Confluent's `SchemaId`."""
     if content is not None and len(content) >= 1 + _GUID_BYTES and content[0] == _HEADER_GUID:
         return _Writer(str(UUID(bytes=content[1 : 1 + _GUID_BYTES])), _indexes(content[1 + _GUID_BYTES :]))
     if content is not None and len(content) >= PREFIX_BYTES and content[0] == _HEADER_ID:
-        return _Writer(int.from_bytes(content[1:PREFIX_BYTES], "big"), _indexes(content[PREFIX_BYTES:]))
-    return _Writer("" if content is None else content.hex())
+        return _of_id(content[1:PREFIX_BYTES], content[PREFIX_BYTES:], 0)
+    begin = "null" if content is None else content[: 1 + _GUID_BYTES].hex(" ") or "nothing"
+    return _Writer("", unreadable=f"its header for the schema has neither id nor GUID, it begins with {begin}")
 
 
 def _indexes(data: bytes) -> tuple[int, ...]:
@@ -435,6 +455,25 @@ def _indexes(data: bytes) -> tuple[int, ...]:
             numbers.append((raw >> 1) ^ -(raw & 1))
             raw = shift = 0
     return tuple(numbers[1:]) if numbers and numbers[0] else (0,) if numbers else ()
+
+
+def _binary(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the column as one array of binary.
+
+    Raises:
+        BatchTooLargeError: it has more than 2 GiB.
+    """
+    import pyarrow as pa
+
+    sizes = [each.nbytes for each in column.chunks] if isinstance(column, pa.ChunkedArray) else [column.nbytes]
+    try:
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        return column if column.type == pa.binary() else column.cast(pa.binary())
+    except pa.ArrowInvalid:
+        if sum(sizes) > _COLUMN_BYTES_MAX:
+            raise BatchTooLargeError(COLUMN_FULL) from None
+        raise
 
 
 def _buffers(column: pa.Array) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]:

@@ -166,6 +166,7 @@ class ColumnEncoder:
 
         kind = arrow_type(self.columns)
         try:
+            _check_fields(column.type, self.columns, "")
             return _fitted(column, self.columns)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError, ValueError) as error:
             raise UsageError(
@@ -214,11 +215,40 @@ def _program(texts: Texts) -> EncodeProgram:
 # -- Arrow
 
 
+def _check_fields(kind: pa.DataType, column: Column, path: str) -> None:
+    """Check what Arrow's casts would do silently: leave out fields of structs in lists, and make booleans of numbers.
+
+    Raises:
+        ValueError: the column would lose data.
+    """
+    import pyarrow.types as t
+
+    where = path or "the column"
+    match column.type:
+        case Type.STRUCT if t.is_struct(kind):
+            children = {each.name: each for each in column.children}
+            unknown = [each.name for each in kind if each.name not in children]
+            if unknown:
+                raise ValueError(f"the schema has no field {', '.join(_joined(path, name) for name in unknown)}")
+            for each in kind:
+                _check_fields(each.type, children[each.name], _joined(path, each.name))
+        case Type.LIST if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
+            _check_fields(kind.value_type, column.children[0], f"{path}[]")
+        case Type.MAP if t.is_map(kind):
+            _check_fields(kind.item_type, column.children[0].children[1], f"{path}{{}}")
+        case Type.BOOLEAN if not (t.is_boolean(kind) or t.is_null(kind)):
+            raise ValueError(f"{where} is {kind}, and the schema's is a boolean")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
 def _fitted(array: pa.Array, column: Column) -> pa.Array:
     """Return an array of the column's type: fields by name, missing nullable fields as null, others cast.
 
     Raises:
-        ValueError: a field is missing, or the column does not have it.
+        ValueError: the column does not have a field, and the schema has no null there.
     """
     import pyarrow as pa
 
@@ -228,9 +258,6 @@ def _fitted(array: pa.Array, column: Column) -> pa.Array:
     if column.type is not Type.STRUCT or not pa.types.is_struct(array.type):
         return array.cast(kind)
     names = [each.name for each in array.type]
-    unknown = [name for name in names if name not in {each.name for each in column.children}]
-    if unknown:
-        raise ValueError(f"the schema has no field {', '.join(unknown)}")
     fields = []
     for child in column.children:
         if child.name in names:

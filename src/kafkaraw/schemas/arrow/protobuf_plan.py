@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _COLUMNS_MAX: Final = 10_000
+_NESTING_MAX: Final = 64
 # Number of a type in FieldDescriptorProto.Type -> operation and type of its column.
 _TYPES: Final = {
     1: (Op.PROTOBUF_RAW64, Type.FLOAT64),
@@ -86,6 +87,10 @@ class _Columns:
         if depth and depth >= self._recursion_max:
             return None
         deeper = {**inside, message.full_name: depth + 1}
+        if sum(deeper.values()) > _NESTING_MAX:
+            raise UsageError(
+                f"field {path[:80]}: messages nested more than {_NESTING_MAX} deep; lower recursive_field_max_depth"
+            )
         fields = [self._field(each, f"{path}.{each.name}" if path else each.name, deeper) for each in message.fields]
         kept = tuple(each for each in fields if each is not None)
         return Column(name, Type.STRUCT, children=kept) if kept else None

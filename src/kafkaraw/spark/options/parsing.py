@@ -26,6 +26,7 @@ from kafkaraw.spark.options.client import (
     client_settings,
     settings_without_brokers,
 )
+from kafkaraw.spark.options.java_regex import translate
 from kafkaraw.spark.options.offsets import EARLIEST, LATEST
 from kafkaraw.spark.options.positions import (
     OffsetPosition,
@@ -307,7 +308,11 @@ def check_read(options: SparkOptions) -> None:
     if not options.subscribe and not options.assign and options.pattern is None:
         hint = f'; topic is for writing, to read use subscribe="{options.topic}"' if options.topic else ""
         raise ConfigError(f"nothing to read: give the option subscribe, subscribePattern or assign{hint}")
-    check_decoding(options.schemas, options.dead_letter_topic)
+    dead = options.dead_letter_topic
+    is_read = dead is not None and (
+        dead in options.topics or (options.pattern is not None and translate(options.pattern).search(dead) is not None)
+    )
+    check_decoding(options.schemas, dead, is_read=is_read)
 
 
 def check_write(options: SparkOptions) -> None:

@@ -184,14 +184,26 @@ def _check_registry(settings: RegistrySettings) -> None:
         raise ConfigError(f"the options {REGISTRY_PREFIX}*: {error}") from None
 
 
-def check_decoding(schemas: SchemaOptions | None, dead_letter_topic: str | None) -> None:
+def check_decoding(schemas: SchemaOptions | None, dead_letter_topic: str | None, *, is_read: bool) -> None:
     """Check the rules that involve the dead-letter topic of a read.
 
+    Args:
+        schemas: the options of typed columns.
+        dead_letter_topic: the topic.
+        is_read: whether the read includes this topic.
+
     Raises:
-        ConfigError: records that cannot be decoded have no topic to go to.
+        ConfigError: records that cannot be decoded have no topic to go to, or one that is read itself.
     """
-    if schemas is not None and schemas.errors is DecodeErrors.DEAD_LETTER and dead_letter_topic is None:
+    if schemas is None or schemas.errors is not DecodeErrors.DEAD_LETTER:
+        return
+    if dead_letter_topic is None:
         raise ConfigError(f"{_ERRORS}=deadLetter needs deadLetterTopic, the topic for records that cannot be decoded")
+    if is_read:
+        raise ConfigError(
+            f"deadLetterTopic={dead_letter_topic} is one of the topics that are read: a stream would read its dead "
+            "letters and send them again without an end; name another topic"
+        )
 
 
 def typed_names(schemas: SchemaOptions | None) -> frozenset[str]:

@@ -310,13 +310,13 @@ class TypedColumns:
             for row, reason in bad.items():
                 headers = [(each["key"], each["value"]) for each in raw["headers"][row].as_py() or ()]
                 timestamp = raw["timestamp"][row]
-                milliseconds = timestamp.value // 1000 if timestamp.is_valid else None
+                milliseconds = timestamp.value // 1000 if timestamp.is_valid else -1
                 producer.send(
                     to,
                     raw["value"][row].as_py(),
                     raw["key"][row].as_py(),
                     headers=[*self._described(reason, raw["offset"][row].as_py()), *headers],
-                    timestamp_ms=milliseconds,
+                    timestamp_ms=milliseconds if milliseconds >= 0 else None,  # -1: the record has none
                 )
             producer.flush()
 

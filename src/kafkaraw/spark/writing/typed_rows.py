@@ -52,6 +52,7 @@ def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn
 
     Raises:
         ConfigError: a column with a format is missing, or its subject is not known.
+        UsageError: a column cannot become the type of its schema, or, with exactlyOnce, Avro has no type for it.
         RegistryError: the registry refuses a schema, or cannot be asked.
     """
     schemas = options.schemas
@@ -63,6 +64,9 @@ def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn
     missing = [each.name for each in schemas.columns if each.name not in types.names]
     if missing:
         raise ConfigError(f"{missing[0]}.format: there is no column {missing[0]!r}, only {', '.join(types.names)}")
+    if options.exactly_once is not None:
+        for each in schemas.columns:  # types that `comparable` cannot encode
+            avro_schema_of(types.field(each.name).type, ROOT_RECORD)
     with Registry.from_config(schemas.registry) as registry:
         return tuple(
             _column(registry, each, schemas, options.topic, types.field(each.name).type) for each in schemas.columns
