@@ -46,6 +46,8 @@ _NO_PATHS = frozenset(
         "rest/exceptions/Errors.java",  # of Confluent's registry
         "send.py",  # files of the guide on schemas
         "read.py",
+        "trips.py",
+        "stream.py",
     }
 )
 _ELSEWHERE_TEXT = """

@@ -1,7 +1,8 @@
 // Runs main methods of Kafka's command-line tools one after the other in one JVM; java_tools.py drives it.
 //
 // A line of input is: class, what the tool reads as standard input (hex, "-" for nothing), arguments (hex), by tabs.
-// A line of output is: exit code, what it printed (hex), standard error (hex).
+// A line of output is: exit code, what it printed (hex), standard error (hex). Other threads than the tool's own, such as
+// those of clients that earlier tools have left behind, print to the standard error of this process.
 
 import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
@@ -22,6 +23,34 @@ public class Tools {
     private static Integer status; // of the first exit: tools take that one's exception for a failure, and exit again
 
     private static final class Exited extends RuntimeException {
+    }
+
+    /** Keeps what the thread that makes it prints. */
+    private static final class Complaints extends ByteArrayOutputStream {
+        private final Thread owner = Thread.currentThread();
+        private final PrintStream others;
+
+        Complaints(PrintStream others) {
+            this.others = others;
+        }
+
+        @Override
+        public void write(int one) {
+            if (Thread.currentThread() == owner) {
+                super.write(one);
+            } else {
+                others.write(one);
+            }
+        }
+
+        @Override
+        public void write(byte[] bytes, int offset, int length) {
+            if (Thread.currentThread() == owner) {
+                super.write(bytes, offset, length);
+            } else {
+                others.write(bytes, offset, length);
+            }
+        }
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -45,7 +74,7 @@ public class Tools {
 
     private static String run(String tool, byte[] input, String[] arguments) throws Exception {
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
-        ByteArrayOutputStream complained = new ByteArrayOutputStream();
+        ByteArrayOutputStream complained = new Complaints(System.err);
         InputStream usualInput = System.in;
         PrintStream usualOutput = System.out;
         PrintStream usualErrors = System.err;

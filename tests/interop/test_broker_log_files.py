@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.cli import main
 from kafkaraw.errors import KafkaError
-from tests.interop.java_client import why_no_java_client
-from tests.interop.java_tools import SharedTools, first_offsets
+from tests.interop.java_tools import SharedTools, first_offsets, shared_tools
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -142,14 +140,8 @@ def written(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tools() -> Iterator[SharedTools]:
-    """A JVM of its own: threads of clients that other tools have left print to the standard error, too."""
-    missing = why_no_java_client()
-    if missing is not None:
-        pytest.skip(missing)
-    tools = SharedTools()
-    yield tools
-    tools.close()
+def tools() -> SharedTools:
+    return shared_tools()
 
 
 def files(directory: Path, part: str) -> str:
