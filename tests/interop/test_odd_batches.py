@@ -172,7 +172,11 @@ def outcomes(servers: str, now: int) -> dict[str, Outcome]:
 
 @pytest.fixture(scope="module")
 def now() -> int:
-    return int(time.time() * 1000)
+    """The time, with a last byte of 64 at least: in "length 14" it is the size of a batch behind the first.
+
+    With 1 or 2 there, Kafka 4.3.1 answers UNKNOWN_SERVER_ERROR instead of CORRUPT_MESSAGE.
+    """
+    return int(time.time() * 1000) | 0x40
 
 
 @pytest.fixture(scope="module")
