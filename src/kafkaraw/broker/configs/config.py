@@ -117,7 +117,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
 ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 # Kafka's broker properties whose default differs from that of the topic setting, or that are looser.
 _TOPIC_PROPERTY: Final = {broker: topic for topic, broker in BROKER_PROPERTY.items()}
-_COARSER: Final = {
+COARSER: Final = {
     "retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
     "segment.ms": (("log.roll.hours", HOUR_MS),),
     "segment.jitter.ms": (("log.roll.jitter.hours", HOUR_MS),),
@@ -346,7 +346,7 @@ def _topic_defaults(given: Mapping[str, Value]) -> dict[str, Value]:
     defaults: dict[str, Value] = {}
     for name, setting in TOPIC_SETTINGS.items():
         defaults[name] = setting.default
-        for coarser, factor in _COARSER.get(name, ()):
+        for coarser, factor in COARSER.get(name, ()):
             value = given.get(coarser)
             if isinstance(value, int):
                 defaults[name] = max(FOR_EVER, min(value * factor, LONG_MAX))

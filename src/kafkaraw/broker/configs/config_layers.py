@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkaraw.broker.configs.config import BROKER_SETTINGS, BrokerConfig
+from kafkaraw.broker.configs.config import BROKER_SETTINGS, COARSER, BrokerConfig
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.declared import CLUSTER_WIDE, READ_ONLY, Declared
 from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
@@ -19,13 +19,8 @@ from kafkaraw.broker.settings import Setting, to_text
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol.config_codes import ConfigSource, ConfigType
 
-_COARSER = {
-    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
-    "log.retention.minutes": ("log.retention.hours",),
-    "log.roll.ms": ("log.roll.hours",),
-    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
-    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
-}
+_FAMILIES = [(BROKER_PROPERTY[topic], *(name for name, _ in coarser)) for topic, coarser in COARSER.items()]
+_BEHIND = {name: family[position + 1 :] for family in _FAMILIES for position, name in enumerate(family)}
 """The configurations that Kafka shows behind one that has a value (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
 
 
@@ -81,7 +76,7 @@ class BrokerLayers:
     def layers(self, name: str) -> tuple[Layer, ...]:
         """The values of one configuration, the one in force first; behind a value, those of coarser configurations."""
         own = self._layers_of(name)
-        behind = _COARSER.get(name, ()) if own else ()
+        behind = _BEHIND.get(name, ()) if own else ()
         return own + tuple(layer for coarser in behind for layer in self._layers_of(coarser))
 
     def _layers_of(self, name: str) -> tuple[Layer, ...]:
