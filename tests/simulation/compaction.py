@@ -29,7 +29,7 @@ RECORDS = 150
 """Records of each producer."""
 TRANSACTIONS = 10
 OFFSETS_OF_TRANSACTIONS = 40
-"""More offsets than the markers have: so many may be missing although nothing was compacted."""
+"""Maximum number of offsets that may be missing although nothing was compacted; more than the markers have."""
 TRANSACTION_TIMEOUT_MS = 5_000
 TOMBSTONE_SHARE = 0.15
 CALL_S = 20.0

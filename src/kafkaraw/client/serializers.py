@@ -151,7 +151,7 @@ def is_awaitable(made: object) -> bool:
 
 
 def discard(made: object) -> None:
-    """Drop an awaitable that nobody will wait for, without the warning that it was never awaited."""
+    """Close an awaitable that no caller awaits, without the warning that it was never awaited."""
     close = getattr(made, "close", None)
     if callable(close):
         close()

@@ -1,4 +1,4 @@
-"""Clients that are slow on purpose: requests byte by byte, and answers that nobody reads."""
+"""Clients that are slow on purpose: requests byte by byte, and answers that they do not read."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.plants", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; all if none is named")
     parser.add_argument("--refresh", action="store_true", help="write the cheapest seeds that show the bugs")
-    parser.add_argument("--showing", type=int, default=20, help="compare so many seeds that show a bug (default: 20)")
+    parser.add_argument(
+        "--showing", type=int, default=20, help="number of seeds that show a bug to compare (default: 20)"
+    )
     parser.add_argument("--cpu", type=float, default=20.0, help="processor time of a search, in seconds (default: 20)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="bugs at a time (default: the cores)")
     options = parser.parse_args(arguments)

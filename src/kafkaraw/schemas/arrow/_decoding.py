@@ -85,7 +85,7 @@ def _block(data: cython.p_void, size: cython.Py_ssize_t) -> Block:
 @cython.nogil
 @cython.exceptval(check=False)
 def _grow(column: cython.pointer(Column), rows: cython.Py_ssize_t) -> cython.bint:
-    """Make room for so many rows in all; False if there is no memory."""
+    """Make room for `rows` rows in all; False if there is no memory."""
     capacity: cython.Py_ssize_t = column.capacity
     if rows <= capacity:
         return True

@@ -232,5 +232,5 @@ def _with_logical(made: AvroType, given: Mapping[str, Any]) -> AvroType:
 
 
 def _digits_of(size: int) -> int:
-    """Return how many decimal digits fit any number of so many bytes in two's complement."""
+    """Return the number of decimal digits that `size` bytes in two's complement always hold."""
     return len(str(2 ** (8 * size - 1) - 1)) - 1 if 0 < size <= 64 else 0 if not size else size * 2

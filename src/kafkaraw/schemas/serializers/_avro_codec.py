@@ -95,8 +95,8 @@ DEPTH_MAX = cython.declare(cython.int, 600)
 EMPTY_ITEMS_MAX = cython.declare(cython.longlong, 100_000)
 EXPANSIONS_MAX = cython.declare(cython.int, 10_000)
 CHECKS_UNTIL_NOTED = cython.declare(cython.int, 1_000)
-"""So many checks whether a record fits a branch of a union are not noted; the results of further ones are, because
-unions within unions check the same values again and again, twice as often on each level."""
+"""Number of checks, whether a record fits a branch of a union, whose results are not noted. The results of further
+checks are noted, because unions within unions check the same values repeatedly, twice as often on each level."""
 
 _INT_MIN = cython.declare(cython.longlong, -(2**31))
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)

@@ -72,7 +72,7 @@ def check_rules(registered: RegisteredSchema, *, ignore_rules: bool, writing: bo
     """Refuse a schema with rules: to skip encryption silently is worse than to fail.
 
     Raises:
-        SerializationError: the schema has rules that are not disabled, and nobody said to ignore them.
+        SerializationError: the schema has rules that are not disabled, and `ignore_rules` is False.
         UnreadableError: as above, when reading.
     """
     rules = registered.schema.rule_set

@@ -1,7 +1,7 @@
 """The HTTP server of a registry: uvicorn on a socket of our own, on the loop that runs already.
 
-uvicorn bounds idle connections, but neither requests that arrive byte by byte nor answers that nobody reads. So
-connections without progress are closed after `STALLED_S`. Start at `HttpServer.start`.
+uvicorn limits idle connections, but neither requests that arrive byte by byte nor answers that the client does not
+read. So connections without progress are closed after `STALLED_S`. Start at `HttpServer.start`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _abort_idle(server: uvicorn.Server) -> None:
 
 
 async def _abort(server: uvicorn.Server) -> None:
-    """Close what uvicorn leaves open when its time is up, such as connections with answers that nobody reads.
+    """Close the connections that uvicorn leaves open after its timeout, such as those whose client reads no answer.
 
     Without it, these connections would stay open until the garbage collector finds them, after the end of their loop.
     """

@@ -1,6 +1,6 @@
 """The types of an Avro schema as objects; a named type is one object, however often the schema uses it.
 
-`reading` makes them and `AvroSchema` owns them; nobody changes them after that. They can form circles (a record that
+`reading` makes them and `AvroSchema` owns them; no code changes them after that. They can form circles (a record that
 contains itself), so nothing here compares or hashes by content: `Node.key` does, where it is set.
 """
 
