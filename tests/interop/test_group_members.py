@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from tests.interop.java_tools import run_tool
 TOPIC = "members"
 PARTITIONS = 4
 WAIT_SECONDS = 30
+POLL_MS = 200
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 DUMP_TOOL = "org.apache.kafka.tools.DumpLogSegments"
@@ -69,19 +72,41 @@ class Confluent:
 
 
 class KafkaPython:
-    """A member that is kafka-python's."""
+    """A member that is kafka-python's, which a thread of its own polls and closes.
+
+    If one thread polls two of its consumers in turns, a poll may end between the JoinGroup and the SyncGroup of a
+    consumer. The leader then joins anew every 50 ms, and the group rebalances for 30 to 135 seconds.
+    """
 
     def __init__(self, servers: str, group_id: str) -> None:
-        self.consumer = kafka.KafkaConsumer(
-            TOPIC, bootstrap_servers=servers, group_id=group_id, session_timeout_ms=6000, heartbeat_interval_ms=300
-        )
+        self._settings = {"bootstrap_servers": servers, "group_id": group_id}
+        self._assigned: set[int] = set()
+        self._is_over = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._poll_until_closed, name="kafka-python member")
+        self._thread.start()
+
+    def _poll_until_closed(self) -> None:
+        try:
+            consumer = kafka.KafkaConsumer(TOPIC, **self._settings, session_timeout_ms=6000, heartbeat_interval_ms=300)
+            with closing(consumer):
+                while not self._is_over.is_set():
+                    consumer.poll(POLL_MS)
+                    self._assigned = {part.partition for part in consumer.assignment()}
+        except Exception as error:  # noqa: BLE001  # raised in the thread of the test
+            self._error = error
 
     def partitions(self) -> set[int]:
-        self.consumer.poll(50)
-        return {part.partition for part in self.consumer.assignment()}
+        if self._error is not None:
+            raise self._error
+        return self._assigned
 
     def close(self) -> None:
-        self.consumer.close()
+        self._is_over.set()
+        self._thread.join(WAIT_SECONDS)
+        assert not self._thread.is_alive(), f"kafka-python's consumer does not end within {WAIT_SECONDS} s"
+        if self._error is not None:
+            raise self._error
 
 
 CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
@@ -101,22 +126,23 @@ def until(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not is_so():
         assert time.monotonic() < deadline, f"not so within {WAIT_SECONDS} s: {what}"
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("make", MAKES)
 def test_two_members_share_the_partitions_and_one_takes_over_from_the_other(
     make: str, broker: EmbeddedBroker, group_id: str
 ) -> None:
-    one, two = (MAKES[make](broker.bootstrap_servers, group_id) for _ in range(2))
+    with ExitStack() as members:
+        one, two = (members.enter_context(closing(MAKES[make](broker.bootstrap_servers, group_id))) for _ in range(2))
 
-    def shared() -> bool:
-        first, second = one.partitions(), two.partitions()
-        return len(first) == len(second) == PARTITIONS / 2 and not first & second
+        def shared() -> bool:
+            first, second = one.partitions(), two.partitions()
+            return len(first) == len(second) == PARTITIONS / 2 and not first & second
 
-    until(shared, "each has half")
-    one.close()
-    until(lambda: two.partitions() == set(range(PARTITIONS)), "the second has all")
-    two.close()
+        until(shared, "each has half")
+        one.close()
+        until(lambda: two.partitions() == set(range(PARTITIONS)), "the second has all")
 
 
 def test_aiokafka_shares_partitions_and_takes_over(broker: EmbeddedBroker, group_id: str) -> None:
@@ -124,28 +150,28 @@ def test_aiokafka_shares_partitions_and_takes_over(broker: EmbeddedBroker, group
 
 
 async def _share_by_aiokafka(broker: EmbeddedBroker, group_id: str) -> None:
-    def member() -> Any:
-        return aiokafka.AIOKafkaConsumer(
+    @asynccontextmanager
+    async def member() -> AsyncIterator[Any]:
+        consumer = aiokafka.AIOKafkaConsumer(
             TOPIC,
             bootstrap_servers=broker.bootstrap_servers,
             group_id=group_id,
             session_timeout_ms=6000,
             heartbeat_interval_ms=300,
         )
+        await consumer.start()
+        try:
+            yield consumer
+        finally:
+            await consumer.stop()
 
-    one, two = member(), member()
-    await one.start()
-    await two.start()
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not len(one.assignment()) == len(two.assignment()) == PARTITIONS / 2:
-        assert time.monotonic() < deadline
-        await one.getmany(timeout_ms=50)
-        await two.getmany(timeout_ms=50)
-    await one.stop()
-    while len(two.assignment()) != PARTITIONS:
-        assert time.monotonic() < deadline
-        await two.getmany(timeout_ms=50)
-    await two.stop()
+    async with asyncio.timeout(WAIT_SECONDS), member() as two:
+        async with member() as one:
+            while not len(one.assignment()) == len(two.assignment()) == PARTITIONS / 2:
+                await one.getmany(timeout_ms=50)
+                await two.getmany(timeout_ms=50)
+        while len(two.assignment()) != PARTITIONS:
+            await two.getmany(timeout_ms=50)
 
 
 def groups_tool(broker: EmbeddedBroker, *arguments: str) -> str:
@@ -184,10 +210,10 @@ def test_apaches_tool_reads_what_coordinators_wrote(tmp_path: Path, group_id: st
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS)])
         for protocol in ("classic", "consumer"):
-            member = Confluent(broker.bootstrap_servers, f"{group_id}-{protocol}", **{"group.protocol": protocol})
-            until(lambda: len(member.partitions()) == PARTITIONS, "it has all")  # noqa: B023  # called at once
-            member.consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, 0, 7)], asynchronous=False)
-            member.close()
+            servers, group = broker.bootstrap_servers, f"{group_id}-{protocol}"
+            with closing(Confluent(servers, group, **{"group.protocol": protocol})) as member:
+                until(lambda: len(member.partitions()) == PARTITIONS, "it has all")
+                member.consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, 0, 7)], asynchronous=False)
     (segment,) = tmp_path.rglob("__consumer_offsets-0/*.log")
     dumped = run_tool(DUMP_TOOL, "--files", str(segment), "--offsets-decoder")
     assert '"isvalid": false' not in dumped
