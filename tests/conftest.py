@@ -37,6 +37,7 @@ FOREIGN = (
     "records/test_other_clients.py",
 )
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
+SPARK_FIXTURE = "spark"
 # What starts Spark, besides the connectors' scenarios, which have a Spark of their own.
 SPARK = ("spark", "demo", "interop/test_demo.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
@@ -138,10 +139,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     needs_java = bool(FOREIGN_FIXTURES & set(getattr(item, "fixturenames", ())))
     if needs_java:
         item.add_marker(pytest.mark.timeout(FIRST_FETCH_SECONDS))
-    if needs_java or is_in(item.path, FOREIGN):
+    if needs_java or is_in(item.path, FOREIGN) or needs_spark(item):
         item.add_marker("foreign")
     if is_in(item.path, LONG):
         item.add_marker("long")
+
+
+def needs_spark(item: pytest.Item) -> bool:
+    """Whether a test needs Spark: by its folder, or by its fixture."""
+    return is_in(item.path, SPARK) or SPARK_FIXTURE in getattr(item, "fixturenames", ())
 
 
 def pytest_collection_finish() -> None:
@@ -163,7 +169,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """Make what Spark and Apache Kafka start quickly with before the test's time begins."""
-    if is_in(item.path, SPARK):
+    if needs_spark(item):
         share_spark_classes()
     if is_in(item.path, KAFKA) or FOREIGN_FIXTURES & set(getattr(item, "fixturenames", ())):
         share_kafka_classes()

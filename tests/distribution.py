@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 WAITING_GROUPS = (
     "spark",
     "interop",
+    "pipelines",
     "interop/test_connectors.py",
     "demo",
     "interop/test_acls.py",
