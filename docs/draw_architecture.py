@@ -68,6 +68,7 @@ PACKAGES = {
     "cli": ("entry", "The command line: one module for each command."),
     "demo": ("entry", "The flights demo, built on everything below."),
     "testing": ("entry", "Virtual time, a network in memory, the pytest plugin."),
+    "pipelines": ("entry", "Declared pipelines: definitions, checks, runs, dead letters."),
     "spark": ("entry", 'The data source format("kafkaraw"): source, sink, session.'),
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
