@@ -314,7 +314,7 @@ def _intercepted_reads() -> Iterator[None]:
     Other threads call them meanwhile, for running queries: without an evaluation in their context, they are Spark's.
     """
     from pyspark.sql import DataFrameReader, SparkSession
-    from pyspark.sql.streaming import DataStreamReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     originals: list[tuple[Any, str, Any]] = [
         (DataFrameReader, "table", DataFrameReader.table),
@@ -341,7 +341,9 @@ def _reading(original: Any, *, streaming: bool) -> Callable[..., DataFrame]:  # 
     def table(self: object, tableName: str) -> DataFrame:
         evaluation = _current.get()
         frame = None if evaluation is None else _rows_of(tableName, streaming, evaluation)
-        return original(self, tableName) if frame is None else frame
+        if frame is None:
+            frame = original(self, tableName)
+        return frame
 
     return table
 
@@ -394,8 +396,10 @@ _RELATION: Final = re.compile(r"'UnresolvedRelation \[([^\]]*)\], \[[^\]]*\], (t
 def _querying(original: Any) -> Callable[..., DataFrame]:  # noqa: ANN401 -- a method of Spark
     def sql(self: SparkSession, sqlQuery: str, *args: object, **kwargs: object) -> DataFrame:
         evaluation = _current.get()
+        rows: DataFrame
         if evaluation is None:
-            return original(self, sqlQuery, *args, **kwargs)
+            rows = original(self, sqlQuery, *args, **kwargs)
+            return rows
         views: dict[str, DataFrame] = {}
         for name, streaming in relations_of(self, sqlQuery, kwargs):
             frame = _rows_of(name, streaming, evaluation)
@@ -404,10 +408,11 @@ def _querying(original: Any) -> Callable[..., DataFrame]:  # noqa: ANN401 -- a m
         for name, frame in views.items():
             frame.createOrReplaceTempView(name)
         try:
-            return original(self, sqlQuery, *args, **kwargs)
+            rows = original(self, sqlQuery, *args, **kwargs)
         finally:
             for name in views:
                 self.catalog.dropTempView(name)
+        return rows
 
     return sql
 
