@@ -75,6 +75,7 @@ class Input:
 
 
 ReadTopic = Callable[[TopicSource, "Evaluation"], "DataFrame"]
+ReadRecords = Callable[[TopicSource, "Evaluation", bool], "DataFrame"]
 ReadTable = Callable[[Dataset, bool, "Evaluation"], "DataFrame"]
 Judge = Callable[["DataFrame", Dataset, "Evaluation"], "DataFrame"]
 
@@ -91,6 +92,8 @@ class Evaluation:
         read_topic: returns the rows of `topic()`.
         judge: applies the expectations of a dataset to its rows.
         read_table: returns the rows of a table of the pipeline, as a stream or not; None for Spark's catalog.
+        read_records: returns the records of a topic, as a stream or not, with the columns of format "kafkaraw" and
+            headers; None for that format. Whatever reads a topic decodes these records.
         start_offsets: where a flow without a checkpoint starts, by topic and partition, instead of
             `TopicSource.starting`.
         chain: names of the datasets that are being evaluated: the flow's target, the view that its function reads, the
@@ -108,6 +111,7 @@ class Evaluation:
     read_topic: ReadTopic
     judge: Judge
     read_table: ReadTable | None = None
+    read_records: ReadRecords | None = None
     start_offsets: Mapping[str, Mapping[int, int]] | None = None
     chain: tuple[str, ...] = ()
     bad_rows: list[DataFrame] = field(default_factory=list)
