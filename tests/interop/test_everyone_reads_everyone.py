@@ -5,14 +5,17 @@ On each broker at least one of the three parties (producer, broker, consumer) is
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
+from tests.cases import Cases
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
 from tests.interop.java_client import JavaClient, why_no_java_client
@@ -79,7 +82,7 @@ def samples_for(producer: Client) -> tuple[Sample, ...]:
     )
 
 
-def assert_same_records(received: list[Received], sent: tuple[Sample, ...]) -> None:
+def assert_same_records(received: list[Received], sent: Sequence[Sample]) -> None:
     assert sorted(map(repr, (each.sample for each in received))) == sorted(map(repr, sent))
     for partition in range(PARTITIONS):
         offsets = [each.offset for each in received if each.partition == partition]
@@ -94,65 +97,73 @@ def by_name(client: Client) -> str:
     return client.name
 
 
-@pytest.mark.parametrize("codec", CODECS)
+def in_every_codec(producer: Client, bootstrap: str, topic: str, *, idempotent: bool) -> list[Sample]:
+    """Write the samples once per codec to the same partitions; their timestamps tell the codecs apart."""
+    return written(producer, bootstrap, topic, [(codec, "all", idempotent) for codec in CODECS])
+
+
+def with_every_acks(producer: Client, bootstrap: str, topic: str, *acks: str) -> list[Sample]:
+    """The same, uncompressed, once for each kind of acknowledgement."""
+    return written(producer, bootstrap, topic, [("none", each, False) for each in acks])
+
+
+def written(producer: Client, bootstrap: str, topic: str, kinds: list[tuple[str, str, bool]]) -> list[Sample]:
+    sent: list[Sample] = []
+    for number, (codec, acks, idempotent) in enumerate(kinds):
+        samples = [
+            dataclasses.replace(sample, timestamp_ms=sample.timestamp_ms + number) for sample in samples_for(producer)
+        ]
+        producer.produce(bootstrap, topic, samples, codec=codec, acks=acks, idempotent=idempotent)
+        sent += samples
+    return sent
+
+
+def assert_all_read(consumers: tuple[Client, ...], bootstrap: str, topic: str, sent: list[Sample]) -> None:
+    """Every consumer reads what was sent; they read at the same time."""
+    with ThreadPoolExecutor(len(consumers)) as pool:
+        reading = {
+            consumer.name: pool.submit(consumer.consume, bootstrap, topic, PARTITIONS, len(sent))
+            for consumer in consumers
+        }
+    with Cases() as case:
+        for name, received in reading.items():
+            with case(name):
+                assert_same_records(received.result(), sent)
+
+
 @pytest.mark.parametrize("producer", [*FOREIGN, *OURS], ids=by_name)
-def test_on_our_broker_every_client_reads_what_any_client_wrote(
-    producer: Client, codec: str, our_broker: EmbeddedBroker
-) -> None:
-    bootstrap = our_broker.bootstrap_servers
-    topic = new_topic(bootstrap)
-    sent = samples_for(producer)
-    producer.produce(bootstrap, topic, sent, codec=codec, acks="all", idempotent=True)
-    for consumer in (*FOREIGN, *OURS):
-        assert_same_records(consumer.consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+def test_on_our_broker_every_client_reads_what_any_client_wrote(producer: Client, our_broker: EmbeddedBroker) -> None:
+    topic = new_topic(our_broker.bootstrap_servers)
+    sent = in_every_codec(producer, our_broker.bootstrap_servers, topic, idempotent=True)
+    assert_all_read((*FOREIGN, *OURS), our_broker.bootstrap_servers, topic, sent)
 
 
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("producer", OURS, ids=by_name)
-def test_on_apache_kafka_every_client_reads_what_we_wrote(
-    producer: Client, codec: str, apache_kafka: ApacheKafka
-) -> None:
-    bootstrap = apache_kafka.bootstrap_servers
-    topic = new_topic(bootstrap)
-    sent = samples_for(producer)
-    producer.produce(bootstrap, topic, sent, codec=codec, acks="all", idempotent=True)
-    for consumer in (*FOREIGN, *OURS):
-        assert_same_records(consumer.consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+def test_on_apache_kafka_every_client_reads_what_we_wrote(producer: Client, apache_kafka: ApacheKafka) -> None:
+    topic = new_topic(apache_kafka.bootstrap_servers)
+    sent = in_every_codec(producer, apache_kafka.bootstrap_servers, topic, idempotent=True)
+    assert_all_read((*FOREIGN, *OURS), apache_kafka.bootstrap_servers, topic, sent)
 
 
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("producer", FOREIGN, ids=by_name)
-def test_on_apache_kafka_we_read_what_any_client_wrote(producer: Client, codec: str, apache_kafka: ApacheKafka) -> None:
-    bootstrap = apache_kafka.bootstrap_servers
-    topic = new_topic(bootstrap)
-    sent = samples_for(producer)
-    producer.produce(bootstrap, topic, sent, codec=codec, acks="all", idempotent=False)
-    for consumer in OURS:
-        assert_same_records(consumer.consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+def test_on_apache_kafka_we_read_what_any_client_wrote(producer: Client, apache_kafka: ApacheKafka) -> None:
+    topic = new_topic(apache_kafka.bootstrap_servers)
+    sent = in_every_codec(producer, apache_kafka.bootstrap_servers, topic, idempotent=False)
+    assert_all_read(OURS, apache_kafka.bootstrap_servers, topic, sent)
 
 
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
 @pytest.mark.parametrize("producer", [*FOREIGN, *OURS], ids=by_name)
-def test_our_broker_takes_every_kind_of_acknowledgement(
-    producer: Client, acks: str, our_broker: EmbeddedBroker
-) -> None:
-    bootstrap = our_broker.bootstrap_servers
-    topic = new_topic(bootstrap)
-    sent = samples_for(producer)
-    producer.produce(bootstrap, topic, sent, codec="none", acks=acks, idempotent=False)
-    assert_same_records(OURS[0].consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+def test_our_broker_takes_every_kind_of_acknowledgement(producer: Client, our_broker: EmbeddedBroker) -> None:
+    topic = new_topic(our_broker.bootstrap_servers)
+    sent = with_every_acks(producer, our_broker.bootstrap_servers, topic, "0", "1", "all")
+    assert_all_read(OURS[:1], our_broker.bootstrap_servers, topic, sent)
 
 
-@pytest.mark.parametrize("acks", ["0", "1"])
 @pytest.mark.parametrize("producer", OURS, ids=by_name)
-def test_apache_kafka_takes_every_kind_of_our_acknowledgement(
-    producer: Client, acks: str, apache_kafka: ApacheKafka
-) -> None:
-    bootstrap = apache_kafka.bootstrap_servers
-    topic = new_topic(bootstrap)
-    sent = samples_for(producer)
-    producer.produce(bootstrap, topic, sent, codec="none", acks=acks, idempotent=False)
-    assert_same_records(FOREIGN[0].consume(bootstrap, topic, PARTITIONS, len(sent)), sent)
+def test_apache_kafka_takes_every_kind_of_our_acknowledgement(producer: Client, apache_kafka: ApacheKafka) -> None:
+    topic = new_topic(apache_kafka.bootstrap_servers)
+    sent = with_every_acks(producer, apache_kafka.bootstrap_servers, topic, "0", "1")
+    assert_all_read(FOREIGN[:1], apache_kafka.bootstrap_servers, topic, sent)
 
 
 def test_a_key_lands_on_the_same_partition_whoever_sends_it(our_broker: EmbeddedBroker) -> None:
@@ -168,15 +179,13 @@ def test_a_key_lands_on_the_same_partition_whoever_sends_it(our_broker: Embedded
         assert found == yardstick, name
 
 
-@pytest.mark.parametrize("codec", CODECS)
 def test_on_our_broker_java_reads_what_we_wrote_and_we_what_java_wrote(
-    codec: str, java: JavaClient, our_broker: EmbeddedBroker
+    java: JavaClient, our_broker: EmbeddedBroker
 ) -> None:
     bootstrap = our_broker.bootstrap_servers
-    sent = SAMPLES + KEYLESS
     by_us, by_java = new_topic(bootstrap), new_topic(bootstrap)
-    OURS[0].produce(bootstrap, by_us, sent, codec=codec, acks="all", idempotent=True)
-    java.produce(bootstrap, by_java, sent, codec=codec, acks="all", idempotent=True)
+    sent = in_every_codec(OURS[0], bootstrap, by_us, idempotent=True)
+    assert in_every_codec(java, bootstrap, by_java, idempotent=True) == sent
     read_by_java = java.consume(bootstrap, by_us, PARTITIONS, len(sent))
     read_by_us = OURS[0].consume(bootstrap, by_java, PARTITIONS, len(sent))
     assert_same_records(read_by_java, sent)
