@@ -1,6 +1,7 @@
-// Runs main methods of Kafka's command-line tools one after the other in one JVM; java_tools.py drives it.
+// Runs main methods of Kafka's command-line tools and of other programs one after the other in one JVM; java_tools.py
+// drives it.
 //
-// A line of input is: class, what the tool reads as standard input (hex, "-" for nothing), arguments (hex), by tabs.
+// A line of input is: class, or class@folder for one that is not in the class path, what the tool reads as standard input (hex, "-" for nothing), arguments (hex), by tabs.
 // A line of output is: exit code, what it printed (hex), standard error (hex). Other threads than the tool's own, such as
 // those of clients that earlier tools have left behind, print to the standard error of this process.
 
@@ -12,13 +13,20 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.kafka.common.utils.Exit;
 
 public class Tools {
     private static final HexFormat HEX = HexFormat.of();
+
+    private static final Map<String, ClassLoader> LOADERS = new HashMap<>();
 
     private static Integer status; // of the first exit: tools take that one's exception for a failure, and exit again
 
@@ -72,6 +80,18 @@ public class Tools {
         Runtime.getRuntime().halt(0); // tools leave threads behind
     }
 
+    private static Class<?> named(String tool) throws Exception {
+        int at = tool.indexOf('@');
+        if (at < 0) {
+            return Class.forName(tool);
+        }
+        String folder = tool.substring(at + 1);
+        if (!LOADERS.containsKey(folder)) {
+            LOADERS.put(folder, new URLClassLoader(new URL[] {Path.of(folder).toUri().toURL()}));
+        }
+        return LOADERS.get(folder).loadClass(tool.substring(0, at));
+    }
+
     private static String run(String tool, byte[] input, String[] arguments) throws Exception {
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         ByteArrayOutputStream complained = new Complaints(System.err);
@@ -83,7 +103,7 @@ public class Tools {
         System.setErr(new PrintStream(complained, true, StandardCharsets.UTF_8));
         status = null;
         try {
-            Class.forName(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+            named(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
         } catch (java.lang.reflect.InvocationTargetException failure) {
             if (status == null) {
                 status = -1;

@@ -270,7 +270,9 @@ class ApacheKafka:
                     self._class_archive.unlink(missing_ok=True)  # a part of it
 
     def close(self) -> None:
-        """Stop the node and remove the data when its folder was a temporary one."""
+        """End the node, gracefully if its data stays; remove the data if its folder was a temporary one."""
+        if self._own_dir and self._class_archive is None:
+            self.kill()  # a graceful stop takes most of a second
         self.stop()
         if self._own_dir:
             shutil.rmtree(self.data_dir, ignore_errors=True)

@@ -1,28 +1,17 @@
 """Kafka's own Java client as one more adapter; see `clients` for what an adapter does.
 
-Each call is a JVM of its own, half a second or so: use it where Java itself is the yardstick.
+Use it where Java itself is the yardstick. It runs in the JVM of the tools.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.apache_kafka import compile_java, fetch_jars, fetch_tools, shared_classes, why_missing
 from tests.interop.clients import Received, Sample
-from tests.java_options import QUICK_JVM
+from tests.interop.java_tools import shared_tools
 
 SOURCE = Path(__file__).with_name("JavaClient.java")
-RUN_SECONDS_MAX = 60
-
-
-def why_no_java_client() -> str | None:
-    """What this machine lacks to compile and run the client, or None."""
-    if shutil.which("javac") is None:
-        return "the Java client is compiled with javac, and there is none on the path"
-    return why_missing()
 
 
 def _field(value: bytes | None) -> str:
@@ -31,23 +20,6 @@ def _field(value: bytes | None) -> str:
 
 def _value(field: str) -> bytes | None:
     return None if field == "-" else bytes.fromhex(field)
-
-
-def java_command(program: Path | str, *arguments: str, heap: str = "256M") -> list[str]:
-    """The command that runs a Java program of the tests, or a class of Kafka's jars.
-
-    Args:
-        program: the program's source, which is compiled once, or the name of a class.
-        arguments: of the program.
-        heap: the most memory that its objects may take.
-    """
-    class_path = f"{fetch_jars()}/*:{fetch_tools()}/*"
-    if isinstance(program, Path):
-        class_path += f":{compile_java(program)}"
-        program = program.stem
-    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    options = (f"-Xmx{heap}", *QUICK_JVM, *shared_classes(), logging)
-    return ["java", *options, "-cp", class_path, program, *arguments]
 
 
 class JavaClient:
@@ -91,13 +63,4 @@ class JavaClient:
         return found
 
     def _run(self, given: str, *arguments: str) -> str:
-        done = subprocess.run(
-            java_command(SOURCE, *arguments),
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=RUN_SECONDS_MAX,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout
+        return shared_tools().run(SOURCE, *arguments, given=given)

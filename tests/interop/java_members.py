@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.interop.java_client import java_command
+from tests.interop.java_tools import java_command
 
 STRATEGIES = {
     "range": "RangeAssignor",

@@ -1,8 +1,9 @@
-"""Apache Kafka's own command-line tools, run from its jars, all in one JVM: one of its own takes a second or so."""
+"""Apache Kafka's command-line tools and the tests' Java programs, all in one JVM: each JVM takes a second to start."""
 
 from __future__ import annotations
 
 import atexit
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -14,12 +15,38 @@ from typing import IO
 
 import pytest
 
-from tests.interop.java_client import java_command, why_no_java_client
+from tests.interop.apache_kafka import compile_java, fetch_jars, fetch_tools, shared_classes, why_missing
+from tests.java_options import QUICK_JVM
 
 CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
+RUN_SECONDS_MAX = 60
 ERRORS_BYTES_MAX = 4000
 """How much of the end of the JVM's standard error an error message quotes."""
+
+
+def why_no_java_client() -> str | None:
+    """What this machine lacks to compile and run the client, or None."""
+    if shutil.which("javac") is None:
+        return "the Java client is compiled with javac, and there is none on the path"
+    return why_missing()
+
+
+def java_command(program: Path | str, *arguments: str, heap: str = "256M") -> list[str]:
+    """The command that runs a Java program of the tests, or a class of Kafka's jars.
+
+    Args:
+        program: the program's source, which is compiled once, or the name of a class.
+        arguments: of the program.
+        heap: the most memory that its objects may take.
+    """
+    class_path = f"{fetch_jars()}/*:{fetch_tools()}/*"
+    if isinstance(program, Path):
+        class_path += f":{compile_java(program)}"
+        program = program.stem
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    options = (f"-Xmx{heap}", *QUICK_JVM, *shared_classes(), logging)
+    return ["java", *options, "-cp", class_path, program, *arguments]
 
 
 def run_tool(main_class: str, *arguments: str) -> str:
@@ -53,7 +80,7 @@ def shared_tools() -> SharedTools:
 
 
 class SharedTools:
-    """A JVM that runs tools one after the other, by way of Tools.java; it is started for the first of them."""
+    """A JVM that runs tools and programs one after the other, by way of Tools.java; the first of them starts it."""
 
     def __init__(self) -> None:
         self._jvm: subprocess.Popen[str] | None = None
@@ -79,11 +106,11 @@ class SharedTools:
             jvm.wait()
         jvm.stdout.close()
 
-    def run(self, main_class: str, *arguments: str, given: str = "", complaints: list[str] | None = None) -> str:
+    def run(self, tool: Path | str, *arguments: str, given: str = "", complaints: list[str] | None = None) -> str:
         """Run a tool that reads `given`, and return what it printed.
 
         Args:
-            main_class: the tool.
+            tool: the name of its class, or the source of a program of the tests, which is compiled once.
             arguments: its arguments.
             given: what it reads.
             complaints: gets the lines that it prints to its standard error.
@@ -91,6 +118,7 @@ class SharedTools:
         Raises:
             AssertionError: it failed.
         """
+        main_class = f"{tool.stem}@{compile_java(tool)}" if isinstance(tool, Path) else tool
         fields = [main_class, given.encode().hex() or "-", *(argument.encode().hex() for argument in arguments)]
         with self._lock:
             try:

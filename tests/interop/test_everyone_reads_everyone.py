@@ -18,7 +18,8 @@ from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.cases import Cases
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.clients import FOREIGN, OURS, Client, Received, Sample
-from tests.interop.java_client import JavaClient, why_no_java_client
+from tests.interop.java_client import JavaClient
+from tests.interop.java_tools import why_no_java_client
 
 PARTITIONS = 4
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -26,7 +26,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 Sent = dict[TopicPartition, list[tuple[bytes, Ticket]]]
 
 VALUE = bytes(range(256)) * 16
-SETTINGS = {"linger_ms": 0, "batch_size": 20_000, "delivery_timeout_ms": 8_000, "request_timeout_ms": 4_000}
+SETTINGS = {"linger_ms": 0, "batch_size": 20_000, "delivery_timeout_ms": 4_000, "request_timeout_ms": 2_000}
 
 
 class Tmpfs:

@@ -6,8 +6,7 @@ import contextlib
 
 import pytest
 
-from tests.interop.java_client import why_no_java_client
-from tests.interop.java_tools import SharedTools
+from tests.interop.java_tools import SharedTools, why_no_java_client
 
 
 def test_the_error_of_a_jvm_that_ended_has_its_exit_code_and_standard_error():

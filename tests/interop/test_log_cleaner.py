@@ -16,7 +16,7 @@ from kafkaraw.core.log.indexes import AbortedTransaction, decode_transaction_ind
 from kafkaraw.core.log.names import FileKind, OffsetFile, Stage
 from kafkaraw.records import HEADER_SIZE, BatchHeader, codec_by_id
 from tests.core.log.random_logs import CleanSettings, RandomLog, clean_folder, read_folder
-from tests.interop.java_client import java_command, why_no_java_client
+from tests.interop.java_tools import java_command, why_no_java_client
 
 SEEDS = 20
 SOAK_SEEDS = 500

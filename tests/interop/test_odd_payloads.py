@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ import zstandard
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.records import Batch, codec_by_name
 from tests.interop.apache_kafka import why_missing
-from tests.interop.java_client import java_command
+from tests.interop.java_tools import shared_tools
 from tests.interop.odd_batches import batch, record
 from tests.interop.test_old_formats import java_hash
 
@@ -130,10 +129,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for number, make in enumerate(cases.values()):
         (folder / f"{number:02}.hex").write_text(make().hex())
     files = sorted(map(str, folder.iterdir()))
-    command = java_command(Path(__file__).with_name("ReadBatches.java"), *files)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    return dict(zip(cases, done.stdout.splitlines(), strict=True))
+    printed = shared_tools().run(Path(__file__).with_name("ReadBatches.java"), *files)
+    return dict(zip(cases, printed.splitlines(), strict=True))
 
 
 @pytest.mark.parametrize("name", READ)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.client.fetching.test_old_formats import put_old_segment
 from tests.interop.apache_kafka import why_missing
 from tests.interop.clients import Client, Confluent, Kafkaraw
-from tests.interop.java_client import JavaClient, java_command, why_no_java_client
+from tests.interop.java_client import JavaClient
+from tests.interop.java_tools import shared_tools, why_no_java_client
 from tests.records.test_legacy import CODECS, KINDS, TIME, VECTORS, WRITTEN, message, vector, wrapper
 
 TIMEOUT_SECONDS = 60
@@ -26,10 +26,7 @@ def run(*arguments: str) -> str:
     missing = why_missing()
     if missing is not None:
         pytest.skip(missing)
-    command = java_command(VECTORS / "MakeLegacyVectors.java", *arguments)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return shared_tools().run(VECTORS / "MakeLegacyVectors.java", *arguments)
 
 
 def test_the_vectors_are_what_java_writes(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_records_come_as_arrow_columns(bootstrap_servers: str, topic: str) -> No
 
 def test_an_unknown_topic_is_named_when_it_may_not_be_created(bootstrap_servers: str) -> None:
     settings = {"bootstrap_servers": bootstrap_servers, "allow_auto_create_topics": False}
-    with Consumer(default_api_timeout_ms=3000, **settings) as consumer, pytest.raises(KafkaError, match="not-there"):
+    with Consumer(default_api_timeout_ms=1000, **settings) as consumer, pytest.raises(KafkaError, match="not-there"):
         consumer.partitions_for("not-there")
 
 

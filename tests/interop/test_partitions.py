@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import PARTITIONERS, murmur2, partition_for_key
-from tests.interop.java_client import RUN_SECONDS_MAX, java_command, why_no_java_client
+from tests.interop.java_tools import shared_tools
 
 SOURCE = Path(__file__).with_name("KeyPartitions.java")
 PARTITIONS_COUNT = 7
@@ -24,20 +23,11 @@ def random_keys(rng: random.Random, count: int) -> list[bytes]:
 
 @pytest.mark.timeout(120)
 def test_keys_land_on_javas_partitions() -> None:
-    missing = why_no_java_client()
-    if missing is not None:
-        pytest.skip(missing)
+    tools = shared_tools()
     rng = random.Random(6)
     cases = [(key, rng.randrange(1, 2000)) for key in random_keys(rng, 20_000)]
-    done = subprocess.run(
-        java_command(SOURCE),
-        input="".join(f"{key.hex()}\t{count}\n" for key, count in cases),
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=True,
-    )
-    javas = [tuple(map(int, line.split("\t"))) for line in done.stdout.splitlines()]
+    printed = tools.run(SOURCE, given="".join(f"{key.hex()}\t{count}\n" for key, count in cases))
+    javas = [tuple(map(int, line.split("\t"))) for line in printed.splitlines()]
     assert [(hashed & 0xFFFFFFFF, partition) for hashed, partition in javas] == [
         (murmur2(key), partition_for_key(key, count)) for key, count in cases
     ]

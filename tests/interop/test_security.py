@@ -23,8 +23,8 @@ from tests.broker.security.test_sasl_authenticator import Peer
 from tests.interop import logins
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.clients import Aiokafka, Confluent, KafkaPython, Sample
-from tests.interop.java_client import JavaClient, why_no_java_client
-from tests.interop.java_tools import CONFIGS, SharedTools, run_tool, shared_tools
+from tests.interop.java_client import JavaClient
+from tests.interop.java_tools import CONFIGS, SharedTools, run_tool, shared_tools, why_no_java_client
 from tests.interop.logins import LISTENER_PROTOCOLS, MECHANISMS, PASSWORD, USER, WAYS, Keys, Way, as_pkcs8, pem
 
 MODULES = "org.apache.kafka.common.security"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.apache_kafka import shared_classes
-from tests.interop.java_client import RUN_SECONDS_MAX, java_command, why_no_java_client
+from tests.interop.java_tools import RUN_SECONDS_MAX, java_command, why_no_java_client
 
 SOURCE = Path(__file__).with_name("KeyPartitions.java")
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from kafkaraw.core.group.assignors import Topics
 from kafkaraw.core.group.consumer_protocol import MemberSubscription
 from kafkaraw.records import TopicPartition
-from tests.interop.java_client import java_command
+from tests.interop.java_tools import java_command
 
 SOURCE = Path(__file__).with_name("JavaAssignors.java")
 
