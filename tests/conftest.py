@@ -35,6 +35,8 @@ FOREIGN = (
     "protocol/oracle",
     "docs/test_schemas.py",
     "records/test_other_clients.py",
+    "schemas/serializers/test_confluent_serializers.py",
+    "schemas/server/test_confluent_client.py",
 )
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
 SPARK_FIXTURE = "spark"
@@ -77,6 +79,8 @@ LONG = (
     "records/test_legacy.py",
     "records/test_rows.py",
     "records/test_splitting.py",
+    "records/test_switches_between_threads.py",
+    "schemas/languages/test_hostile_schemas.py",
     "simulation/test_connection.py",
     "simulation/test_events.py",
     "simulation/test_faults.py",

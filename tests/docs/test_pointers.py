@@ -10,7 +10,6 @@ import ast
 import functools
 import keyword
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,14 +81,13 @@ def text_of(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def prose(file: Path) -> Iterator[str]:
+@functools.cache
+def prose(file: Path) -> tuple[str, ...]:
     """The docstrings and comments of a module; a page without its examples."""
     text = text_of(file)
     if file.suffix == ".md":
-        yield (_SOURCE_COLUMN if file == GLOSSARY else _FENCED).sub("", text)
-    else:
-        yield from _STRING.findall(text)
-        yield "\n".join(_COMMENT.findall(_STRING.sub("", text)))
+        return ((_SOURCE_COLUMN if file == GLOSSARY else _FENCED).sub("", text),)
+    return (*_STRING.findall(text), "\n".join(_COMMENT.findall(_STRING.sub("", text))))
 
 
 @functools.cache
@@ -142,7 +140,8 @@ def exists_for(file: Path, target: str) -> bool:
     return any((folder / target).exists() or (folder / f"{target}.py").exists() for folder in folders)
 
 
-def defined_in(file: Path) -> set[str]:
+@functools.cache
+def defined_in(file: Path) -> frozenset[str]:
     """Every name that a module defines, imports or takes as an attribute."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(text_of(file))):
@@ -157,7 +156,14 @@ def defined_in(file: Path) -> set[str]:
                 found.update((node.asname or node.name).split("."))
             case _:
                 pass
-    return found
+    return frozenset(found)
+
+
+def is_defined(file: Path, name: str) -> bool:
+    """Whether a module defines, imports or takes a name; most are its classes or functions, which no tree must show."""
+    if re.search(rf"^\s*(?:class|def|async def) {name}\b", text_of(file), re.MULTILINE):
+        return True
+    return name in defined_in(file)
 
 
 def modules_named(file: Path, name: str) -> list[Path]:
@@ -171,13 +177,12 @@ def is_place(file: Path, target: str) -> bool:
     if _FILE.fullmatch(target) or "/" in target:
         return exists_for(file, target)
     first, *others = target.removesuffix("()").split(".")
-    own = defined_in(file) if file.suffix == ".py" else set()
-    if first in own:
+    if file.suffix == ".py" and is_defined(file, first):
         return all(other in known_words() for other in others)
     modules = modules_named(file, first)
     if not others:
         return bool(modules) or (file.suffix == ".md" and first in names_in_package())
-    return any(set(others) <= defined_in(module) | {module.stem} for module in modules)
+    return any(all(other == module.stem or is_defined(module, other) for other in others) for module in modules)
 
 
 def _listed(pointers: list[Pointer]) -> str:

@@ -18,7 +18,8 @@ def tables() -> set[tuple[str, str]]:
     """(module, name) of every transition table of the package."""
     found = set()
     for module in PACKAGE.rglob("*.py"):
-        for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        text = module.read_text(encoding="utf-8")
+        for node in ast.parse(text).body if "TRANSITIONS" in text or "MAY_FOLLOW" in text else ():
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             names = [target.id for target in targets if isinstance(target, ast.Name)]
             found |= {

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from kafkaraw.broker.groups.coordinator import EXPIRED_OFFSETS_MAX, Batch, CommitIdentity
+from kafkaraw.broker.groups import coordinator
+from kafkaraw.broker.groups.coordinator import Batch, CommitIdentity
 from kafkaraw.broker.groups.offsets import CommittedOffset
 from kafkaraw.broker.groups.records import GroupRecord
 from kafkaraw.protocol.embedded.group_offsets import LegacyOffsetCommitKey, LegacyOffsetCommitValue
@@ -179,9 +180,10 @@ def test_a_position_may_expire_by_its_own_time():
     assert offsets(world) == {}
 
 
-def test_many_offsets_expire_in_batches_of_bounded_size_with_other_work_in_between():
+def test_many_offsets_expire_in_batches_of_bounded_size_with_other_work_in_between(monkeypatch):
+    monkeypatch.setattr(coordinator, "EXPIRED_OFFSETS_MAX", 100)
     world = World()
-    count = 2 * EXPIRED_OFFSETS_MAX + 500
+    count = 250
     position = CommittedOffset(1, 3, "m", START_MS)
     world.coordinator.commit(
         claim(), [(TopicPartition("t", index), position) for index in range(count)], lambda _: None
@@ -189,7 +191,7 @@ def test_many_offsets_expire_in_batches_of_bounded_size_with_other_work_in_betwe
     written = len(world.log)
     world.pass_ms(WEEK_MS + 600_000)
     sizes = [len(batch.records) for batch in world.log[written:]]
-    assert sizes == [EXPIRED_OFFSETS_MAX, EXPIRED_OFFSETS_MAX, 501], "the last one has the tombstone of the group"
+    assert sizes == [100, 100, 51], "the last one has the tombstone of the group"
     assert (offsets(world), world.coordinator.groups()) == ({}, [])
 
 

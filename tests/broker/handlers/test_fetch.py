@@ -327,11 +327,11 @@ def appended(state, index: int, *values: bytes) -> None:
 
 @pytest.fixture
 def in_long_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Runs a scenario with a topic of many partitions on disk, of which few are read in a turn."""
+    """Runs a scenario with a topic of many partitions, of which few are read in a turn."""
 
-    def run(scenario: Callable[[Any], Awaitable[None]]) -> None:
+    def run(scenario: Callable[[Any], Awaitable[None]], *, on_disk: bool = False) -> None:
         async def main(_: Simulation) -> None:
-            state = make_state(FileStorage(tmp_path))
+            state = make_state(FileStorage(tmp_path) if on_disk else None)
             create(state, "long", partitions=LONG)
             monkeypatch.setattr(turns, "TURN_S", 0.0)
             await scenario(state)
@@ -358,7 +358,7 @@ def test_a_fetch_of_many_partitions_is_read_in_turns_and_keeps_the_files_open(in
         for index in (0, LONG - 1):
             assert b"value %d" % index in bytes(partitions(answer)[index].records)
 
-    in_long_turns(scenario)
+    in_long_turns(scenario, on_disk=True)
 
 
 @pytest.mark.parametrize("index", [0, LONG - 1])

@@ -23,6 +23,7 @@ from kafkaraw.schemas.languages.json_schema import JsonSchema, parse_json_schema
 from kafkaraw.schemas.languages.json_schema.differences import differences
 from kafkaraw.schemas.languages.json_schema.matching import matching_size
 from kafkaraw.schemas.languages.json_schema.messages import COMPATIBLE
+from tests.examples import examples
 
 MODERN = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 TABLES = os.environ.get("KAFKARAW_CONFLUENT_TABLES")
@@ -250,7 +251,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(values.filter(lambda value: isinstance(value, dict)), st.booleans())
 def test_schema_is_compatible_with_itself(contents: dict[str, Any], modern: bool) -> None:
     contents = MODERN | contents if modern else contents
@@ -261,7 +262,7 @@ def test_schema_is_compatible_with_itself(contents: dict[str, Any], modern: bool
     assert [kind for kind, _ in found if kind not in COMPATIBLE] == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.sets(st.integers(0, 5)), max_size=6))
 def test_matching_is_the_largest(edges: list[set[int]]) -> None:
     def largest(row: int, used: frozenset[int]) -> int:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.schemas import CompatibilityLevel, Schema, SchemaBundle, SchemaParseError, SchemaType
 from kafkaraw.schemas.languages import ParsedSchema, check, parse
+from tests.examples import examples
 from tests.schemas.languages.random_avro import RandomAvro
 
 LEVEL = CompatibilityLevel
@@ -103,7 +104,7 @@ class ProtoHistory:
         return f'syntax = "proto3"; message A {{ {" ".join(parts[""])} {oneofs} {nested} }} {extra} enum E {{ Z = 0; }}'
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 100_000), st.sampled_from(list(SchemaType)), st.sampled_from(TRANSITIVE))
 def test_remembered_comparisons_change_no_result(seed: int, language: SchemaType, level: CompatibilityLevel) -> None:
     if language is SchemaType.PROTOBUF:

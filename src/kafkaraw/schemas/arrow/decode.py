@@ -207,9 +207,11 @@ class ColumnDecoder:
 
         if isinstance(batch, pa.Table):
             if batch.num_rows and any(column.num_chunks > 1 for column in batch.itercolumns()):
+                if any(map(_has_more_than_one_array, batch.itercolumns())):  # before pyarrow copies gigabytes
+                    raise BatchTooLargeError(COLUMN_FULL)
                 batch = batch.combine_chunks()
             whole = batch.to_batches()
-            if len(whole) > 1:  # pyarrow keeps chunks that would have more than 2 GiB together
+            if len(whole) > 1:  # pyarrow keeps chunks of nested columns that would have more than 2 GiB together
                 raise BatchTooLargeError(COLUMN_FULL)
             single = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=batch.schema)
             return pa.Table.from_batches([self.replace(single, on_error)])
@@ -455,6 +457,17 @@ def _indexes(data: bytes) -> tuple[int, ...]:
             numbers.append((raw >> 1) ^ -(raw & 1))
             raw = shift = 0
     return tuple(numbers[1:]) if numbers and numbers[0] else (0,) if numbers else ()
+
+
+def _has_more_than_one_array(column: pa.ChunkedArray) -> bool:
+    """Whether a column of bytes or strings has more of them than offsets of 32 bits can address."""
+    import pyarrow as pa
+
+    if column.nbytes <= _COLUMN_BYTES_MAX or not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
+        return False
+    import pyarrow.compute as pc
+
+    return bool((pc.sum(pc.binary_length(column)).as_py() or 0) > _COLUMN_BYTES_MAX)
 
 
 def _binary(column: pa.Array | pa.ChunkedArray) -> pa.Array:
