@@ -270,10 +270,13 @@ class ApacheKafka:
                     self._class_archive.unlink(missing_ok=True)  # a part of it
 
     def close(self) -> None:
-        """End the node, gracefully if its data stays; remove the data if its folder was a temporary one."""
-        if self._own_dir and self._class_archive is None:
-            self.kill()  # a graceful stop takes most of a second
-        self.stop()
+        """End the node at once, and remove the data if its folder was a temporary one.
+
+        Call `stop` before if the data must be that of a node that was stopped gracefully, which takes a second.
+        """
+        if self._class_archive is not None:
+            self.stop()  # Java writes the file then
+        self.kill()
         if self._own_dir:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -407,8 +410,11 @@ def main() -> int:
     try:
         with ApacheKafka(arguments.data_dir, properties) as kafka:
             print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
-            while True:
-                signal.pause()
+            try:
+                while True:
+                    signal.pause()
+            finally:
+                kafka.stop()
     except ApacheKafkaError as error:
         print(error, file=sys.stderr)
         return 1

@@ -306,6 +306,7 @@ def test_apache_kafka_starts_on_an_exported_directory(tmp_path: Path):
             metadata = producer.send("plain", b"Kafka's", partition=0).result(10)
         assert metadata.offset == expected["read_uncommitted offsets"][1][TopicPartition("plain", 0)]
         after = observed(kafka.bootstrap_servers)
+        kafka.stop()
     with EmbeddedBroker(data_dir=directory, properties=AUTHORIZER) as broker:  # and back
         assert differences(observed(broker.bootstrap_servers), after) == {}
 

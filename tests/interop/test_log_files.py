@@ -99,6 +99,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> ApacheKafka:
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), SOON_BACK | sizes)
     with kafka:
         load(kafka.bootstrap_servers)
+        kafka.stop()
     return kafka
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.broker.security.test_sasl_authenticator import Peer
+from tests.cases import Cases
 from tests.interop import logins
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.clients import Aiokafka, Confluent, KafkaPython, Sample
@@ -224,18 +226,27 @@ CLIENTS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("name", CLIENTS)
 def test_another_client_logs_in_to_our_broker_and_writes_and_reads(
-    our_broker: dict[str, str], keys: Keys, name: str, way: Way
+    our_broker: dict[str, str], keys: Keys, name: str
 ) -> None:
+    """In every way, and in all of them at the same time."""
     make, settings_for = CLIENTS[name]
-    client, servers, topic = make(settings_for(way, keys)), our_broker[way.listener], f"{name}-{topic_of(way)}"
     with Admin(bootstrap_servers=our_broker["PLAINTEXT"]) as admin:
-        admin.create_topics([NewTopic(topic, 1)])
-    sample = Sample(b"key", b"hello")
-    client.produce(servers, topic, [sample], codec="none", acks="all", idempotent=name != "kafka-python")
-    assert [received.sample.value for received in client.consume(servers, topic, 1, 1)] == [b"hello"]
+        admin.create_topics([NewTopic(f"{name}-{topic_of(way)}", 1) for way in WAYS])
+
+    def values_that_return(way: Way) -> list[bytes | None]:
+        client, servers, topic = make(settings_for(way, keys)), our_broker[way.listener], f"{name}-{topic_of(way)}"
+        sample = Sample(b"key", b"hello")
+        client.produce(servers, topic, [sample], codec="none", acks="all", idempotent=name != "kafka-python")
+        return [received.sample.value for received in client.consume(servers, topic, 1, 1)]
+
+    with ThreadPoolExecutor(len(WAYS)) as pool:
+        returned = {str(way): pool.submit(values_that_return, way) for way in WAYS}
+    with Cases() as case:
+        for way, values in returned.items():
+            with case(way):
+                assert values.result() == [b"hello"]
 
 
 @pytest.fixture(scope="module")
