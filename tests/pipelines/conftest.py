@@ -2,4 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
 from tests.spark.conftest import broker, kafka, spark, what_tasks_keep_is_closed  # noqa: F401  # fixtures
+
+SPECIFICATION = """\
+name: sales
+storage: storage
+libraries:
+  - glob:
+      include: transformations/**
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write the files of a pipeline, by their names below its folder; returns the folder."""
+
+    def write(files: Mapping[str, str], specification: str = SPECIFICATION) -> Path:
+        folder = tmp_path / "sales"
+        for name, text in {"spark-pipeline.yml": specification, **files}.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text), encoding="utf-8")
+        return folder
+
+    return write

@@ -392,43 +392,66 @@ def _unreadable(dataset: Dataset) -> str:
     )
 
 
-# A relation in the text of a parsed plan: its name, its options, and whether it is a stream.
-_PLACE: Final = "_kafkaraw_place"
+# A relation in the text of a parsed plan: its name, its options, and whether it is a stream; and names of WITH.
 _RELATION: Final = re.compile(r"'UnresolvedRelation \[([^\]]*)\], \[[^\]]*\], (true|false)")
+_WITH: Final = re.compile(r"CTE \[([^\]]*)\]")
+_PLACE: Final = "_kafkaraw_place"
 
 
 def _querying(original: Any) -> Callable[..., DataFrame]:  # noqa: ANN401 -- a method of Spark
     def sql(self: SparkSession, sqlQuery: str, *args: object, **kwargs: object) -> DataFrame:
-        evaluation = _current.get()
-        rows: DataFrame
-        if evaluation is None:
-            rows = original(self, sqlQuery, *args, **kwargs)
+        if _current.get() is None:
+            rows: DataFrame = original(self, sqlQuery, *args, **kwargs)
             return rows
-        views: dict[str, DataFrame] = {}
-        for name, streaming in relations_of(self, sqlQuery, kwargs):
-            frame = _rows_of(name, streaming, evaluation)
-            if frame is not None:
-                views[name] = frame
-        for name, frame in views.items():
-            frame.createOrReplaceTempView(name)
-        try:
+        text = sqlQuery
+        for name in kwargs:  # DataFrames and values that `spark.sql` puts in place of {name}
+            text = re.sub(r"\{" + re.escape(name) + r"[^}]*\}", _PLACE, text)
+        parser = self._jsparkSession.sessionState().sqlParser()
+        with _views_of(parser.parsePlan(text), self):
             rows = original(self, sqlQuery, *args, **kwargs)
-        finally:
-            for name in views:
-                self.catalog.dropTempView(name)
         return rows
 
     return sql
 
 
-def relations_of(spark: SparkSession, text: str, named: Mapping[str, object]) -> list[tuple[str, bool]]:
-    """Return the tables and views that a SQL statement reads, and whether it reads them as streams."""
-    for name in named:  # DataFrames and values that `spark.sql` puts in place of {name}
-        text = re.sub(r"\{" + re.escape(name) + r"[^}]*\}", _PLACE, text)
-    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 -- PySpark has no parser
-    plan = parser.parsePlan(text).toString()
+def rows_of_plan(plan: Any, spark: SparkSession) -> DataFrame:  # noqa: ANN401 -- a LogicalPlan in the JVM
+    """Return the rows of a parsed query, within an evaluation."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    session = spark._jsparkSession  # noqa: SLF001 -- PySpark has no plans
+    dataset = spark._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # noqa: SLF001
+    with _views_of(plan, spark):
+        return DataFrame(dataset.ofRows(session, plan), spark)
+
+
+@contextmanager
+def _views_of(plan: Any, spark: SparkSession) -> Iterator[None]:  # noqa: ANN401 -- a LogicalPlan in the JVM
+    """Create temporary views of the pipeline's datasets that a parsed query reads, until it is analyzed."""
+    evaluation = _current.get()
+    assert evaluation is not None, "queries are intercepted within an evaluation only"
+    views: dict[str, DataFrame] = {}
+    for name, streaming in relations_of(plan.toString()):
+        frame = _rows_of(name, streaming, evaluation)
+        if frame is not None:
+            views[name] = frame
+    for name, frame in views.items():
+        frame.createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        for name in views:
+            spark.catalog.dropTempView(name)
+
+
+def relations_of(plan: str) -> list[tuple[str, bool]]:
+    """Return the tables and views that a parsed query reads, and whether it reads them as streams.
+
+    Args:
+        plan: the text of the plan. To walk it in the JVM would take several calls for each node.
+    """
+    defined = {name for names in _WITH.findall(plan) for name in names.split(", ")} | {_PLACE}
     found = [(".".join(match[1].split(", ")), match[2] == "true") for match in _RELATION.finditer(plan)]
-    return [each for each in dict.fromkeys(found) if each[0] != _PLACE]
+    return [each for each in dict.fromkeys(found) if each[0] not in defined]
 
 
 def stand_in(spark: SparkSession, schema: StructType, evaluation: Evaluation, *, streaming: bool) -> DataFrame:
