@@ -188,6 +188,34 @@ def protobuf_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
     return lambda: ColumnDecoder(registry, "protobuf", Schema(PROTO, SchemaType.PROTOBUF)).decode(column)
 
 
+def _encode_protobuf_with_confluent(framed: list[bytes]) -> Callable[[], object]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+        from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+        from confluent_kafka.serialization import MessageField, SerializationContext
+
+    message: Any = _message()
+    context = SerializationContext("t", MessageField.VALUE)
+    client = SchemaRegistryClient.new_client({"url": "mock://bench"})
+    write = ProtobufSerializer(message, client, {"use.deprecated.format": False})
+    table = _protobuf_columns(framed)
+    return lambda: [write(message(**row), context) for row in table.to_pylist()]
+
+
+def _encode_protobuf_with_kafkaraw(framed: list[bytes]) -> Callable[[], object]:
+    table = _protobuf_columns(framed)
+    encoder = ColumnEncoder("protobuf", ID, Texts(SchemaType.PROTOBUF, PROTO))
+    return lambda: encoder.encode(table)
+
+
+def _protobuf_columns(framed: list[bytes]) -> pa.Array:
+    column = pa.array(_messages(len(framed)), pa.binary())
+    return ColumnDecoder(OneMessage(), "protobuf", Schema(PROTO, SchemaType.PROTOBUF)).decode(column).array
+
+
 JSON_SCHEMA = json.dumps(
     {
         "type": "object",
@@ -284,6 +312,7 @@ ROWS: dict[str, tuple[Side, Side, float, float]] = {
         1,
         1,
     ),
+    "Arrow columns to Protobuf": (_encode_protobuf_with_kafkaraw, _encode_protobuf_with_confluent, 8, 15),
     "Arrow columns to JSON": (_encode_json_with_kafkaraw, _encode_json_with_confluent, 8, 15),
     "Arrow columns to Avro": (encode_with_kafkaraw, encode_with_confluent, 15, 30),
 }

@@ -6,11 +6,13 @@ import json
 import re
 import struct
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
 
@@ -288,8 +290,72 @@ def test_rows_are_written_as_json_with_a_schema_of_their_columns(spark, kafka, r
     assert found.schema.schema_type is SchemaType.JSON
     expected = {framed(found.id, b'{"id":%d,"tags":["a",null]}' % each) for each in range(3)}
     assert {record.value for record in kafka.records(topic)} == expected
-    with pytest.raises(ConfigError, match=r"value\.format=protobuf is for reading"):
-        settings_of(spark, registry, "value bigint", **given | {"value.format": "protobuf"})
+
+
+PROTO = """syntax = "proto3"; package shop; import "google/protobuf/timestamp.proto";
+message Other { int32 a = 1; }
+message Order { int64 id = 1; repeated uint32 n = 2; google.protobuf.Timestamp at = 3; Other other = 4; Kind kind = 5; }
+enum Kind { NONE = 0; SOME = 1; }
+"""
+
+
+def test_rows_are_written_as_messages_of_a_schema_and_read_back(spark, kafka, registry):
+    topic = kafka.new_topic()
+    number = registry.client.register(f"{topic}-value", Schema(PROTO, SchemaType.PROTOBUF)).id
+    rows = spark.sql(
+        "SELECT named_struct('id', id, 'n', array(1, 4294967295), 'at', TIMESTAMP '2026-11-23 12:00:00Z', "
+        "'kind', IF(id = 1, 'SOME', NULL)) AS value FROM range(1, 4)"
+    )
+    options = {"value.format": "protobuf", "value.schema.message": "shop.Order"}
+    given = kafka.options(**(written(registry, topic) | options))
+    rows.write.format("kafkaraw").options(**given).mode("append").save()
+    found = sorted(record.value for record in kafka.records(topic))
+    ids = b"\x12\6\1\xff\xff\xff\xff\x0f"
+    noon = Timestamp(seconds=int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp())).SerializeToString()
+    at = b"\x1a" + bytes([len(noon)]) + noon
+    assert [each[:7] for each in found] == [framed(number, varint(1) + varint(1))] * 3
+    assert [each[7:] for each in found] == [
+        b"\x08\1" + ids + at + b"\x28\1",
+        b"\x08\2" + ids + at,
+        b"\x08\3" + ids + at,
+    ]
+    frame = kafka.batch(spark, **(typed(registry, topic) | options)).load()
+    read = [row.value for row in frame.orderBy("value.id").collect()]
+    assert [(row.id, row.n, row.kind, row.other) for row in read] == [
+        (1, [1, 2**32 - 1], "SOME", None),
+        (2, [1, 2**32 - 1], None, None),
+        (3, [1, 2**32 - 1], None, None),
+    ]
+    bad = spark.sql("SELECT named_struct('n', array(1, -1)) AS value")
+    with pytest.raises(PySparkException, match=r"field n\[\]: -1 is not a number from 0 to 4294967295"):
+        bad.write.format("kafkaraw").options(**given).mode("append").save()
+
+
+def test_rows_are_written_as_protobuf_with_a_schema_of_their_columns(spark, kafka, registry):
+    topic = kafka.new_topic()
+    rows = spark.sql("SELECT named_struct('id', id, 'inner', named_struct('x', array('a'))) AS value FROM range(2)")
+    given = written(registry, topic) | {"value.format": "protobuf"}
+    rows.write.format("kafkaraw").options(**kafka.options(**given)).mode("append").save()
+    found = registry.client.version(f"{topic}-value", "latest")
+    assert "optional int64 id = 1;" in found.schema.text
+    frame = kafka.batch(spark, **(typed(registry, topic) | {"value.format": "protobuf"})).load()
+    assert [tuple(row.value) for row in frame.orderBy("value.id").collect()] == [(0, (["a"],)), (1, (["a"],))]
+    with pytest.raises(UsageError, match="Protobuf has no type for date32"):
+        given = written(registry, "other") | {"value.format": "protobuf"}
+        settings_of(spark, registry, "value struct<d: date>", **given)
+
+
+def test_a_stream_writes_protobuf_exactly_once(spark, kafka, registry, tmp_path):
+    source, topic = kafka.new_topic(), kafka.new_topic()
+    kafka.produce(source, range(20))
+    frame = kafka.stream(spark, subscribe=source, startingOffsets="earliest").load()
+    rows = frame.selectExpr("named_struct('id', CAST(CAST(value AS STRING) AS BIGINT)) AS value")
+    given = written(registry, topic, exactlyOnce="true") | {"value.format": "protobuf"}
+    writer = rows.writeStream.format("kafkaraw").options(**kafka.options(**given))
+    writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination()
+    number = registry.client.version(f"{topic}-value", "latest").id
+    written_values = sorted(record.value for record in kafka.records(topic))
+    assert written_values == sorted(framed(number, b"\0\x08" + bytes([n])) for n in range(20))
 
 
 def test_a_stream_writes_exactly_once_with_the_latest_version(spark, kafka, registry, tmp_path):

@@ -16,7 +16,7 @@ from kafkaraw.schemas.arrow import encode as encode_module
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.decode import decode_arrow
 from kafkaraw.schemas.arrow.encode import encode_arrow
-from kafkaraw.schemas.arrow.encode_program import EncodeFault, EncodeOp
+from kafkaraw.schemas.arrow.encode_program import EncodeFault, EncodeOp, Presence
 from kafkaraw.schemas.model import Schema
 from tests.schemas.arrow.random_avro import Maker, varint
 from tests.schemas.arrow.stub_registry import StubRegistry
@@ -160,7 +160,15 @@ def test_a_column_of_another_type_is_cast_or_refused() -> None:
     with pytest.raises(UsageError, match="the field a is missing"):
         encoded([{"b": "x"}], schema)
     with pytest.raises(UsageError, match="cannot become"):
-        encoded(["x"], {"type": "long"})
+        encoded([["x"]], {"type": "long"})
+
+
+def test_a_value_that_cannot_be_cast_names_row_and_field() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    with pytest.raises(SerializationError, match=r"value of row 2: field a: .*2147483648"):
+        encoded([{"a": 1}, {"a": None}, {"a": 2**31}, {"a": 2**32}], schema)
+    with pytest.raises(SerializationError, match=r"value of row 1: .*'x'"):
+        encoded(["5", "x"], {"type": "long"})
 
 
 def test_without_a_schema_it_is_the_latest_one_or_derived_from_the_column() -> None:
@@ -191,4 +199,4 @@ def test_the_constants_of_the_compiled_module_are_those_of_python() -> None:
     compiled = IMPLEMENTATIONS.get("_encoding")
     if compiled is None:
         pytest.skip("the compiled module is not there")
-    assert (max(EncodeOp), max(EncodeFault)) == compiled.LAST
+    assert (max(EncodeOp), max(EncodeFault), max(Presence)) == compiled.LAST

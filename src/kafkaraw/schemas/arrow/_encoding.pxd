@@ -1,4 +1,4 @@
-# What `_encoding` knows of programs: `EncodeOp` and `EncodeFault` of encode_program.py, in C.
+# What `_encoding` knows of programs: `EncodeOp`, `EncodeFault` and `Presence` of encode_program.py, in C.
 
 cdef enum EncodeOp:
     ENCODE_NULL = 0
@@ -18,6 +18,26 @@ cdef enum EncodeOp:
     ENCODE_MAP = 14
     ENCODE_NULLABLE = 15
     ENCODE_MEMBERS = 16
+    ENCODE_PROTOBUF_MESSAGE = 17
+    ENCODE_PROTOBUF_REPEATED = 18
+    ENCODE_PROTOBUF_PACKED = 19
+    ENCODE_PROTOBUF_MAP = 20
+    ENCODE_PROTOBUF_ONEOF = 21
+    ENCODE_PROTOBUF_BYTES = 22
+    ENCODE_PROTOBUF_TIMESTAMP = 23
+    ENCODE_PROTOBUF_DURATION = 24
+    ENCODE_PROTOBUF_RAW32 = 25
+    ENCODE_PROTOBUF_RAW64 = 26
+    ENCODE_PROTOBUF_UFIXED32 = 27
+    ENCODE_PROTOBUF_UFIXED64 = 28
+    ENCODE_PROTOBUF_INT32 = 29
+    ENCODE_PROTOBUF_INT64 = 30
+    ENCODE_PROTOBUF_UINT32 = 31
+    ENCODE_PROTOBUF_UINT64 = 32
+    ENCODE_PROTOBUF_SINT32 = 33
+    ENCODE_PROTOBUF_SINT64 = 34
+    ENCODE_PROTOBUF_BOOL = 35
+    ENCODE_PROTOBUF_ENUM = 36
 
 cdef enum EncodeFault:
     FAULT_NONE = 0
@@ -28,6 +48,14 @@ cdef enum EncodeFault:
     FAULT_DECIMAL_SIZE = 5
     FAULT_MEMORY = 6
     FAULT_TOO_LARGE = 7
+    FAULT_UINT32 = 8
+    FAULT_UINT64 = 9
+    FAULT_ONEOF = 10
+
+cdef enum Presence:
+    PRESENCE_IMPLICIT = 0
+    PRESENCE_EXPLICIT = 1
+    PRESENCE_REQUIRED = 2
 
 cdef struct Symbol:
     unsigned char* data
@@ -51,6 +79,7 @@ cdef struct Step:
     Symbol* symbols
     long long argument
     long long value_branch
+    int presence
 
 cdef struct State:
     Source* sources

@@ -1,4 +1,6 @@
-"""Encoding of columns as Avro records, compiled: `encode`. Start at `_run`, which writes one value.
+"""Encoding of columns as Avro or Protobuf records, compiled: `encode`.
+
+Start at `_run`, which writes one value of Avro, and at `_protobuf`, which writes one field.
 
 The twin in plain Python, which documents the interface, is `plain_encoding`. This is Cython in its pure-Python mode:
 C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
@@ -15,15 +17,17 @@ from cython.cimports.cpython.buffer import (
     PyObject_GetBuffer,
 )
 from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
-from cython.cimports.libc.string import memcmp, memcpy
+from cython.cimports.libc.string import memcmp, memcpy, memmove
 
 from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.schemas.arrow import encode_program as _program
 
 _INT32_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _VARINT_MAX = cython.declare(cython.longlong, 10)
+_UINT32_MAX = cython.declare(cython.longlong, 2**32 - 1)
+_FIELD_MAX = cython.declare(cython.longlong, 48)  # bytes of a tag, a size and a time, and more
 
-LAST = (ENCODE_MEMBERS, FAULT_TOO_LARGE)
+LAST = (ENCODE_PROTOBUF_ENUM, FAULT_ONEOF, PRESENCE_REQUIRED)
 """Some of the constants of C, for the test that compares them."""
 
 
@@ -293,6 +297,284 @@ def _decimal(state: cython.pointer(State), step: cython.pointer(Step), value: cy
     return True
 
 
+# -- Protobuf
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put(state: cython.pointer(State), number: cython.ulonglong) -> cython.void:
+    """Write a varint, for which there is room."""
+    while number > 0x7F:
+        state.out[state.size] = cython.cast(cython.uchar, number & 0x7F | 0x80)
+        state.size += 1
+        number >>= 7
+    state.out[state.size] = cython.cast(cython.uchar, number)
+    state.size += 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _begin(state: cython.pointer(State), tag: cython.longlong) -> cython.Py_ssize_t:
+    """Write a tag, and leave a byte for the size; there is room for both."""
+    _put(state, tag)
+    state.size += 1
+    return state.size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _end(state: cython.pointer(State), step: cython.pointer(Step), begin: cython.Py_ssize_t) -> cython.bint:
+    """Write the size of what was written since `_begin`; one of more than a byte moves it."""
+    size: cython.Py_ssize_t = state.size - begin
+    more: cython.Py_ssize_t = 0
+    rest: cython.Py_ssize_t = size >> 7
+    if rest == 0:
+        state.out[begin - 1] = cython.cast(cython.uchar, size)
+        return True
+    while rest:
+        more += 1
+        rest >>= 7
+    if not _room(state, step, more):
+        return False
+    memmove(state.out + begin + more, state.out + begin, size)
+    state.size = begin - 1
+    _put(state, size)
+    state.size += size
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _protobuf(state: cython.pointer(State), step: cython.pointer(Step), row: cython.Py_ssize_t) -> cython.bint:
+    """Write a field of a row; False if it cannot be written, with the reason in the state."""
+    source: cython.pointer(Source) = cython.address(state.sources[step.source])
+    at: cython.Py_ssize_t = source.start + row
+    if step.op == ENCODE_PROTOBUF_ONEOF:
+        return _oneof(state, step, row)
+    if _is_null(source, row):
+        return _fault(state, FAULT_NULL, step, 0) if step.presence == PRESENCE_REQUIRED else True
+    if step.op == ENCODE_PROTOBUF_BYTES:
+        return _protobuf_bytes(state, step, source, at)
+    if step.op >= ENCODE_PROTOBUF_RAW32:
+        return _protobuf_number(state, step, source, at)
+    if step.op == ENCODE_PROTOBUF_MESSAGE:
+        return _message(state, step, row)
+    if step.op == ENCODE_PROTOBUF_TIMESTAMP or step.op == ENCODE_PROTOBUF_DURATION:
+        return _protobuf_time(state, step, cython.cast(cython.p_longlong, source.data)[at])
+    return _items(state, step, source, at)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _oneof(state: cython.pointer(State), step: cython.pointer(Step), row: cython.Py_ssize_t) -> cython.bint:
+    count: cython.int = 0
+    member: cython.int
+    for member in range(step.count):
+        if not _is_null(cython.address(state.sources[step.branches[member]]), row):
+            count += 1
+    return True if count <= 1 else _fault(state, FAULT_ONEOF, step, count)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _message(state: cython.pointer(State), step: cython.pointer(Step), row: cython.Py_ssize_t) -> cython.bint:
+    begin: cython.Py_ssize_t = 0
+    child: cython.int
+    if step.argument:
+        if not _room(state, step, _FIELD_MAX):
+            return False
+        begin = _begin(state, step.argument)
+    for child in range(step.count):
+        if not _protobuf(state, cython.address(state.steps[step.children[child]]), row):
+            return False
+    return _end(state, step, begin) if step.argument else True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _protobuf_bytes(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), at: cython.Py_ssize_t
+) -> cython.bint:
+    begin: cython.int = source.ends[at]
+    size: cython.Py_ssize_t = source.ends[at + 1] - begin
+    if size == 0 and step.presence == PRESENCE_IMPLICIT:
+        return True
+    if not _room(state, step, _FIELD_MAX + size):
+        return False
+    _put(state, step.argument)
+    _put(state, size)
+    memcpy(state.out + state.size, source.data + begin, size)
+    state.size += size
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _protobuf_number(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), at: cython.Py_ssize_t
+) -> cython.bint:
+    value: cython.longlong = 0
+    raw: cython.ulonglong
+    size: cython.int = 0  # bytes, 0 for a varint
+    if step.op == ENCODE_PROTOBUF_INT64 or step.op == ENCODE_PROTOBUF_SINT64:
+        value = cython.cast(cython.p_longlong, source.data)[at]
+    elif step.op == ENCODE_PROTOBUF_INT32 or step.op == ENCODE_PROTOBUF_SINT32:
+        value = cython.cast(cython.p_int, source.data)[at]
+    elif step.op == ENCODE_PROTOBUF_RAW64:
+        size = 8
+        value = cython.cast(cython.p_longlong, source.data)[at]
+    elif step.op == ENCODE_PROTOBUF_RAW32:
+        size = 4
+        value = cython.cast(cython.p_int, source.data)[at]
+    elif step.op == ENCODE_PROTOBUF_BOOL:
+        value = source.data[at >> 3] >> (at & 7) & 1
+    elif step.op == ENCODE_PROTOBUF_ENUM:
+        if not _enum_number(state, step, source, at, cython.address(value)):
+            return False
+    elif step.op == ENCODE_PROTOBUF_UINT32 or step.op == ENCODE_PROTOBUF_UFIXED32:
+        size = 4 if step.op == ENCODE_PROTOBUF_UFIXED32 else 0
+        value = cython.cast(cython.p_longlong, source.data)[at]
+        if value < 0 or value > _UINT32_MAX:
+            return _fault(state, FAULT_UINT32, step, value)
+    else:
+        size = 8 if step.op == ENCODE_PROTOBUF_UFIXED64 else 0
+        value = cython.cast(cython.p_longlong, source.data)[2 * at]
+        if cython.cast(cython.p_longlong, source.data)[2 * at + 1]:
+            return _fault(state, FAULT_UINT64, step, 0)
+    if value == 0 and step.presence == PRESENCE_IMPLICIT:
+        return True
+    if not _room(state, step, _FIELD_MAX):
+        return False
+    if step.argument:
+        _put(state, step.argument)
+    raw = cython.cast(cython.ulonglong, value)
+    if size:
+        memcpy(state.out + state.size, cython.address(raw), size)  # little endian
+        state.size += size
+        return True
+    if step.op == ENCODE_PROTOBUF_SINT64 or step.op == ENCODE_PROTOBUF_SINT32:
+        raw = (raw << 1) ^ cython.cast(cython.ulonglong, value >> 63)
+    _put(state, raw)
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _enum_number(
+    state: cython.pointer(State),
+    step: cython.pointer(Step),
+    source: cython.pointer(Source),
+    at: cython.Py_ssize_t,
+    value: cython.p_longlong,
+) -> cython.bint:
+    """Find the number of a name; that of an unknown one is behind the last text."""
+    symbol: cython.int
+    begin: cython.int = source.ends[at]
+    data: cython.p_uchar = source.data + begin
+    size: cython.Py_ssize_t = source.ends[at + 1] - begin
+    known: cython.int = step.count - 1
+    for symbol in range(known):
+        if step.symbols[symbol].size == size and memcmp(step.symbols[symbol].data, data, size) == 0:
+            value[0] = step.branches[symbol]
+            return True
+    place: cython.Py_ssize_t = step.symbols[known].size
+    if size <= place or memcmp(step.symbols[known].data, data, place) != 0:
+        return _fault(state, FAULT_SYMBOL, step, 0)
+    negative: cython.bint = data[place] == 45
+    number: cython.longlong = 0
+    place += negative
+    if size == place or size - place > 10:
+        return _fault(state, FAULT_SYMBOL, step, 0)
+    while place < size:
+        if not 48 <= data[place] <= 57:
+            return _fault(state, FAULT_SYMBOL, step, 0)
+        number = 10 * number + data[place] - 48
+        place += 1
+    if number > _INT32_MAX + negative:
+        return _fault(state, FAULT_SYMBOL, step, 0)
+    value[0] = -number if negative else number
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _protobuf_time(state: cython.pointer(State), step: cython.pointer(Step), value: cython.longlong) -> cython.bint:
+    """Write a Timestamp, whose nanoseconds are never negative, or a Duration, both of whose numbers have one sign."""
+    seconds: cython.longlong
+    nanoseconds: cython.longlong
+    begin: cython.Py_ssize_t
+    # without negative operands: what `//` does with them depends on a directive
+    if value >= 0:
+        seconds = value // 1_000_000
+    elif step.op == ENCODE_PROTOBUF_TIMESTAMP:
+        seconds = ~(~value // 1_000_000)
+    else:
+        seconds = -cython.cast(cython.longlong, (0 - cython.cast(cython.ulonglong, value)) // 1_000_000)
+    raw: cython.ulonglong = cython.cast(cython.ulonglong, value) - cython.cast(cython.ulonglong, seconds) * 1_000_000
+    nanoseconds = cython.cast(cython.longlong, raw) * 1000
+    if not _room(state, step, _FIELD_MAX):
+        return False
+    begin = _begin(state, step.argument)
+    if seconds:
+        _put(state, 8)
+        _put(state, cython.cast(cython.ulonglong, seconds))
+    if nanoseconds:
+        _put(state, 16)
+        _put(state, cython.cast(cython.ulonglong, nanoseconds))
+    return _end(state, step, begin)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _items(
+    state: cython.pointer(State), step: cython.pointer(Step), source: cython.pointer(Source), at: cython.Py_ssize_t
+) -> cython.bint:
+    """Write the items of a list, or the entries of a map."""
+    item: cython.int
+    begin: cython.Py_ssize_t
+    first: cython.pointer(Step) = cython.address(state.steps[step.children[0]])
+    last: cython.int = source.ends[at + 1]
+    if source.ends[at] == last:
+        return True
+    if step.op == ENCODE_PROTOBUF_REPEATED:
+        for item in range(source.ends[at], last):
+            if not _protobuf(state, first, item):
+                return False
+        return True
+    if step.op == ENCODE_PROTOBUF_PACKED:
+        if not _room(state, step, _FIELD_MAX):
+            return False
+        begin = _begin(state, step.argument)
+        for item in range(source.ends[at], last):
+            if not _protobuf(state, first, item):
+                return False
+        return _end(state, step, begin)
+    for item in range(source.ends[at], last):
+        if not _room(state, step, _FIELD_MAX):
+            return False
+        begin = _begin(state, step.argument)
+        if not _protobuf(state, first, item):
+            return False
+        if not _protobuf(state, cython.address(state.steps[step.children[1]]), item):
+            return False
+        if not _end(state, step, begin):
+            return False
+    return True
+
+
 @cython.cclass
 class _Held:
     """Buffers that the sources point into."""
@@ -371,6 +653,7 @@ def encode(program: object, sources: list, rows: cython.Py_ssize_t, prefix: byte
     prefix_data: cython.p_uchar = prefix
     prefix_size: cython.Py_ssize_t = len(prefix)
     row: cython.Py_ssize_t
+    is_protobuf: cython.bint = root.op >= ENCODE_PROTOBUF_MESSAGE
     state.sources = held.sources
     state.steps = held.steps
     state.out = cython.NULL
@@ -379,7 +662,8 @@ def encode(program: object, sources: list, rows: cython.Py_ssize_t, prefix: byte
     bounds[0] = 0
     for row in range(rows):
         if not _is_null(top, row) and not (
-            _raw(cython.address(state), root, prefix_data, prefix_size) and _run(cython.address(state), root, row)
+            _raw(cython.address(state), root, prefix_data, prefix_size)
+            and (_protobuf(cython.address(state), root, row) if is_protobuf else _run(cython.address(state), root, row))
         ):
             free(state.out)
             if state.fault == FAULT_MEMORY:
@@ -405,7 +689,8 @@ def _fill_steps(held: _Held, nodes: list) -> list:
         step = cython.address(held.steps[index])
         step.op, step.source, step.index = node.op, node.source, index
         step.argument, step.value_branch = node.argument, node.value_branch
-        step.count = len(node.texts) if node.texts else len(node.children)
+        step.presence = node.presence
+        step.count = len(node.texts) or len(node.children) or len(node.branches)
         step.children = held.numbers + number
         for child in node.children:
             held.numbers[number] = child

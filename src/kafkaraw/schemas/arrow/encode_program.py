@@ -1,7 +1,7 @@
-"""Programs that encode columns as Avro: what to write for each part of a schema, and from which column.
+"""Programs that encode columns as Avro or Protobuf: what to write for each part of a schema, and from which column.
 
-Both encoders run them: `_encoding` (compiled) and `plain_encoding`. Must not know schemas; `avro_encode_plan` makes
-programs of them. Start at `EncodeOp`.
+Both encoders run them: `_encoding` (compiled) and `plain_encoding`. Must not know schemas; `avro_encode_plan` and
+`protobuf_encode_plan` make programs of them. Start at `EncodeOp`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,55 @@ class EncodeOp(IntEnum):
     """Write the branch: `argument` of null, or `value_branch`, and run the child."""
     MEMBERS = 16
     """Write the branch of the one member that is not null; children are the members, `branches` their branches."""
+    PROTOBUF_MESSAGE = 17
+    """Write the fields with the children; `argument` 0 is the record itself, without tag and size.
+
+    `argument` of this and of all operations below is the tag of the field, 0 for none; `presence` says what is written
+    for null and for zero.
+    """
+    PROTOBUF_REPEATED = 18
+    """Write each item of a list with the child, which has the tag."""
+    PROTOBUF_PACKED = 19
+    """Write tag, size, and each item of a list with the child."""
+    PROTOBUF_MAP = 20
+    """Write each entry as a message; children write key and value."""
+    PROTOBUF_ONEOF = 21
+    """Write nothing; at most one of the columns `branches` may not be null."""
+    PROTOBUF_BYTES = 22
+    PROTOBUF_TIMESTAMP = 23
+    """Write microseconds as google.protobuf.Timestamp."""
+    PROTOBUF_DURATION = 24
+    """Write microseconds as google.protobuf.Duration, both of its numbers with the same sign."""
+    PROTOBUF_RAW32 = 25
+    """Write four bytes as they are: sfixed32 and float."""
+    PROTOBUF_RAW64 = 26
+    """Write eight bytes as they are: sfixed64 and double."""
+    PROTOBUF_UFIXED32 = 27
+    """Write int64 as four bytes."""
+    PROTOBUF_UFIXED64 = 28
+    """Write decimal128 as eight bytes."""
+    PROTOBUF_INT32 = 29
+    PROTOBUF_INT64 = 30
+    PROTOBUF_UINT32 = 31
+    """Write int64 as a varint."""
+    PROTOBUF_UINT64 = 32
+    """Write decimal128 as a varint."""
+    PROTOBUF_SINT32 = 33
+    PROTOBUF_SINT64 = 34
+    PROTOBUF_BOOL = 35
+    PROTOBUF_ENUM = 36
+    """Write the number in `branches` of the string in `texts`; the last text, without a number, begins unknown ones."""
+
+
+class Presence(IntEnum):
+    """What a Protobuf field writes for null and for zero; `_encoding.pxd` has the same numbers."""
+
+    IMPLICIT = 0
+    """Nothing for both: proto3 without `optional`."""
+    EXPLICIT = 1
+    """Nothing for null."""
+    REQUIRED = 2
+    """Null cannot be written: required fields of proto2, items of lists, values of maps."""
 
 
 class EncodeFault(IntEnum):
@@ -56,6 +105,9 @@ class EncodeFault(IntEnum):
     DECIMAL_SIZE = 5
     MEMORY = 6
     TOO_LARGE = 7
+    UINT32 = 8
+    UINT64 = 9
+    ONEOF = 10
 
 
 @dataclass(slots=True)
@@ -69,8 +121,9 @@ class EncodeNode:
         children: indexes of nodes.
         argument: see `EncodeOp`; branch of null in a union, -1 if it has none.
         value_branch: see `EncodeOp.NULLABLE`.
-        branches: see `EncodeOp.MEMBERS`.
+        branches: see `EncodeOp.MEMBERS`, `PROTOBUF_ONEOF` and `PROTOBUF_ENUM`.
         texts: symbols of an enum.
+        presence: of a Protobuf field.
     """
 
     op: EncodeOp
@@ -81,6 +134,7 @@ class EncodeNode:
     value_branch: int = 0
     branches: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
+    presence: Presence = Presence.EXPLICIT
 
 
 @dataclass(slots=True)
@@ -103,6 +157,9 @@ _REASONS: Final = {
     EncodeFault.FIXED_SIZE: "it has {detail} bytes, and the schema's fixed has {argument}",
     EncodeFault.SYMBOL: "it is none of the enum's symbols {texts}",
     EncodeFault.MEMBERS: "{detail} members of a union are not null; one must be, or none if the union has null",
+    EncodeFault.UINT32: "{detail} is not a number from 0 to 4294967295",
+    EncodeFault.UINT64: "it is not a number from 0 to 18446744073709551615",
+    EncodeFault.ONEOF: "{detail} members of the oneof are not null; at most one may be",
     EncodeFault.DECIMAL_SIZE: "the decimal does not fit the {argument} bytes of the schema's fixed",
 }
 
@@ -113,5 +170,6 @@ def explain(program: EncodeProgram, fault: int, node: int, detail: int) -> str:
     """Return why a value cannot be encoded."""
     step = program.nodes[node]
     reason = _REASONS[EncodeFault(fault)]
-    text = reason.format(detail=detail, argument=step.argument, texts=", ".join(step.texts[:10]))
+    symbols = step.texts[:-1] if step.op is EncodeOp.PROTOBUF_ENUM else step.texts
+    text = reason.format(detail=detail, argument=step.argument, texts=", ".join(symbols[:10]))
     return f"field {step.path}: {text}" if step.path else text

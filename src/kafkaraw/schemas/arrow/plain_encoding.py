@@ -1,23 +1,32 @@
-"""Encoding of columns as Avro records in plain Python: the twin of `_encoding`, and the documentation of its interface.
+"""Encoding of columns as Avro or Protobuf records in plain Python: the twin of `_encoding`, with its documentation.
 
 Used where the compiled module is not there, and in tests as a second implementation. Start at `encode`.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkaraw.errors import BatchTooLargeError
-from kafkaraw.schemas.arrow.encode_program import OUTPUT_FULL, EncodeFault, EncodeNode, EncodeOp, EncodeProgram
+from kafkaraw.schemas.arrow.encode_program import (
+    OUTPUT_FULL,
+    EncodeFault,
+    EncodeNode,
+    EncodeOp,
+    EncodeProgram,
+    Presence,
+)
 
 if TYPE_CHECKING:
     from kafkaraw.schemas.arrow.assembling import Buffer
 
 Source = tuple["Buffer | None", "Buffer | None", "Buffer | None", int, int]
 _SIZE_MAX = 2**31 - 1
+_UNKNOWN_NUMBER = re.compile(rb"-?[0-9]{1,10}", re.ASCII)
 
 
 class _BadValue(Exception):
@@ -45,12 +54,13 @@ def encode(
         BatchTooLargeError: the records have more than 2 GiB.
     """
     run = _Run(program, sources)
+    write = run.field if program.nodes[program.root].op >= EncodeOp.PROTOBUF_MESSAGE else run.write
     ends = array("i", (0,))
     for row in range(rows):
         if not run.is_null(0, row):
             run.out += prefix
             try:
-                run.write(program.root, row)
+                write(program.root, row)
             except _BadValue as bad:
                 return row, bad.fault, bad.node, bad.detail
         if len(run.out) > _SIZE_MAX:
@@ -104,7 +114,9 @@ class _Run:
                 self._number(node, row)
 
     def _varint(self, value: int) -> None:
-        left = (value << 1) ^ (value >> 63)
+        self._unsigned((value << 1) ^ (value >> 63))
+
+    def _unsigned(self, left: int) -> None:
         while left > 0x7F:
             self.out.append(left & 0x7F | 0x80)
             left >>= 7
@@ -192,3 +204,129 @@ class _Run:
                 self.out += key
             self.write(node.children[0], item)
         self._varint(0)
+
+    # -- Protobuf
+
+    def field(self, index: int, row: int) -> None:
+        """Write a field of a row."""
+        node = self._nodes[index]
+        if node.op is EncodeOp.PROTOBUF_ONEOF:
+            count = sum(not self.is_null(member, row) for member in node.branches)
+            if count > 1:
+                raise _BadValue(EncodeFault.ONEOF, index, count)
+            return
+        if self.is_null(node.source, row):
+            if node.presence is Presence.REQUIRED:
+                raise _BadValue(EncodeFault.NULL, index)
+            return
+        match node.op:
+            case EncodeOp.PROTOBUF_BYTES:
+                raw = self._bytes_of(node.source, row)
+                if raw or node.presence is not Presence.IMPLICIT:
+                    self._sized(node.argument, raw)
+            case EncodeOp.PROTOBUF_MESSAGE if node.argument == 0:
+                for child in node.children:
+                    self.field(child, row)
+            case EncodeOp.PROTOBUF_MESSAGE:
+                self._message(node.argument, node.children, row)
+            case EncodeOp.PROTOBUF_TIMESTAMP | EncodeOp.PROTOBUF_DURATION:
+                self._time(node, row)
+            case EncodeOp.PROTOBUF_REPEATED | EncodeOp.PROTOBUF_PACKED | EncodeOp.PROTOBUF_MAP:
+                self._items(node, row)
+            case _:
+                self._protobuf_number(index, node, row)
+
+    def _sized(self, tag: int, raw: bytes | bytearray) -> None:
+        self._unsigned(tag)
+        self._unsigned(len(raw))
+        self.out += raw
+
+    def _message(self, tag: int, children: Sequence[int], row: int) -> None:
+        before, self.out = self.out, bytearray()
+        try:
+            for child in children:
+                self.field(child, row)
+        finally:
+            before, self.out = self.out, before
+        self._sized(tag, before)
+
+    def _time(self, node: EncodeNode, row: int) -> None:
+        _, _, data, start, _ = self._sources[node.source]
+        value = struct.unpack_from("<q", data, 8 * (start + row))[0]
+        seconds, microseconds = divmod(value, 1_000_000)
+        if node.op is EncodeOp.PROTOBUF_DURATION and value < 0:
+            seconds, microseconds = (-each for each in divmod(-value, 1_000_000))
+        before, self.out = self.out, bytearray()
+        for tag, number in ((8, seconds), (16, microseconds * 1000)):
+            if number:
+                self._unsigned(tag)
+                self._unsigned(number % 2**64)
+        before, self.out = self.out, before
+        self._sized(node.argument, before)
+
+    def _items(self, node: EncodeNode, row: int) -> None:
+        _, ends, _, start, _ = self._sources[node.source]
+        assert ends is not None
+        items = range(ends[start + row], ends[start + row + 1])
+        if not items:
+            return
+        if node.op is EncodeOp.PROTOBUF_MAP:
+            for item in items:
+                self._message(node.argument, node.children, item)
+            return
+        before, self.out = self.out, self.out if node.op is EncodeOp.PROTOBUF_REPEATED else bytearray()
+        for item in items:
+            self.field(node.children[0], item)
+        if node.op is EncodeOp.PROTOBUF_PACKED:
+            before, self.out = self.out, before
+            self._sized(node.argument, before)
+
+    def _protobuf_number(self, index: int, node: EncodeNode, row: int) -> None:
+        value, size = self._number_of(index, node, row)
+        if value == 0 and node.presence is Presence.IMPLICIT:
+            return
+        if node.argument:
+            self._unsigned(node.argument)
+        if size:
+            self.out += (value % 2 ** (8 * size)).to_bytes(size, "little")
+        elif node.op in (EncodeOp.PROTOBUF_SINT32, EncodeOp.PROTOBUF_SINT64):
+            self._varint(value)
+        else:
+            self._unsigned(value % 2**64)
+
+    def _number_of(self, index: int, node: EncodeNode, row: int) -> tuple[int, int]:
+        """Return a number, and its bytes if it is no varint."""
+        _, _, data, start, _ = self._sources[node.source]
+        at = start + row
+        match node.op:
+            case EncodeOp.PROTOBUF_RAW32 | EncodeOp.PROTOBUF_INT32 | EncodeOp.PROTOBUF_SINT32:
+                size = 4 if node.op is EncodeOp.PROTOBUF_RAW32 else 0
+                return struct.unpack_from("<i", data, 4 * at)[0], size
+            case EncodeOp.PROTOBUF_RAW64 | EncodeOp.PROTOBUF_INT64 | EncodeOp.PROTOBUF_SINT64:
+                size = 8 if node.op is EncodeOp.PROTOBUF_RAW64 else 0
+                return struct.unpack_from("<q", data, 8 * at)[0], size
+            case EncodeOp.PROTOBUF_BOOL:
+                return data[at >> 3] >> (at & 7) & 1, 0
+            case EncodeOp.PROTOBUF_ENUM:
+                return self._enum_number(index, node, row), 0
+            case EncodeOp.PROTOBUF_UINT32 | EncodeOp.PROTOBUF_UFIXED32:
+                value = struct.unpack_from("<q", data, 8 * at)[0]
+                if not 0 <= value < 2**32:
+                    raise _BadValue(EncodeFault.UINT32, index, value)
+                return value, 4 if node.op is EncodeOp.PROTOBUF_UFIXED32 else 0
+        value, high = struct.unpack_from("<Qq", data, 16 * at)
+        if high:
+            raise _BadValue(EncodeFault.UINT64, index)
+        return value, 8 if node.op is EncodeOp.PROTOBUF_UFIXED64 else 0
+
+    def _enum_number(self, index: int, node: EncodeNode, row: int) -> int:
+        raw = self._bytes_of(node.source, row)
+        *known, unknown = (each.encode() for each in node.texts)
+        if raw in known:
+            return node.branches[known.index(raw)]
+        number = raw[len(unknown) :]
+        if not raw.startswith(unknown) or not _UNKNOWN_NUMBER.fullmatch(number):
+            raise _BadValue(EncodeFault.SYMBOL, index)
+        if not -(2**31) <= int(number) < 2**31:
+            raise _BadValue(EncodeFault.SYMBOL, index)
+        return int(number)

@@ -40,10 +40,11 @@ _TYPES: Final = {
     18: (Op.PROTOBUF_SINT64, Type.INT64),
 }
 _MESSAGE: Final = 11
-_WELL_KNOWN: Final = {
+WELL_KNOWN_TIMES: Final = {
     "google.protobuf.Timestamp": (Op.PROTOBUF_TIMESTAMP, Type.TIMESTAMP_UTC),
     "google.protobuf.Duration": (Op.PROTOBUF_DURATION, Type.DURATION),
 }
+"""Messages that become one value, with operation and type of its column."""
 _UNSIGNED_DIGITS: Final = 20
 
 
@@ -101,7 +102,7 @@ class _Columns:
             raise UsageError(f"the message has more than {_COLUMNS_MAX:,} columns")
         if field.has_default_value and field.default_value != _natural_default(field):
             raise UsageError(f"field {path}: defaults of proto2 are not supported in columns; leave the default out")
-        if _is_map(field):
+        if is_map(field):
             key, value = (field.message_type.fields_by_number[number] for number in (1, 2))
             value_column = self._single(value, "value", f"{path}{{}}", inside)
             if value_column is None:
@@ -111,15 +112,15 @@ class _Columns:
                 raise UsageError(f"field {path}: columns have maps with keys that are strings only")
             pair = Column("entries", Type.STRUCT, children=(key_column, value_column))
             return Column(field.name, Type.MAP, children=(pair,))
-        if _is_repeated(field):
+        if is_repeated(field):
             element = self._single(field, "element", f"{path}[]", inside)
             return None if element is None else Column(field.name, Type.LIST, children=(element,))
         found = self._single(field, field.name, path, inside)
-        return None if found is None else found.named(field.name, nullable=not _is_required(field))
+        return None if found is None else found.named(field.name, nullable=not is_required(field))
 
     def _single(self, field: Any, name: str, path: str, inside: Mapping[str, int]) -> Column | None:  # noqa: ANN401
         if field.type == _MESSAGE:
-            known = _WELL_KNOWN.get(field.message_type.full_name)
+            known = WELL_KNOWN_TIMES.get(field.message_type.full_name)
             return self.message(field.message_type, name, path, inside) if known is None else Column(name, known[1])
         if field.type not in _TYPES:
             raise UsageError(f"field {path}: groups are not supported in columns")
@@ -154,8 +155,8 @@ class _Plan:
         for at, each in enumerate(column.children):
             field = by_name[each.name]
             inner = f"{path}.{field.name}" if path else field.name
-            flags = (REPEATED if _is_repeated(field) else 0) | (MAP if _is_map(field) else 0)
-            flags |= REQUIRED if _is_required(field) else 0
+            flags = (REPEATED if is_repeated(field) else 0) | (MAP if is_map(field) else 0)
+            flags |= REQUIRED if is_required(field) else 0
             oneof = field.containing_oneof
             rules.append(FieldRule(field.number, flags, 0 if oneof is None else oneofs[oneof.full_name]))
             place = self._columns[first + at][1] if flags & REPEATED else first + at
@@ -165,7 +166,7 @@ class _Plan:
 
     def _value(self, field: Any, target: int, path: str) -> int:  # noqa: ANN401 - no types
         if field.type == _MESSAGE:
-            known = _WELL_KNOWN.get(field.message_type.full_name)
+            known = WELL_KNOWN_TIMES.get(field.message_type.full_name)
             if known is not None:
                 return self._add(Node(known[0], target, path))
             return self.message(field.message_type, target, path)
@@ -174,20 +175,27 @@ class _Plan:
             return self._add(Node(op, target, path))
         values = field.enum_type.values
         first_names = {each.number: each.name for each in reversed(values)}  # of aliases the first one, as in Java
-        unknown = f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_"
-        texts = (*(first_names[each.number] for each in values), unknown)
+        texts = (*(first_names[each.number] for each in values), unknown_prefix(field.enum_type))
         return self._add(Node(op, target, path, texts=texts, numbers=tuple(each.number for each in values)))
 
 
-def _is_map(field: Any) -> bool:  # noqa: ANN401 - no types
-    return field.type == _MESSAGE and bool(field.message_type.GetOptions().map_entry) and _is_repeated(field)
+def unknown_prefix(enum: Any) -> str:  # noqa: ANN401 - no types
+    """Return what stands in front of the number of an enum's unknown value, as in Java."""
+    return f"UNKNOWN_ENUM_VALUE_{enum.name}_"
 
 
-def _is_repeated(field: Any) -> bool:  # noqa: ANN401
+def is_map(field: Any) -> bool:  # noqa: ANN401 - no types
+    """Whether a field is a map."""
+    return field.type == _MESSAGE and bool(field.message_type.GetOptions().map_entry) and is_repeated(field)
+
+
+def is_repeated(field: Any) -> bool:  # noqa: ANN401
+    """Whether a field is a list or a map."""
     return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
 
 
-def _is_required(field: Any) -> bool:  # noqa: ANN401
+def is_required(field: Any) -> bool:  # noqa: ANN401
+    """Whether a field of proto2 is required."""
     return bool(field.is_required) if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED
 
 

@@ -16,6 +16,7 @@ from kafkaraw.errors import ConfigError, SerializationError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.schemas.framing import Framing, read_indexes
 from kafkaraw.schemas.languages import ParsedSchema
+from kafkaraw.schemas.languages.protobuf.descriptors import indexes_of
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaReference, SchemaType
 from kafkaraw.schemas.serializers.common import (
     LATEST_TTL_S,
@@ -263,17 +264,6 @@ def _encode_error() -> type[Exception]:
 
     found: type[Exception] = EncodeError
     return found
-
-
-def indexes_of(descriptor: Any) -> tuple[int, ...]:
-    """Return the path to a message in its file: numbers of the messages, from the outermost one."""
-    path = []
-    while descriptor is not None:
-        outer = descriptor.containing_type
-        siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
-        path.append([sibling.full_name for sibling in siblings].index(descriptor.full_name))
-        descriptor = outer
-    return tuple(reversed(path))
 
 
 def message_at(file: Any, indexes: tuple[int, ...]) -> Any:

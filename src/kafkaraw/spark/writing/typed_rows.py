@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.errors import ConfigError
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.decode import FORMATS
-from kafkaraw.schemas.arrow.encode import ENCODED, ROOT_RECORD, ColumnEncoder, registered
+from kafkaraw.schemas.arrow.encode import ROOT_RECORD, ColumnEncoder, registered
 from kafkaraw.schemas.arrow.plans import Texts
 from kafkaraw.schemas.arrow.sources import check_rules
 from kafkaraw.schemas.blocking import Registry
@@ -35,12 +35,18 @@ class EncodedColumn:
         format: its format.
         schema_id: the id in front of each record.
         writer: the texts of the schema.
+        recursion_max: of Protobuf: how often a message may contain itself.
     """
 
     name: str
     format: str
     schema_id: int
     writer: Texts
+    recursion_max: int = 0
+
+    def encoder(self) -> ColumnEncoder:
+        """Return what encodes the column."""
+        return ColumnEncoder(self.format, self.schema_id, self.writer, self.name, self.recursion_max)
 
 
 def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn, ...]:
@@ -58,9 +64,6 @@ def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn
     schemas = options.schemas
     if schemas is None:
         return ()
-    for each in schemas.columns:
-        if each.format not in ENCODED:
-            raise ConfigError(f"{each.name}.format={each.format} is for reading; the sink writes avro and json-schema")
     missing = [each.name for each in schemas.columns if each.name not in types.names]
     if missing:
         raise ConfigError(f"{missing[0]}.format: there is no column {missing[0]!r}, only {', '.join(types.names)}")
@@ -95,9 +98,10 @@ def _column(
             f"{column.name}.format={column.format}: subject {subject!r} has a schema of the language "
             f"{found.schema.schema_type.value}"
         )
-    texts = Texts.of(registry.bundle(found.schema, subject=subject))
-    ColumnEncoder(column.format, found.id, texts, column.name).check(kind)
-    return EncodedColumn(column.name, column.format, found.id, texts)
+    texts = Texts.of(registry.bundle(found.schema, subject=subject), column.message)
+    encoding = EncodedColumn(column.name, column.format, found.id, texts, schemas.recursion_max)
+    encoding.encoder().check(kind)
+    return encoding
 
 
 def encoded(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.RecordBatch:
@@ -107,8 +111,7 @@ def encoded(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.Rec
         SerializationError: a value does not fit its schema.
     """
     for each in columns:
-        encoder = ColumnEncoder(each.format, each.schema_id, each.writer, each.name)
-        batch = _replaced(batch, each.name, encoder)
+        batch = _replaced(batch, each.name, each.encoder())
     return batch
 
 

@@ -550,6 +550,17 @@ _META: Final = {
 }
 
 
+def indexes_of(descriptor: Any) -> tuple[int, ...]:  # noqa: ANN401 - no types
+    """Return the path to a message in its file: numbers of the messages, from the outermost one."""
+    path = []
+    while descriptor is not None:
+        outer = descriptor.containing_type
+        siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
+        path.append([sibling.full_name for sibling in siblings].index(descriptor.full_name))
+        descriptor = outer
+    return tuple(reversed(path))
+
+
 def elements_of(file: FileDescriptorProto) -> File:
     """Return the elements of a file that is given as a descriptor."""
     result = File(package=file.package or None)
