@@ -54,8 +54,9 @@ def test_one_run_has_the_storage_at_a_time(tmp_path):
 def test_a_run_waits_for_the_jvm_of_a_killed_run(tmp_path, monkeypatch):
     storage = Storage.of(str(tmp_path), "orders")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        with storage.lock() as lock:
-            lock.note_jvm(process.pid)
+        killed = storage.lock()
+        killed.note_jvm(process.pid)
+        killed._file.close()  # as the kernel does
         monkeypatch.setattr(module, "_FORMER_JVM_TIMEOUT_S", 0.2)
         with pytest.raises(StorageInUseError, match=f"process {process.pid}\\) still runs"):
             storage.lock()

@@ -251,6 +251,12 @@ class StreamingTable:
         write_atomically(self._hidden / "schema.json", merged.json())
         return merged
 
+    def forget_columns(self) -> StructType | None:
+        """Return the columns of the table, which has none afterwards."""
+        columns = self.schema()
+        (self._hidden / "schema.json").unlink(missing_ok=True)
+        return columns
+
     def clear(self) -> None:
         """Delete all rows, decisions and columns."""
         shutil.rmtree(self.path)

@@ -187,7 +187,7 @@ class Lock:
         try:
             self._wait_for_former_jvm()
         except StorageInUseError:
-            self.release()
+            self._file.close()
             raise
         self._write(None)
 
@@ -196,7 +196,8 @@ class Lock:
         self._write((pid, _started_at(pid)))
 
     def release(self) -> None:
-        """Give the storage back. The JVM must have ended, or write no more."""
+        """Give the storage back. The JVM must write no more."""
+        self._write(None)
         self._file.close()
 
     def __enter__(self) -> Lock:

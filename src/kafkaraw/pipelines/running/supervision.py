@@ -113,6 +113,8 @@ _OF_THIS_PACKAGE: Final = re.compile(r"\bkafkaraw(?:\.\w+)*\.(\w+Error)\b:? ?([^
 def sort_error(error: BaseException) -> Failure:
     """Sort an error of a flow."""
     text = _whole_text(error)
+    if isinstance(error, PipelineError) and _is_passing(error.__cause__):
+        return Failure(Remedy.RETRY, _shortened(str(error)))
     known = error if isinstance(error, KafkaError) else None
     if known is not None:
         return Failure(_remedy_of_class(type(known)), _shortened(str(known)))
@@ -127,6 +129,11 @@ def sort_error(error: BaseException) -> Failure:
     if _TRACEBACK in text:
         return _of_user_code(text)
     return Failure(Remedy.RETRY, _shortened(_first_line(text)))
+
+
+def _is_passing(cause: BaseException | None) -> bool:
+    """Return whether a function of the pipeline failed, when it was evaluated, for a reason that passes."""
+    return isinstance(cause, (OSError, RetriableError)) and not isinstance(cause, FileNotFoundError)
 
 
 def _of_user_code(text: str) -> Failure:
