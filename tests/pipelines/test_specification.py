@@ -37,7 +37,7 @@ def test_settings_of_kafkaraw_and_of_spark_are_separated(write):
           kafkaraw.trigger.interval: 5 seconds
           spark.sql.shuffle.partitions: "2"
         {LIBRARIES}"""
-    given = read_specification(write(FILES, text), {"SERVERS": "localhost:9092"})
+    given = read_specification(write(FILES, text), environment={"SERVERS": "localhost:9092"})
     assert (given.storage, given.catalog, given.database) == ("/tmp/my storage", "lake", "sales")
     assert given.settings.kafka == {"kafka.bootstrap.servers": "localhost:9092"}
     assert given.settings.registry == {"schema.registry.url": "http://localhost:8081"}
@@ -67,7 +67,7 @@ def test_problems_are_reported_together_with_their_lines(write):
           kafkaraw.trigger.interval: often
         {LIBRARIES}"""
     with pytest.raises(PipelineErrors) as caught:
-        read_specification(write(FILES, text), {})
+        read_specification(write(FILES, text), environment={})
     assert str(caught.value).splitlines() == [
         "pipeline 'sales' has 6 problems:",
         "  spark-pipeline.yml:2: unknown field 'stroage'; did you mean 'storage'?; fields are name, storage, catalog, "
@@ -117,3 +117,21 @@ def test_missing_specification_names_the_command_that_makes_one(tmp_path):
 def test_empty_specification_is_an_error(write):
     with pytest.raises(PipelineError, match=r"spark-pipeline.yml: must have fields, at least `name` and `storage`"):
         read_specification(write({}, ""))
+
+
+def test_storage_and_entries_of_the_configuration_can_be_replaced(write, tmp_path):
+    text = f"""\
+        name: sales
+        storage: s3a://bucket/path
+        configuration:
+          kafkaraw.kafka.bootstrap.servers: ${{env:SERVERS}}
+          kafkaraw.group.prefix: g
+        {LIBRARIES}"""
+    folder = write(FILES, text)
+    servers = {"kafkaraw.kafka.bootstrap.servers": "localhost:9093"}
+    given = read_specification(folder, storage=tmp_path / "s", configuration=servers, environment={})
+    assert given.storage == str(tmp_path / "s")
+    assert given.settings.kafka == {"kafka.bootstrap.servers": "localhost:9093"}
+    assert given.settings.group_prefix == "g"
+    with pytest.raises(PipelineError, match="unknown setting 'kafkaraw\\.x'"):
+        read_specification(folder, configuration={**servers, "kafkaraw.x": "1"}, environment={})

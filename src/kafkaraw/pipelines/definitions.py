@@ -135,7 +135,7 @@ class Registry(GraphElementRegistry):
 
     def register_output(self, output: Output) -> None:
         """Add a table, view or sink."""
-        location = self._location(output.source_code_location.filename, output.source_code_location.line_number)
+        location = self.location(output.source_code_location.filename, output.source_code_location.line_number)
         dataset = Dataset(output.name, _KINDS[type(output)], location, comment=output.comment)
         if isinstance(output, Table):
             dataset = replace(
@@ -153,7 +153,7 @@ class Registry(GraphElementRegistry):
 
     def register_flow(self, flow: Flow) -> None:
         """Add a flow; its kind is known when its target is, in `pipeline`."""
-        location = self._location(flow.source_code_location.filename, flow.source_code_location.line_number)
+        location = self.location(flow.source_code_location.filename, flow.source_code_location.line_number)
         kind = FlowKind.ONCE if getattr(flow, "once", False) else FlowKind.APPEND  # no `once` in Spark 4.3
         self.add_flow(
             FlowDefinition(
@@ -169,7 +169,7 @@ class Registry(GraphElementRegistry):
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
         """Add a flow of changes."""
-        location = self._location(flow.source_code_location.filename, flow.source_code_location.line_number)
+        location = self.location(flow.source_code_location.filename, flow.source_code_location.line_number)
         changes = Changes(
             flow.source,
             _names(flow.keys) or (),
@@ -243,9 +243,10 @@ class Registry(GraphElementRegistry):
         found = next((frame for frame in reversed(frames) if frame.filename in files), None)
         if found is None:
             return Location(self.specification.path.name)
-        return self._location(found.filename, found.lineno)
+        return self.location(found.filename, found.lineno)
 
-    def _location(self, file: str, line: int | None) -> Location:
+    def location(self, file: str, line: int | None) -> Location:
+        """Return a line of a file, with the path relative to the pipeline's folder if it is in it."""
         path = Path(file)
         return Location(str(path.relative_to(self.root)) if path.is_relative_to(self.root) else file, line or 0)
 
@@ -399,7 +400,8 @@ def _execute(path: Path, registry: Registry) -> None:
         at = Location(str(path.relative_to(registry.root)), error.lineno or 0)
         raise PipelineError(f"{type(error).__name__}: {error.msg}", location=at) from error
     except PipelineError as error:
-        at = error.location or registry.line_of(traceback.extract_tb(error.__traceback__))
+        at = registry.line_of(traceback.extract_tb(error.__traceback__)) if error.location is None else error.location
+        at = registry.location(at.file, at.line)
         raise PipelineError(error.what, location=at, dataset=error.dataset) from error
     except Exception as error:
         at = registry.line_of(traceback.extract_tb(error.__traceback__))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlparse
@@ -93,18 +93,26 @@ def find_specification(place: Path) -> Path:
     )
 
 
-def read_specification(place: Path, environment: Mapping[str, str] = os.environ) -> Specification:
+def read_specification(
+    place: Path,
+    *,
+    storage: Path | None = None,
+    configuration: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Specification:
     """Read the specification at a place.
 
     Args:
         place: as for `find_specification`.
+        storage: instead of the file's; for tests.
+        configuration: entries that are added to the file's, or replace them; for tests and options of commands.
         environment: for values with `${env:NAME}`.
 
     Raises:
         PipelineError: there is none, or it is wrong; several problems are reported together.
     """
     path = find_specification(place)
-    return _Reader(path, environment).specification()
+    return _Reader(path, environment).specification(storage, configuration or {})
 
 
 class _Reader:
@@ -116,18 +124,18 @@ class _Reader:
         self.environment = environment
         self.errors: list[PipelineError] = []
 
-    def specification(self) -> Specification:
+    def specification(self, storage: Path | None, configuration: Mapping[str, str]) -> Specification:
         fields = self._fields()
         name = self._text(fields, "name", required=True) or self.root.name
         if not _NAME.fullmatch(name):
             self._wrong(fields["name"], f"name: {name!r} must be at most 100 letters, digits, or characters of ._-")
-        storage = self._storage(fields)
+        place = self._storage(fields) if storage is None else str(storage.absolute())
         catalog = self._text(fields, "catalog")
         database = self._text(fields, "database") or self._text(fields, "schema")
-        settings = self._settings(name, fields.get("configuration"))
+        settings = self._settings(name, fields.get("configuration"), configuration)
         files = self._files(fields.get("libraries"))
         raise_errors(name, self.errors)
-        return Specification(self.path, name, storage, files, settings, catalog, database)
+        return Specification(self.path, name, place, files, settings, catalog, database)
 
     def _wrong(self, node: Node | None, what: str) -> None:
         line = 0 if node is None else node.start_mark.line + 1
@@ -191,24 +199,18 @@ class _Reader:
             return unquote(url.path)
         return text if url.scheme else str(self.root / text)
 
-    def _settings(self, pipeline: str, node: Node | None) -> Settings:
+    def _settings(self, pipeline: str, node: Node | None, more: Mapping[str, str]) -> Settings:
+        entries = {name: (value, None) for name, value in more.items()}
+        settings: dict[str, tuple[str, Node | None]] = {**self._configuration(node, more), **entries}
         named = {
             "dead_letter_topic": f"{pipeline}.dead-letters",
             "replay_topic": f"{pipeline}.replays",
             "group_prefix": pipeline,
         }
         kafka, registry, spark = dict[str, str](), dict[str, str](), dict[str, str]()
-        if node is not None and node.id != "mapping":
-            self._wrong(node, "configuration: must be entries NAME: VALUE")
-            node = None
-        for key, value in [] if node is None else _entries(node):
-            if value.id != "scalar" or value.tag != "tag:yaml.org,2002:str":
-                shown = f", such as {key}: {value.value!r}" if value.id == "scalar" else ""
-                self._wrong(value, f"configuration: {key}: the value must be a text{shown.replace(chr(39), chr(34))}")
-                continue
-            text = self._expanded(value)
+        for key, (text, at) in settings.items():
             if key in _NAMED:
-                named[_NAMED[key]] = self._checked(key, text, value)
+                named[_NAMED[key]] = self._checked(key, text, at)
             elif key.startswith(_KAFKA):
                 kafka[key.removeprefix(_PREFIX)] = text
             elif key.startswith(_REGISTRY):
@@ -216,12 +218,29 @@ class _Reader:
             elif key.startswith(_PREFIX):
                 known = [*_NAMED, f"{_KAFKA}bootstrap.servers", f"{_REGISTRY}url"]
                 hint = did_you_mean(key, known) or f"; settings are {', '.join(known)}"
-                self._wrong(value, f"configuration: unknown setting {key!r}{hint}")
+                self._wrong(at, f"configuration: unknown setting {key!r}{hint}")
             else:
                 spark[key] = text
         return Settings(**named, kafka=kafka, registry=registry, spark=spark)
 
-    def _checked(self, key: str, text: str, node: Node) -> str:
+    def _configuration(self, node: Node | None, replaced: Container[str]) -> dict[str, tuple[str, Node]]:
+        """The entries of the file, with their nodes, except those that are replaced."""
+        if node is not None and node.id != "mapping":
+            self._wrong(node, "configuration: must be entries NAME: VALUE")
+            return {}
+        entries: dict[str, tuple[str, Node]] = {}
+        for key, value in [] if node is None else _entries(node):
+            if key in replaced:
+                continue
+            if value.id != "scalar":
+                self._wrong(value, f"configuration: {key}: the value must be a text")
+            elif value.tag != "tag:yaml.org,2002:str":
+                self._wrong(value, f'configuration: {key}: the value must be a text, such as {key}: "{value.value}"')
+            else:
+                entries[key] = (self._expanded(value), value)
+        return entries
+
+    def _checked(self, key: str, text: str, node: Node | None) -> str:
         if key.endswith(".interval") and not _INTERVAL.fullmatch(text):
             self._wrong(node, f'configuration: {key}: {text!r} is no interval, such as "10 seconds" or "5 minutes"')
         if key.endswith(".topic") and (not _TOPIC.fullmatch(text) or text in (".", "..")):
