@@ -70,10 +70,10 @@ def test_problems_are_reported_together_with_their_lines(write):
         read_specification(write(FILES, text), environment={})
     assert str(caught.value).splitlines() == [
         "pipeline 'sales' has 6 problems:",
+        "  spark-pipeline.yml: the field 'storage' is missing",
         "  spark-pipeline.yml:2: unknown field 'stroage'; did you mean 'storage'?; fields are name, storage, catalog, "
         "database, schema, configuration, libraries, and settings of kafkaraw are entries of configuration, such as "
         "kafkaraw.kafka.bootstrap.servers",
-        "  spark-pipeline.yml: the field 'storage' is missing",
         "  spark-pipeline.yml:4: configuration: unknown setting 'kafkaraw.ded.letter.topic'; did you mean "
         "'kafkaraw.dead.letter.topic'?",
         "  spark-pipeline.yml:5: ${env:NO_SUCH}: the environment variable 'NO_SUCH' is not set",

@@ -134,7 +134,7 @@ class _Reader:
         database = self._text(fields, "database") or self._text(fields, "schema")
         settings = self._settings(name, fields.get("configuration"), configuration)
         files = self._files(fields.get("libraries"))
-        raise_errors(name, self.errors)
+        raise_errors(name, sorted(self.errors, key=lambda error: error.location.line if error.location else 0))
         return Specification(self.path, name, place, files, settings, catalog, database)
 
     def _wrong(self, node: Node | None, what: str) -> None:
