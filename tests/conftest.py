@@ -19,7 +19,7 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
-from tests.distribution import Distribution, group_of, in_starting_order
+from tests.distribution import Distribution, group_of, in_starting_order, send_only_what_is_read
 from tests.examples import DEFAULT, examples
 from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
 from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
@@ -95,6 +95,7 @@ MARKERS = {
 }
 
 start_spark_with_quick_jvms()
+gc.disable()  # while tests are collected: what is made stays (`pytest_collection_finish`)
 
 # The first test that needs Apache Kafka or its client may wait until Maven has fetched them.
 FIRST_FETCH_SECONDS = 600
@@ -109,6 +110,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Distribution:
+    gc.enable()  # this process collects no tests
     config.option.loadscopereorder = False
     return Distribution(config, log)
 
@@ -121,10 +123,13 @@ def leaves_out(config: pytest.Config, marker: str) -> bool:
 @cache  # asked for every test: without it, a tenth of what collecting takes
 def is_in(path: Path, places: tuple[str, ...]) -> bool:
     """Whether a path is one of these files, or in one of these folders, below `tests`."""
-    return any(path.is_relative_to(TESTS / place) for place in places)
+    below = str(path).removeprefix(f"{TESTS}/") + "/"
+    return below.startswith(tuple(f"{place}/" for place in places))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        send_only_what_is_read(config)
     seeds.with_soak = not leaves_out(config, "soak")
     # How long an example takes says more about the machine than about the code: pytest-timeout ends what hangs.
     hypothesis.settings.register_profile("kafkaraw", deadline=None, max_examples=examples(DEFAULT))
@@ -162,6 +167,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 WAITING_GROUPS = (
@@ -76,6 +77,26 @@ def _rank(group: str) -> int:
     if below.startswith(WITHOUT_JVM + LONG_FILES):
         return len(WAITING_GROUPS)
     return len(WAITING_GROUPS) + (2 if below.startswith(SPREAD_FOLDERS) else 1)
+
+
+def send_only_what_is_read(config: pytest.Config) -> None:
+    """Let this worker send no event that the first process ignores: half of the six events of a test.
+
+    That a test starts, and that its setup and teardown passed, matters for `-v`, `--durations` and `--junitxml` only.
+    """
+    if config.option.verbose > 0 or config.option.durations is not None or config.option.xmlpath is not None:
+        return
+    # By name: the worker has the source of its class, not the module.
+    worker: Any = next(it for it in config.pluginmanager.get_plugins() if type(it).__name__ == "WorkerInteractor")
+    send = worker.sendevent
+
+    def sendevent(name: str, **contents: Any) -> None:
+        report = contents.get("data", {})
+        ignored = name == "testreport" and report["when"] != "call" and report["outcome"] == "passed"
+        if name != "logstart" and not ignored:
+            send(name, **contents)
+
+    worker.sendevent = sendevent
 
 
 class _Collection(list[str]):

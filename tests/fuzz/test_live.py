@@ -27,7 +27,7 @@ def _told(findings: Findings) -> str:
 
 
 @pytest.mark.parametrize(
-    "seconds", [5, pytest.param(BROKER_SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(BROKER_SOAK_S + 300)])]
+    "seconds", [3, pytest.param(BROKER_SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(BROKER_SOAK_S + 300)])]
 )
 def test_a_broker_under_attack_keeps_its_budget_and_serves_honest_clients(seconds: float):
     findings = BrokerSession(seconds, seeds.FIRST).run()
@@ -35,7 +35,7 @@ def test_a_broker_under_attack_keeps_its_budget_and_serves_honest_clients(second
 
 
 @pytest.mark.parametrize(
-    "seconds", [3, pytest.param(CLIENT_SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(CLIENT_SOAK_S + 300)])]
+    "seconds", [2, pytest.param(CLIENT_SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(CLIENT_SOAK_S + 300)])]
 )
 def test_calls_of_a_client_of_a_hostile_broker_end_in_time_and_with_kafka_errors(seconds: float):
     findings = ClientSession(seconds, seeds.FIRST).run()

@@ -27,9 +27,9 @@ needs_proc = pytest.mark.skipif(not IS_LINUX, reason="what a process holds is re
 @pytest.mark.parametrize(
     ("fault", "attack", "rule"),
     [
-        ("leak-descriptors", "connections-come-and-go", "descriptors kept"),
-        ("keep-memory", "odd-names", "memory kept"),
-        ("stall", "frame-sizes", "latency"),
+        pytest.param("leak-descriptors", "connections-come-and-go", "descriptors kept", marks=pytest.mark.soak),
+        pytest.param("keep-memory", "odd-names", "memory kept", marks=pytest.mark.soak),
+        pytest.param("stall", "frame-sizes", "latency", marks=pytest.mark.soak),
         ("corrupt-records", "frame-sizes", "honest clients are served"),
         ("end-on-garbage", "frame-sizes", "alive"),
     ],
@@ -47,7 +47,7 @@ def test_a_fault_planted_into_the_broker_is_found(fault: str, attack: str, rule:
     ("fault", "mischief", "script", "rule"),
     [
         ("raise-bare-errors", "silence", "admin", "errors are KafkaErrors"),
-        ("hang", "silence", "admin", "no call hangs"),
+        pytest.param("hang", "silence", "admin", "no call hangs", marks=pytest.mark.soak),
     ],
 )
 def test_a_fault_planted_into_a_client_is_found(fault: str, mischief: str, script: str, rule: str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,9 @@ def test_no_assertion_in_the_sources_does_anything() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sorted((ROOT / "src").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for text in [path.read_text()]
+        if re.search(r"^\s*assert\b", text, re.MULTILINE)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Assert) and does_something(node)
     ]
     assert found == []

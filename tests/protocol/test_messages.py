@@ -15,7 +15,9 @@ from kafkaraw.protocol.compile import source_of
 from kafkaraw.protocol.declare import VersionRange, header_of
 from kafkaraw.protocol.messages.api_versions import ApiVersionsRequest
 from tests.cases import Cases
+from tests.examples import examples
 from tests.protocol.message_values import random_message
+from tests.simulation import seeds
 
 EVERY_MESSAGE = pytest.mark.parametrize(
     ("cls", "versions"),
@@ -39,7 +41,7 @@ def in_each_version(versions: VersionRange) -> Iterator[tuple[int, AbstractConte
 def test_what_is_encoded_decodes_to_the_same_value(cls: type, versions: VersionRange) -> None:
     for version, case in in_each_version(versions):
         with case:
-            for seed in range(10):
+            for seed in range(examples(10)):
                 message = random_message(cls, version, random.Random(seed))
                 encoded = encode_message(message, version)
                 decoded = decode_message(cls, version, encoded)
@@ -64,7 +66,8 @@ def test_a_message_cut_at_any_byte_is_refused_with_its_place(cls: type, versions
     for version, case in in_each_version(versions):
         with case:
             encoded = encode_message(random_message(cls, version, random.Random(7)), version)
-            for end in range(min(len(encoded), 600)):
+            size = min(len(encoded), 600)
+            for end in range(size) if seeds.with_soak else sorted({*range(min(size, 30)), *range(30, size, 4)}):
                 with pytest.raises(ProtocolError) as caught:
                     decode_message(cls, version, encoded[:end])
                 assert 0 <= caught.value.offset <= end
@@ -86,7 +89,7 @@ def test_flipped_bytes_give_a_value_or_a_protocol_error(cls: type, versions: Ver
         with case:
             rng = random.Random(11)
             encoded = bytearray(encode_message(random_message(cls, version, rng), version))
-            for _ in range(60 if encoded else 0):
+            for _ in range(examples(60) if encoded else 0):
                 damaged = bytearray(encoded)
                 for _ in range(rng.randrange(1, 4)):
                     damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))

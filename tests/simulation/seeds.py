@@ -2,9 +2,9 @@
 
     KAFKARAW_SEEDS=7,100-120     runs these seeds only
 
-1 for `make quick`, 6 for a normal run, 1,000 for a soak, unless a test says otherwise. Seeds that have failed before
-are among them, except in a quick run; a normal run has at least 2 seeds of its commit. The header of a run names its
-seeds; a failed test names the command that repeats it (`conftest.py`).
+1 for `make quick`, 4 for a normal run, 1,000 for a soak, unless a test says otherwise. A normal run has at least 2 new
+seeds, and at most 2 that have failed before: each commit has others of them, and a soak has all. The header of a run
+names its seeds; a failed test names the command that repeats it (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 QUICK = 1
-NORMAL = 6
+NORMAL = 4
 NEW_MIN = 2
 """The minimum number of new seeds of a normal run, however many are pinned."""
+PINNED_MAX = 2
+"""The maximum number of pinned seeds of a normal run."""
 SOAK = 1_000
 
 PINNED: dict[str, tuple[int, ...]] = {
@@ -121,15 +123,23 @@ def every_seed(scenario: str, normal: int = NORMAL, soak: int = SOAK) -> pytest.
     picked = chosen()
     if picked is not None:
         return pytest.mark.parametrize("seed", picked)
-    pinned = PINNED[scenario]
+    pinned, others = _pinned_of_commit(PINNED[scenario])
     normal = max(NEW_MIN, normal - len(pinned))
     new = range(FIRST, FIRST + (max(normal, soak) if with_soak else normal))
     later = [*pinned, *new[QUICK:normal]]
+    last = [*others, *new[normal:]] if with_soak else []
     return pytest.mark.parametrize(
         "seed",
         [
             *new[:QUICK],
             *(pytest.param(seed, marks=pytest.mark.long) for seed in later),
-            *(pytest.param(seed, marks=[pytest.mark.long, pytest.mark.soak]) for seed in new[normal:]),
+            *(pytest.param(seed, marks=[pytest.mark.long, pytest.mark.soak]) for seed in last),
         ],
     )
+
+
+def _pinned_of_commit(pinned: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the pinned seeds of a normal run, each commit's beginning elsewhere, and the others."""
+    begin = FIRST // 1000 % len(pinned) if pinned else 0
+    turned = pinned[begin:] + pinned[:begin]
+    return turned[:PINNED_MAX], turned[PINNED_MAX:]

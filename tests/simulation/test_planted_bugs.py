@@ -9,10 +9,12 @@ from tests.simulation.plants import PLANTS, find
 from tests.spark.test_planted_bugs import PLANTS as SPARK_PLANTS
 
 SLOW = {
+    "producer_commits_while_offsets_are_in_doubt",
     "producer_does_not_release_memory_of_failed_batches",
     "producer_keeps_its_epoch_after_a_sequence_gap",
+    "recovery_does_not_verify_checksums",
 }
-"""Bugs that make their scenarios long."""
+"""Bugs whose runs take seconds from any seed."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(it, marks=pytest.mark.soak) if it in SLOW else it for it in PLANTS])

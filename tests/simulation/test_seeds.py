@@ -32,7 +32,8 @@ def test_a_run_takes_pinned_and_new_seeds_and_a_soak_takes_most(monkeypatch: pyt
     monkeypatch.setitem(seeds.PINNED, "one broker", (3, 5))
     monkeypatch.setattr(seeds, "with_soak", True)
     first, quick, normal = seeds.FIRST, seeds.FIRST + seeds.QUICK, seeds.FIRST + seeds.NORMAL - 2
-    assert seeds_by_run(seeds.every_seed("one broker").args[1]) == {
+    found = seeds_by_run(seeds.every_seed("one broker").args[1])
+    assert found | {"long": sorted(found["long"])} == {
         "quick": [*range(first, quick)],
         "long": [3, 5, *range(quick, normal)],
         "soak": [*range(normal, first + seeds.SOAK)],
@@ -40,13 +41,24 @@ def test_a_run_takes_pinned_and_new_seeds_and_a_soak_takes_most(monkeypatch: pyt
     assert str(first) in seeds.header()
 
 
-def test_a_normal_run_takes_two_new_seeds_however_many_are_pinned(monkeypatch: pytest.MonkeyPatch):
+def test_a_normal_run_takes_two_new_and_two_pinned_seeds_and_other_commits_take_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.delenv("KAFKARAW_SEEDS", raising=False)
-    monkeypatch.setitem(seeds.PINNED, "one broker", tuple(range(20)))
-    monkeypatch.setattr(seeds, "with_soak", False)
-    found = seeds_by_run(seeds.every_seed("one broker").args[1])
-    assert found["quick"] == [seeds.FIRST]
-    assert found["long"] == [*range(20), seeds.FIRST + 1]
+    monkeypatch.setitem(seeds.PINNED, "one broker", tuple(range(7)))
+    taken: set[int] = set()
+    for commit in range(7):
+        first = (1_000_000 + commit) * 1000
+        monkeypatch.setattr(seeds, "FIRST", first)
+        monkeypatch.setattr(seeds, "with_soak", False)
+        found = seeds_by_run(seeds.every_seed("one broker").args[1])
+        *pinned, new = found["long"]
+        assert (found["quick"], len(pinned), new, found["soak"]) == ([first], 2, first + 1, [])
+        taken.update(pinned)
+        monkeypatch.setattr(seeds, "with_soak", True)
+        all_seeds = seeds_by_run(seeds.every_seed("one broker").args[1])
+        assert {*all_seeds["long"], *all_seeds["soak"]} >= set(range(7))
+    assert taken == set(range(7))
 
 
 def test_seeds_of_a_soak_are_not_collected_without_soak_tests(monkeypatch: pytest.MonkeyPatch):

@@ -40,12 +40,38 @@ def code_of(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_examples_of_the_manual_run(tmp_path: Path):
-    for number, block in enumerate(code_of(EXAMPLE)):
+KEEPS_OLD_RECORDS = """
+from kafkaraw import Admin, ConfigResource, NewTopic
+
+def test_brokers_of_the_session_keep_records_of_any_age(kafka_broker_session, kafka_cluster_session):
+    for each in (kafka_broker_session, kafka_cluster_session):
+        with Admin(bootstrap_servers=each.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic('old', 1)])
+            topic = ConfigResource.topic('old')
+            assert admin.describe_configs([topic])[topic]['retention.ms'].value == '-1'
+"""
+HAS_A_REGISTRY = """
+from kafkaraw import Admin
+from kafkaraw.schemas import Registry, Schema
+
+def test_the_registry_is_on_the_broker_of_the_test(kafka_broker, schema_registry):
+    with Registry(schema_registry.url) as registry:
+        assert registry.register('s', Schema('"int"')).id == 1
+    with Admin(bootstrap_servers=kafka_broker.bootstrap_servers) as admin:
+        assert '_schemas' in {topic.name for topic in admin.list_topics()}
+
+def test_the_registry_is_in_memory_without_a_broker(schema_registry):
+    with Registry(schema_registry.url) as registry:
+        assert registry.register('s', Schema('"int"')).version == 1
+"""
+
+
+def test_the_examples_of_the_manual_and_tests_with_the_fixtures_run(tmp_path: Path):
+    for number, block in enumerate([*code_of(EXAMPLE), KEEPS_OLD_RECORDS, HAS_A_REGISTRY]):
         (tmp_path / f"test_example_{number}.py").write_text(block)
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "8 passed" in result.stdout
+    assert "11 passed" in result.stdout
 
 
 def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):
@@ -56,37 +82,6 @@ def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):
         f"    assert loaded == {{'kafkaraw._version', 'kafkaraw.testing', {PLUGIN!r}}}\n"
     )
     result = run_pytest(tmp_path, "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist")
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_brokers_of_the_session_keep_records_of_any_age(tmp_path: Path):
-    (tmp_path / "test_age.py").write_text(
-        "from kafkaraw import Admin, ConfigResource, NewTopic\n\n"
-        "def test_age(kafka_broker_session, kafka_cluster_session):\n"
-        "    for each in (kafka_broker_session, kafka_cluster_session):\n"
-        "        with Admin(bootstrap_servers=each.bootstrap_servers) as admin:\n"
-        "            admin.create_topics([NewTopic('old', 1)])\n"
-        "            topic = ConfigResource.topic('old')\n"
-        "            assert admin.describe_configs([topic])[topic]['retention.ms'].value == '-1'\n"
-    )
-    result = run_pytest(tmp_path)
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_the_registry_is_on_the_broker_of_the_test_or_in_memory(tmp_path: Path):
-    (tmp_path / "test_registry.py").write_text(
-        "from kafkaraw import Admin\n"
-        "from kafkaraw.schemas import Registry, Schema\n\n"
-        "def test_in_kafka(kafka_broker, schema_registry):\n"
-        "    with Registry(schema_registry.url) as registry:\n"
-        "        assert registry.register('s', Schema('\"int\"')).id == 1\n"
-        "    with Admin(bootstrap_servers=kafka_broker.bootstrap_servers) as admin:\n"
-        "        assert '_schemas' in {topic.name for topic in admin.list_topics()}\n\n"
-        "def test_in_memory(schema_registry):\n"
-        "    with Registry(schema_registry.url) as registry:\n"
-        "        assert registry.register('s', Schema('\"int\"')).version == 1\n"
-    )
-    result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

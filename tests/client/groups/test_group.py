@@ -31,6 +31,7 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
 )
 from kafkaraw.records import Batch
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
+from tests.simulation import seeds
 
 TOPIC = "t"
 PARTITIONS = 4
@@ -114,7 +115,7 @@ def test_outage_before_first_fetch_response_raises_nothing(protocol: str) -> Non
             for _ in range(30):
                 assert await consumer.poll(1) == {}
 
-    for step in range(12, 24):
+    for step in range(12, 24, 1 if seeds.with_soak else 2):
         on_cluster(partial(test, delay_s=step * 0.001), seed=step, group_initial_rebalance_delay_ms=0)
     assert polls
 
