@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -209,13 +209,36 @@ def answers(side: Side, user: str) -> dict[tuple[str, int], dict[str, int] | str
     side.delete_topics("new-1", "new-4", "other")
     side.make_topics(*acl_questions.DOOMED, "doomed-old")
     found: dict[tuple[str, int], dict[str, int] | str] = {}
-    for question in QUESTIONS:
-        ids = side.ids()
-        names = {bytes(topic_id): name for name, topic_id in ids.items()}
-        request = question.make(ids)
-        for version in versions(question, api_of(request), side):
-            found[question.name, version] = answer(side, user, question, request, version, names)
+    with Connection(side.servers, user) as connection:
+        for question in QUESTIONS:
+            ids = side.ids()
+            names = {bytes(topic_id): name for name, topic_id in ids.items()}
+            request = question.make(ids)
+            for version in versions(question, api_of(request), side):
+                found[question.name, version] = answer(connection, question, request, version, names)
     return found
+
+
+class Connection:
+    """A connection of a user, which logs in again when the broker has closed it in place of an answer."""
+
+    def __init__(self, servers: str, user: str) -> None:
+        self._servers, self._user = servers, user
+        self._client = RawClient(servers, user, PASSWORD)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def ask(self, request: Any, version: int) -> Any:
+        try:
+            return self._client.ask(request, version)
+        except Closed:
+            self._client.close()
+            self._client = RawClient(self._servers, self._user, PASSWORD)
+            raise
 
 
 def versions(question: Question, api: Api, side: Side) -> list[int]:
@@ -227,13 +250,12 @@ def versions(question: Question, api: Api, side: Side) -> list[int]:
 
 
 def answer(
-    side: Side, user: str, question: Question, request: Any, version: int, names: dict[bytes, str]
+    connection: Connection, question: Question, request: Any, version: int, names: dict[bytes, str]
 ) -> dict[str, int] | str:
-    with RawClient(side.servers, user, PASSWORD) as client:
-        try:
-            found = acl_answers.shape(client.ask(request, version), names)
-        except Closed:
-            return "closed"
+    try:
+        found = acl_answers.shape(connection.ask(request, version), names)
+    except Closed:
+        return "closed"
     if question.refusals_only:
         return {where: code for where, code in found.items() if code in AUTHORIZATION}
     return found
