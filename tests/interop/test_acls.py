@@ -59,6 +59,8 @@ METADATA_VERSION = 13
 QUESTIONS_MIN = 120
 FILTERS_THAT_FIND_MIN = 80
 RANDOM_ROUNDS = 25
+WITHOUT_RETENTION = {"log.initial.task.delay.ms": "3600000"}
+"""The records of the questions are old: retention would remove them when the machine is slow."""
 ACLS_VERSION = 3
 EVERY_ENTRY = acl_entries.every_entry(DescribeAclsRequest)
 AUTHORIZATION = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
@@ -83,8 +85,7 @@ def kafka() -> Iterator[str]:
         ),
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:root;User:ANONYMOUS",
-        # The records of the questions are old: retention would remove them when the machine is slow.
-        "log.initial.task.delay.ms": "3600000",
+        **WITHOUT_RETENTION,
     }
     with ApacheKafka(properties=properties, ports=(ports["PLAINTEXT"], ports["CONTROLLER"])):
         yield f"127.0.0.1:{ports['LOGIN']}"
@@ -98,6 +99,7 @@ def ours() -> Iterator[str]:
         "sasl.enabled.mechanisms": "PLAIN",
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:root",
+        **WITHOUT_RETENTION,
     }
     with EmbeddedBroker(properties=properties, users=dict.fromkeys(USERS, PASSWORD)) as broker:
         yield broker.bootstrap_servers

@@ -149,7 +149,10 @@ def test_a_readers_schema_resolves_as_in_java(ask: Ask, data: st.DataObject) -> 
     try:
         ours = codec.decode(node, data_of_value)
     except codec.AvroMismatchError as error:
-        assert "error" in answer, (str(error), answer)
+        if "error" not in answer:  # Java's string that was bytes keeps them, and may be no UTF-8
+            with pytest.raises(codec.AvroMismatchError, match="is not UTF-8"):
+                codec.decode(decoder(reader), answer["data"])
+            assert "is not UTF-8" in str(error)
         return
     assert "error" not in answer, (answer, ours)
     assert comparable(codec.decode(decoder(reader), answer["data"])) == comparable(ours)
