@@ -93,7 +93,8 @@ class JsonColumns:
 
         text = value.cast("string")
         parsed = self.parsed(value)
-        whole = F.when(~F.is_valid_utf8(text), F.lit("the value is not valid UTF-8"))
+        whole = F.when(text.isNull(), F.lit("the value is null"))
+        whole = whole.when(~F.is_valid_utf8(text), F.lit("the value is not valid UTF-8"))
         whole = whole.when(F.btrim(text, F.lit(" \t\r\n")) == "", F.lit("the value is empty"))
         said: list[Column] = []
         for field in self._schema.fields:
