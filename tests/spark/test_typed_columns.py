@@ -136,6 +136,18 @@ def test_bad_records_are_null_with_a_reason(spark, kafka, registry):
     assert reasons[1].startswith("it is not framed") and "99" in reasons[2] and "field id" in reasons[3]
 
 
+def test_raw_columns_have_the_bytes_of_good_and_bad_records(spark, kafka, registry):
+    topic = kafka.new_topic()
+    first = registry.register(f"{topic}-value", V1)
+    sent = [framed(first, varint(1)), b"plain", None]
+    send(kafka, topic, *sent)
+    options = typed(registry, topic, decodeErrors="column", includeRaw="true")
+    rows = kafka.batch(spark, **options).load().orderBy("offset").collect()
+    assert [row.value_raw for row in rows] == sent
+    assert [row.value and row.value.id for row in rows] == [1, None, None]
+    assert [row.value_error is None for row in rows] == [True, False, True]
+
+
 def test_bad_records_go_to_the_dead_letter_topic_with_their_bytes(spark, kafka, registry):
     topic, dead = kafka.new_topic(), kafka.new_topic()
     first = registry.register(f"{topic}-value", V1)

@@ -268,9 +268,9 @@ def _faults(
             yield f"{name} is STRING, and a number with a fraction would be rounded", _is_rounded(value, text, path)
             yield f"{name} has half of a surrogate pair", F.contains(value, F.lit("?")) & text.rlike(_LONE_SURROGATE)
         case _:
-            wrong = _does_not_fit(value, kind)
-            if wrong is not None:
-                yield f"{name} is not exactly {kind.simpleString().upper()}", wrong
+            loses = _does_not_fit(value, kind)
+            if loses is not None:
+                yield f"{name} is not exactly {kind.simpleString().upper()}", loses
 
 
 def _some_of(name: str, kind: DataType) -> str:

@@ -23,10 +23,13 @@ COLUMNS: Final = ("key", "value")
 LATEST: Final = "latest"
 ERROR_SUFFIX: Final = "_error"
 """Of the columns with reasons: `value_error`."""
+RAW_SUFFIX: Final = "_raw"
+"""Of the columns with the bytes that typed columns were decoded from: `value_raw`."""
 _ERRORS: Final = "decodeErrors"
 _DEPTH: Final = "recursiveFieldMaxDepth"
 _REGISTER: Final = "autoRegisterSchemas"
 _IGNORE_RULES: Final = "ignoreSchemaRules"
+_RAW: Final = "includeRaw"
 
 # Per column: the option's name behind "key." or "value.".
 _FORMAT: Final = "format"
@@ -41,6 +44,7 @@ NAMES: Final = (
     _DEPTH,
     _REGISTER,
     _IGNORE_RULES,
+    _RAW,
 )
 """All names but those of the registry's settings."""
 
@@ -96,6 +100,7 @@ class SchemaOptions:
         recursion_max: how often a record may contain itself.
         auto_register: whether the sink registers schemas, or only looks them up.
         ignore_rules: whether schemas with rules, such as encryption, are used without running these.
+        include_raw: whether typed columns are there as bytes, too.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -104,6 +109,7 @@ class SchemaOptions:
     recursion_max: int = 0
     auto_register: bool = True
     ignore_rules: bool = False
+    include_raw: bool = False
 
 
 def parse_schemas(given: Mapping[str, str], registry: Mapping[str, str]) -> SchemaOptions | None:
@@ -132,7 +138,8 @@ def parse_schemas(given: Mapping[str, str], registry: Mapping[str, str]) -> Sche
     depth = texts.count(_DEPTH, given.get(_DEPTH, "0"))
     register = texts.boolean(_REGISTER, given.get(_REGISTER, "true"))
     ignore = texts.boolean(_IGNORE_RULES, given.get(_IGNORE_RULES, "false"))
-    return SchemaOptions(columns, settings, _errors(given), depth, register, ignore)
+    raw = texts.boolean(_RAW, given.get(_RAW, "false"))
+    return SchemaOptions(columns, settings, _errors(given), depth, register, ignore, raw)
 
 
 def _format_of(name: str) -> str:
@@ -207,10 +214,12 @@ def check_decoding(schemas: SchemaOptions | None, dead_letter_topic: str | None,
 
 
 def typed_names(schemas: SchemaOptions | None) -> frozenset[str]:
-    """Return the names of columns whose types depend on schemas, those of the reasons among them."""
+    """Return the names of columns whose types depend on schemas, those of the reasons and of the bytes among them."""
     if schemas is None:
         return frozenset()
     names = {each.name for each in schemas.columns}
     if schemas.errors is DecodeErrors.COLUMN:
-        names |= {f"{name}{ERROR_SUFFIX}" for name in names}
+        names |= {f"{each.name}{ERROR_SUFFIX}" for each in schemas.columns}
+    if schemas.include_raw:
+        names |= {f"{each.name}{RAW_SUFFIX}" for each in schemas.columns}
     return frozenset(names)

@@ -25,6 +25,7 @@ from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.options.schemas import (
     ERROR_SUFFIX,
     LATEST,
+    RAW_SUFFIX,
     ColumnSchema,
     DecodeErrors,
     RegistrySettings,
@@ -71,6 +72,7 @@ class Decoding:
         dead_letter_topic: topic for records that cannot be decoded, if `errors` says so.
         producer: settings of the producer for it, as text.
         ignore_rules: decode records whose schemas have rules without running these.
+        include_raw: keep the bytes of the columns beside what they are decoded into.
     """
 
     columns: tuple[TypedColumn, ...]
@@ -80,6 +82,7 @@ class Decoding:
     dead_letter_topic: str | None
     producer: Settings
     ignore_rules: bool = False
+    include_raw: bool = False
 
 
 # -- the driver
@@ -135,6 +138,8 @@ def typed_schema(schema: StructType, schemas: SchemaOptions, topics: Sequence[st
             fields.append(types.StructField(field.name, kind, nullable=True, metadata=column.to_metadata()))
     if schemas.errors is DecodeErrors.COLUMN:
         fields += [types.StructField(f"{name}{ERROR_SUFFIX}", types.StringType()) for name in typed]
+    if schemas.include_raw:
+        fields += [types.StructField(f"{name}{RAW_SUFFIX}", types.BinaryType()) for name in typed]
     return types.StructType(fields)
 
 
@@ -167,7 +172,14 @@ def decoding_for(options: SparkOptions, schema: StructType) -> Decoding | None:
     producer = {"client_id": "kafkaraw-spark"} | settings_for(ProducerConfig, options.client)
     topic = options.dead_letter_topic if schemas.errors is DecodeErrors.DEAD_LETTER else None
     return Decoding(
-        columns, schemas.registry, schemas.errors, schemas.recursion_max, topic, producer, schemas.ignore_rules
+        columns,
+        schemas.registry,
+        schemas.errors,
+        schemas.recursion_max,
+        topic,
+        producer,
+        schemas.ignore_rules,
+        schemas.include_raw,
     )
 
 
@@ -278,6 +290,8 @@ class TypedColumns:
         for name, decoder in self._decoders.items():
             decoded = decoder.decode(raw[name], raw["headers"])
             arrays[name] = decoded.array
+            if self._decoding.include_raw:
+                arrays[f"{name}{RAW_SUFFIX}"] = raw[name]
             match self._decoding.errors:
                 case DecodeErrors.COLUMN:
                     arrays[f"{name}{ERROR_SUFFIX}"] = decoded.reasons_array()
