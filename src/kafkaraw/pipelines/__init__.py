@@ -6,3 +6,48 @@ Importing this package imports neither pyspark nor pyarrow. Start at `model.py`.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaraw.pipelines.expectations import (
+        expect,
+        expect_all,
+        expect_all_or_drop,
+        expect_all_or_fail,
+        expect_all_or_quarantine,
+        expect_or_drop,
+        expect_or_fail,
+        expect_or_quarantine,
+        expect_unique,
+        expect_unique_or_drop,
+        expect_unique_or_fail,
+    )
+    from kafkaraw.pipelines.topics import create_topic, to_topic, topic
+
+__all__ = [
+    "create_topic",
+    "expect",
+    "expect_all",
+    "expect_all_or_drop",
+    "expect_all_or_fail",
+    "expect_all_or_quarantine",
+    "expect_or_drop",
+    "expect_or_fail",
+    "expect_or_quarantine",
+    "expect_unique",
+    "expect_unique_or_drop",
+    "expect_unique_or_fail",
+    "to_topic",
+    "topic",
+]
+
+_HOMES = {name: "expectations" if name.startswith("expect") else "topics" for name in __all__}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name when it is used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

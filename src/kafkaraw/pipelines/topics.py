@@ -119,7 +119,7 @@ def to_topic(
     Args:
         name: of the topic; it is made if it does not exist.
         key: the column that is the key as text or bytes; several columns are a JSON object; None for no key.
-        value: format of values: "json" (an object of all columns), "avro" or "json-schema" with the registry,
+        value: format of values: "json" (an object of all columns), "avro", "protobuf" or "json-schema" with the registry,
             "string" or "bytes" for the only column, or the one with the name `value`.
         output_mode: "append", or "update" or "complete" for aggregations, as in Spark.
         partitions: number of partitions if the topic is made; None for the broker's default.
@@ -164,8 +164,7 @@ def create_topic(
 
 
 def _checked(target: TopicTarget, location: Location) -> TopicTarget:
-    values = tuple(each for each in _VALUES if each != "protobuf")  # the sink does not encode it
-    _check_one_of("value", target.value, values, target.name, location)
+    _check_one_of("value", target.value, _VALUES, target.name, location)
     _check_one_of("output_mode", target.output_mode, _MODES, target.name, location)
     if target.partitions is not None and target.partitions < 1:
         raise PipelineError(
@@ -540,5 +539,4 @@ def sink_options(pipeline: Pipeline, topic: str, flow: str, target: TopicTarget 
     if target.value in _TYPED:
         options |= dict(pipeline.settings.registry) | {"value.format": target.value}
         options["value.schema.subject"] = target.subject or f"{topic}-value"
-    options |= {"deadLetterTopic": pipeline.settings.dead_letter_topic, "deadLetterFor": f"{pipeline.name}/{flow}"}
     return options | dict(target.options)
