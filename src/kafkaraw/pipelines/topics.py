@@ -119,7 +119,7 @@ def to_topic(
     Args:
         name: of the topic; it is made if it does not exist.
         key: the column that is the key as text or bytes; several columns are a JSON object; None for no key.
-        value: format of values: "json" (an object of all columns), "avro", "protobuf" or "json-schema" with the registry,
+        value: format of values: "json" (an object of all columns), "avro", "protobuf" or "json-schema" (registry),
             "string" or "bytes" for the only column, or the one with the name `value`.
         output_mode: "append", or "update" or "complete" for aggregations, as in Spark.
         partitions: number of partitions if the topic is made; None for the broker's default.
