@@ -11,10 +11,10 @@ import pytest
 from kafkaraw.light_classes import replace
 from kafkaraw.pipelines import expectations as kp
 from kafkaraw.pipelines.dead_letters.flows import dead_letter_flows
-from kafkaraw.pipelines.dead_letters.letters import letter_of
 from kafkaraw.pipelines.evaluation import Evaluation, Purpose, evaluate_flow
 from kafkaraw.pipelines.expectations import expectations_of
 from kafkaraw.pipelines.judging import counts, judged
+from kafkaraw.pipelines.letters import letter_of
 from kafkaraw.pipelines.model import (
     Dataset,
     DatasetKind,

@@ -16,9 +16,8 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.light_classes import dataclass, field
-from kafkaraw.pipelines.dead_letters.letters import Reason, bad_rows
-from kafkaraw.pipelines.dead_letters.subjects import add_bad_rows, subject_of
 from kafkaraw.pipelines.evaluation import Evaluation, Purpose, message_of
+from kafkaraw.pipelines.letters import Reason, bad_rows
 from kafkaraw.pipelines.model import (
     RECORD_COLUMN,
     TIMESTAMP_COLUMN,
@@ -28,6 +27,7 @@ from kafkaraw.pipelines.model import (
     Expectation,
     PipelineError,
 )
+from kafkaraw.pipelines.subjects import add_bad_rows, subject_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

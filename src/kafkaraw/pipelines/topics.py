@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, replace
-from kafkaraw.pipelines.dead_letters.letters import REPLAYED_FOR, Reason, bad_rows, is_for, record_column
-from kafkaraw.pipelines.dead_letters.subjects import add_bad_rows, missed_by
 from kafkaraw.pipelines.evaluation import Evaluation, InputKind, Purpose, current_evaluation, message_of, stand_in
 from kafkaraw.pipelines.expectations import active_registry, definition_location
 from kafkaraw.pipelines.json_columns import JsonColumns
 from kafkaraw.pipelines.judging import observed
+from kafkaraw.pipelines.letters import REPLAYED_FOR, Reason, bad_rows, is_for, record_column
 from kafkaraw.pipelines.model import (
     KEY_COLUMN,
     RECORD_COLUMN,
@@ -34,6 +33,7 @@ from kafkaraw.pipelines.model import (
     TopicTarget,
     did_you_mean,
 )
+from kafkaraw.pipelines.subjects import add_bad_rows, missed_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.pipelines.dead_letters.letters import letter_columns
-from kafkaraw.pipelines.dead_letters.subjects import Subject, collecting, finding
 from kafkaraw.pipelines.evaluation import (
     Evaluation,
     InputKind,
@@ -22,6 +20,7 @@ from kafkaraw.pipelines.evaluation import (
     stand_in,
 )
 from kafkaraw.pipelines.judging import judged
+from kafkaraw.pipelines.letters import letter_columns
 from kafkaraw.pipelines.model import (
     RECORD_COLUMN,
     TOMBSTONE_COLUMN,
@@ -32,6 +31,7 @@ from kafkaraw.pipelines.model import (
     Pipeline,
     PipelineError,
 )
+from kafkaraw.pipelines.subjects import Subject, collecting, finding
 from kafkaraw.pipelines.topics import read_topic
 
 if TYPE_CHECKING:
