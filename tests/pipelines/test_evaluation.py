@@ -62,11 +62,11 @@ def read_table(dataset, streaming, evaluation):
 def evaluate(spark, tmp_path):
     """Evaluate the flow of the last dataset; returns its rows and the evaluation."""
 
-    def evaluate(*definitions, judge=lambda frame, dataset, evaluation: frame):
+    def evaluate(*definitions, judge=lambda frame, dataset, evaluation: frame, purpose=Purpose.PLAN):
         datasets = tuple(each for each in definitions if isinstance(each, Dataset))
         flows = tuple(each for each in definitions if isinstance(each, FlowDefinition))
         pipeline = Pipeline("p", tmp_path, str(tmp_path), datasets, flows, Settings("d", "r", "p"))
-        evaluation = Evaluation(spark, pipeline, flows[-1].name, Purpose.PLAN, read_topic, judge, read_table)
+        evaluation = Evaluation(spark, pipeline, flows[-1].name, purpose, read_topic, judge, read_table)
         return evaluate_flow(flows[-1], evaluation), evaluation
 
     return evaluate
@@ -142,7 +142,8 @@ def test_expectations_of_flow_and_view_are_judged_with_their_dataset(spark, eval
     assert judged == [("orders", ["has an id"], ("clean", "orders")), ("clean", ["e"], ("clean",))]
 
 
-def test_view_is_evaluated_once_for_each_chain(spark, evaluate):
+@pytest.mark.parametrize("purpose", [Purpose.FLOW, Purpose.PLAN])
+def test_view_is_evaluated_once_for_each_chain_and_for_a_plan_once(spark, evaluate, purpose):
     calls = []
 
     def counted():
@@ -158,8 +159,9 @@ def test_view_is_evaluated_once_for_each_chain(spark, evaluate):
         view("cheap", lambda: spark.readStream.table("orders")),
         table("all"),
         flow("all", joined),
+        purpose=purpose,
     )
-    assert calls == [("all", "orders"), ("all", "cheap", "orders")]
+    assert calls == [("all", "orders"), ("all", "cheap", "orders")][: 1 if purpose is Purpose.PLAN else 2]
 
 
 def test_cycle_of_views_is_named(spark, evaluate):

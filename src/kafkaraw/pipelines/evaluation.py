@@ -18,7 +18,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
@@ -101,7 +101,7 @@ class Evaluation:
         bad_rows: DEAD_LETTERS: frames of bad rows, added by `read_topic` and others for the first dataset of the chain.
         inputs: everything that was read.
         frames: of views that were evaluated, by the chain that leads to them. Replays go to chains, so a view has
-            a frame for each.
+            a frame for each; for PLAN it has only one.
     """
 
     spark: SparkSession
@@ -194,15 +194,18 @@ def evaluate_dataset(name: str, evaluation: Evaluation) -> DataFrame:
 @contextmanager
 def _active(evaluation: Evaluation) -> Iterator[None]:
     """Answer the reads of functions with an evaluation."""
-    if _current.get() is evaluation:
-        yield
-        return
-    with _one_at_a_time, _intercepted_reads(), _quiet_logger():
+    with nullcontext() if _current.get() is not None else _intercepted():
         token = _current.set(evaluation)
         try:
             yield
         finally:
             _current.reset(token)
+
+
+@contextmanager
+def _intercepted() -> Iterator[None]:
+    with _one_at_a_time, _intercepted_reads(), _quiet_logger():
+        yield
 
 
 @contextmanager
@@ -240,7 +243,7 @@ def _link(evaluation: Evaluation, dataset: Dataset, location: Location) -> Itera
 
 
 def _view(dataset: Dataset, evaluation: Evaluation) -> DataFrame:
-    key = (*evaluation.chain, dataset.name)
+    key = (dataset.name,) if evaluation.purpose is Purpose.PLAN else (*evaluation.chain, dataset.name)
     if key not in evaluation.frames:
         with _link(evaluation, dataset, dataset.location):
             assert dataset.function is not None, "a temporary view has a function"
@@ -291,7 +294,7 @@ def message_of(error: BaseException) -> str:
         if line.startswith(("'", "+-", "JVM stacktrace", "== ", "\tat ")) or not line.strip():
             break
         kept.append(line.strip())
-    return re.sub(r" SQLSTATE: \w{5}(; line \d+ pos \d+)?;?$", "", " ".join(kept)) or type(error).__name__
+    return re.sub(r" SQLSTATE: \w{5}(; line \d+ pos \d+)?;?", "", " ".join(kept)) or type(error).__name__
 
 
 def _is_spark_error(error: BaseException) -> bool:
@@ -454,8 +457,19 @@ def relations_of(plan: str) -> list[tuple[str, bool]]:
     return [each for each in dict.fromkeys(found) if each[0] not in defined]
 
 
-def stand_in(spark: SparkSession, schema: StructType, evaluation: Evaluation, *, streaming: bool) -> DataFrame:
-    """Return a DataFrame without rows, for evaluations with the purpose PLAN."""
+def stand_in(
+    spark: SparkSession, schema: StructType, evaluation: Evaluation, *, streaming: bool, name: str = ""
+) -> DataFrame:
+    """Return a DataFrame without rows, for evaluations with the purpose PLAN.
+
+    Args:
+        spark: the session.
+        schema: of the rows.
+        evaluation: that needs them.
+        streaming: whether it is a stream.
+        name: of the topic or table, which the plan then shows as the source of the stream.
+    """
     if not streaming:
         return spark.createDataFrame([], schema)
-    return spark.readStream.schema(schema).parquet(str(evaluation.pipeline.root))
+    # Spark looks for the folder of a stream only if it is no pattern.
+    return spark.readStream.schema(schema).parquet(f"{evaluation.pipeline.root}/*/{name}")
