@@ -246,7 +246,8 @@ def _records(source: TopicSource, evaluation: Evaluation, *, streaming: bool) ->
     if evaluation.purpose is Purpose.PLAN and not _is_typed(source):
         from kafkaraw.spark.reading.arrow import spark_schema
 
-        return stand_in(spark, spark_schema(include_headers=True), evaluation, streaming=streaming)
+        name = f"topic {source.name}"
+        return stand_in(spark, spark_schema(include_headers=True), evaluation, streaming=streaming, name=name)
     options = dict(settings.kafka) | (dict(settings.registry) if _is_typed(source) else {}) | dict(source.options)
     options |= {"includeHeaders": "true", "subscribe": source.name}
     options |= _typed_options(source)
