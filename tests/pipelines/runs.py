@@ -101,7 +101,10 @@ def topic_functions(**changed: object) -> TopicFunctions:
         "read_topic": read_topic,
         "judge": lambda frame, dataset, evaluation: frame,
         "rows_of": rows_of,
-        "prepare": lambda target, pipeline: None,
+        "sink_options": lambda pipeline, topic, flow, target: (
+            dict(pipeline.settings.kafka) | {"topic": topic, "exactlyOnce": "true"}
+        ),
+        "create_topics": lambda pipeline, with_dead_letters: (),
         "dead_letter_flows": lambda pipeline: (),
         "topic_ids": no_ids,
     }

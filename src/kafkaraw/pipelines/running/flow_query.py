@@ -130,8 +130,11 @@ def observed(query: StreamingQuery) -> Metrics:
     execution = query._jsq.streamingQuery().lastExecution()  # noqa: SLF001
     found = dict[str, dict[str, int]]()
     for entry in _java_map(query, execution.observedMetrics()).entrySet():
-        counts = json.loads(entry.getValue().json())
-        found[entry.getKey()] = {name: number for name, number in counts.items() if isinstance(number, int)}
+        # A name may end with a number of its evaluation, "#7", which differs from run to run.
+        of_name = found.setdefault(entry.getKey().partition("#")[0], {})
+        for name, number in json.loads(entry.getValue().json()).items():
+            if isinstance(number, int):
+                of_name[name] = of_name.get(name, 0) + number
     return found
 
 

@@ -114,12 +114,11 @@ class Queries:
             manifest = table.append(without_record(frame), query.storage.batch(0))
             query.progress.rows_written += manifest.rows or 0
         else:
-            options = {**self._pipeline.settings.kafka, **(target.topic.options if target.topic else target.options)}
+            options, file_format = dict(target.options), target.format or "parquet"
             if target.topic is not None:
-                options["topic"] = target.topic.name
-            rows = self._targets.rows_for(frame, target)
-            file_format = "kafkaraw" if target.topic is not None else target.format or "parquet"
-            rows.write.format(file_format).options(**options).mode("append").save()
+                file_format, topic = "kafkaraw", target.topic
+                options = dict(self.topics.sink_options(self._pipeline, topic.name, flow.name, topic))
+            self._targets.rows_for(frame, target).write.format(file_format).options(**options).mode("append").save()
         query.progress.batches += 1
         write_atomically(done, "{}")
 

@@ -147,6 +147,7 @@ class _Run:
         self._spark = spark
         self._storage = storage
         self._options = options
+        self._topics = topics
         self._reporter = reporter
         self._targets = Targets(pipeline, storage, spark, topics)
         self._preparation = Preparation(pipeline, storage, spark, self._targets, topics)
@@ -161,7 +162,9 @@ class _Run:
     def follow(self) -> Summary:
         """Start everything, and look at it until it has ended."""
         self._refresh_fully()
-        for prepared in self._preparation.flows(self._options.select):
+        flows = self._preparation.flows(self._options.select)
+        self._topics.create_topics(self._pipeline, any(each.topics for each in flows))
+        for prepared in flows:
             self._add(prepared)
         try:
             while not self._has_ended():
@@ -287,7 +290,7 @@ class _Run:
             return
         with self._targets.columns_of_definition(named):
             again = {dataset.name for dataset in named}
-            preparation = Preparation(self._pipeline, self._storage, self._spark, self._targets, self._queries.topics)
+            preparation = Preparation(self._pipeline, self._storage, self._spark, self._targets, self._topics)
             for prepared in preparation.flows():
                 self._check_full_refresh(prepared, again)
         for dataset in named:

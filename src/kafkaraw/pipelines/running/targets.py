@@ -45,8 +45,10 @@ class TopicFunctions:
         read_topic: returns the rows of `topic()`.
         judge: applies expectations.
         rows_of: returns rows with the columns key, value... of format "kafkaraw", for a topic as a table.
-        prepare: creates a topic that is missing, or checks it.
+        sink_options: returns the options of that format for a topic, given the name of the flow; no target for the
+            dead-letter topic.
         dead_letter_flows: returns the flows that write dead letters.
+        create_topics: makes the topics that flows write to; told whether flows read topics, and may have bad records.
         topic_ids: returns the ids of topics, by name; those that do not exist are left out.
         read_records: returns the records of topics from elsewhere than a broker; None for the broker.
     """
@@ -54,8 +56,9 @@ class TopicFunctions:
     read_topic: ReadTopic
     judge: Judge
     rows_of: Callable[[DataFrame, TopicTarget, Pipeline], DataFrame]
-    prepare: Callable[[TopicTarget, Pipeline], None]
+    sink_options: Callable[[Pipeline, str, str, TopicTarget | None], Mapping[str, str]]
     dead_letter_flows: Callable[[Pipeline], tuple[FlowDefinition, ...]]
+    create_topics: Callable[[Pipeline, bool], object]
     topic_ids: Callable[[Pipeline, Iterable[str]], Mapping[str, str]]
     read_records: ReadRecords | None = None
 
@@ -182,10 +185,11 @@ class Targets:
     def writer(self, flow: FlowDefinition, storage: FlowStorage) -> WriteBatch:
         """Return what writes the micro-batches of a flow into a table or topic."""
         if flow.kind is FlowKind.DEAD_LETTERS:
-            return self._into_topic(flow.target, {}, storage)
+            return self._into_topic(self._topics.sink_options(self._pipeline, flow.target, flow.name, None))
         target = self._pipeline.dataset(flow.target)
         if target.topic is not None:
-            return self._into_topic(target.topic.name, target.topic.options, storage)
+            topic = target.topic
+            return self._into_topic(self._topics.sink_options(self._pipeline, topic.name, flow.name, topic))
         return self._into_table(target, storage)
 
     def _into_table(self, target: Dataset, storage: FlowStorage) -> WriteBatch:
@@ -197,9 +201,8 @@ class Targets:
 
         return write
 
-    def _into_topic(self, topic: str, options: Mapping[str, str], storage: FlowStorage) -> WriteBatch:
-        once = {"exactlyOnce": "true", "topic": topic}
-        into = batch_writer({**self._pipeline.settings.kafka, **options, **once})
+    def _into_topic(self, options: Mapping[str, str]) -> WriteBatch:
+        into = batch_writer(options)
 
         def write(batch: DataFrame, number: int, metrics: Callable[[], Metrics]) -> Metrics:
             into(batch, number)
@@ -209,11 +212,9 @@ class Targets:
 
     def rows_for(self, frame: DataFrame, target: Dataset) -> DataFrame:
         """Return the rows as a target takes them, with what counts them if the target cannot tell."""
-        frame = without_record(frame)
         if target.topic is not None:
-            self._topics.prepare(target.topic, self._pipeline)
             return counted(self._topics.rows_of(frame, target.topic, self._pipeline))
-        return frame
+        return without_record(frame)
 
     def _name(self, dataset: Dataset) -> str:
         return self._pipeline.canonical_name(dataset.name)
