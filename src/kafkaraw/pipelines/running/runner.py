@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -171,7 +172,7 @@ class _Run:
                 self._step(time.monotonic())
                 time.sleep(_POLL_S)
         except Exception as error:
-            self._raise_if_jvm_died(error)
+            raise_if_jvm_died(self._spark, error)
             raise
         finally:
             self._kill_all()
@@ -209,7 +210,7 @@ class _Run:
                 self._report(flow, flow.start(now, random.random()), now)
         if now >= self._status_at:
             self._status_at = now + _STATUS_S
-            self._raise_if_jvm_died(None)
+            raise_if_jvm_died(self._spark, None)
             self._reporter.status(self._status("stopping" if self._stopping else "running"))
 
     def _may_start(self, flow: FlowQuery, now: float) -> bool:
@@ -262,16 +263,6 @@ class _Run:
         for flow in self._flows.values():
             if not flow.ended:
                 flow.kill()
-
-    def _raise_if_jvm_died(self, error: Exception | None) -> None:
-        code = jvm_exit_code(self._spark)
-        if code is not None:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            hint = " (SIGKILL often means that the system had no memory left)" if code == -9 else ""
-            raise JvmDiedError(
-                f"Spark's JVM {how}{hint}, and with it all flows. Run the pipeline again: it continues after the last "
-                f"finished micro-batches. What the JVM has printed is in {self._storage.root / 'log'}"
-            ) from error
 
     # -- full refresh --------------------------------------------------------------------------------------------------
 
@@ -371,6 +362,22 @@ def jvm_exit_code(spark: SparkSession) -> int | None:
 def jvm_has_died(spark: SparkSession) -> bool:
     """Return whether Spark's JVM has ended."""
     return jvm_exit_code(spark) is not None
+
+
+def raise_if_jvm_died(spark: SparkSession, error: Exception | None) -> None:
+    """Raise what explains other errors, if Spark's JVM has ended.
+
+    Raises:
+        JvmDiedError: it has.
+    """
+    code = jvm_exit_code(spark)
+    if code is not None:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        hint = " (SIGKILL often means that the system had no memory left)" if code == -signal.SIGKILL else ""
+        raise JvmDiedError(
+            f"Spark's JVM {how}{hint}, and with it all flows. Run the pipeline again: it continues after the last "
+            "finished micro-batches. The log of this run has what the JVM has printed"
+        ) from error
 
 
 def _gateway(spark: SparkSession) -> object:
