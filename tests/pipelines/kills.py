@@ -99,14 +99,17 @@ def _difference(found: Counter[int], wanted: Counter[int]) -> str:
 
 def main() -> None:
     first, _, last = sys.argv[1].partition("-")
-    with EmbeddedBroker(process=True) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
-            kafka = Kafka(broker.bootstrap_servers, admin, producer)
-            for seed in range(int(first), int(last or first) + 1):
-                began = time.monotonic()
-                with tempfile.TemporaryDirectory() as folder:
-                    killed = run_of_seed(seed, kafka, Path(folder, "run"), kills=3)
-                print(f"seed {seed}: killed {killed} times, exact, {time.monotonic() - began:.0f} s", flush=True)
+    with (
+        EmbeddedBroker(process=True) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer,
+    ):
+        kafka = Kafka(broker.bootstrap_servers, admin, producer)
+        for seed in range(int(first), int(last or first) + 1):
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory() as folder:
+                killed = run_of_seed(seed, kafka, Path(folder, "run"), kills=3)
+            print(f"seed {seed}: killed {killed} times, exact, {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
