@@ -23,6 +23,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._compaction",
     "kafkaraw.schemas.arrow._decoding",
     "kafkaraw.schemas.arrow._encoding",
+    "kafkaraw.schemas.arrow._memory",
     "kafkaraw.schemas.serializers._avro_codec",
 )
 

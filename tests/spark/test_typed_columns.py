@@ -19,6 +19,7 @@ from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, Struct
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, SchemaType
 from kafkaraw.schemas.errors import SubjectNotFoundError
+from kafkaraw.schemas.model import RuleSet
 from kafkaraw.spark import from_schema, recommended_conf, to_schema
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.parsing import parse_options
@@ -437,6 +438,30 @@ def test_functions_encode_and_decode_columns_of_any_dataframe(spark, registry):
     assert both[3].v.value is None and both[3].v.error.startswith("it is not framed")
     with pytest.raises(PySparkException, match="it is not framed"):
         bad.select(from_schema("v", registry.url, subject="functions")).collect()
+
+
+@pytest.mark.skipif(running() < (4, 1), reason="Spark has Arrow functions since 4.1")
+def test_functions_use_schemas_with_rules_only_if_told_to_ignore_them(spark, registry):
+    rules = RuleSet(domain_rules=({"name": "encrypt", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD"},))
+    registry.client.register("ruled", Schema(json.dumps(V1), rule_set=rules))
+    rows = spark.sql("SELECT named_struct('id', id) AS v FROM range(2)")
+    with pytest.raises(UsageError, match=r"has rules.*encrypt.*ignore_rules=True"):
+        to_schema("v", registry.url, subject="ruled")
+    framed_rows = rows.select(to_schema("v", registry.url, subject="ruled", ignore_rules=True).alias("v"))
+    with pytest.raises(PySparkException, match=r"has rules.*encrypt.*ignore_rules=True"):
+        framed_rows.select(from_schema("v", registry.url, subject="ruled")).collect()
+    ignoring = from_schema("v", registry.url, subject="ruled", ignore_rules=True)
+    assert [row.v.id for row in framed_rows.select(ignoring.alias("v")).collect()] == [0, 1]
+
+
+@pytest.mark.skipif(running() < (4, 1), reason="Spark has Arrow functions since 4.1")
+def test_functions_write_and_read_a_message_of_a_protobuf_schema(spark, registry):
+    registry.client.register("messages", Schema(PROTO, SchemaType.PROTOBUF))
+    rows = spark.sql("SELECT named_struct('id', id, 'n', array(id)) AS v FROM range(1, 3)")
+    chosen = {"subject": "messages", "format": "protobuf", "message": "shop.Order"}
+    framed_rows = rows.select(to_schema("v", registry.url, **chosen).alias("v"))
+    found = framed_rows.select(from_schema("v", registry.url, **chosen).alias("v")).select("v.id", "v.n").collect()
+    assert [tuple(row) for row in found] == [(1, [1]), (2, [2])]
 
 
 # -- options

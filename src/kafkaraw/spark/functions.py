@@ -28,7 +28,7 @@ _SINCE: Final = (4, 1)
 _URL: Final = "schema.registry.url"
 
 
-def from_schema(
+def from_schema(  # noqa: PLR0913 - one option per question
     column: Column | str,
     registry: str | Mapping[str, str],
     *,
@@ -37,7 +37,9 @@ def from_schema(
     schema: str | None = None,
     format: str = "avro",
     on_error: Literal["fail", "null", "struct"] = "fail",
+    message: str = "",
     recursive_field_max_depth: int = 0,
+    ignore_rules: bool = False,
 ) -> Column:
     """Decode a column of framed bytes into the type of a schema.
 
@@ -47,10 +49,13 @@ def from_schema(
         subject: the subject with the schema of the result; records of other versions are resolved to it.
         version: its version, "latest" is the latest one now.
         schema: the schema of the result itself, instead of a subject.
-        format: "avro", "protobuf" (its first message) or "json-schema".
+        format: "avro", "protobuf" or "json-schema".
         on_error: what happens to bytes that cannot be decoded: "fail", "null", or "struct": then the column is a struct
             of `value` and `error`, the reason.
+        message: of Protobuf: full name of the message; "" is the first one of the schema.
         recursive_field_max_depth: how often a record may contain itself.
+        ignore_rules: decode bytes whose schemas have rules, such as encryption, without running them; otherwise such
+            bytes cannot be decoded.
 
     Raises:
         ConfigError: Spark is older than 4.1, or neither subject nor schema is given.
@@ -61,14 +66,17 @@ def from_schema(
     settings = _settings(registry)
     with Registry.from_config(settings) as client:
         found = _given(client, format, subject, version, schema)
-        texts = Texts.of(client.bundle(found))
+        texts = Texts.of(client.bundle(found), message)
     kind = spark_type(columns_for(texts, recursive_field_max_depth))
 
     def decode(framed: pa.Array) -> pa.Array:
         import pyarrow as pa
 
         with registries.borrow(settings) as client:
-            decoded = ColumnDecoder(client, format, texts, "column", recursive_field_max_depth).decode(framed)
+            decoder = ColumnDecoder(
+                client, format, texts, "column", recursive_field_max_depth, ignore_rules=ignore_rules
+            )
+            decoded = decoder.decode(framed)
         if on_error == "struct":
             return pa.StructArray.from_arrays([decoded.array, decoded.reasons_array()], names=["value", "error"])
         if on_error == "fail" and decoded.reasons:
@@ -90,7 +98,7 @@ def from_schema(
     return made
 
 
-def to_schema(
+def to_schema(  # noqa: PLR0913 - one option per question
     column: Column | str,
     registry: str | Mapping[str, str],
     *,
@@ -98,6 +106,9 @@ def to_schema(
     version: int | str = LATEST,
     schema: str | None = None,
     format: str = "avro",
+    message: str = "",
+    recursive_field_max_depth: int = 0,
+    ignore_rules: bool = False,
 ) -> Column:
     """Encode a column as framed bytes.
 
@@ -107,10 +118,14 @@ def to_schema(
         subject: the subject of the schema.
         version: its version, if no schema is given.
         schema: a schema to register in the subject.
-        format: "avro" or "json-schema".
+        format: "avro", "protobuf" or "json-schema".
+        message: of Protobuf: full name of the message; "" is the first one of the schema.
+        recursive_field_max_depth: of Protobuf: how often a message may contain itself; deeper fields are not written.
+        ignore_rules: write with a schema that has rules, such as encryption, without running them.
 
     Raises:
         ConfigError: Spark is older than 4.1.
+        UsageError: the schema has rules.
         RegistryError: the registry refuses the schema, has none, or cannot be asked.
     """
     settings = _settings(registry)
@@ -120,12 +135,12 @@ def to_schema(
             found = client.version(subject, version)
         else:
             found = client.register(subject, Schema(schema, FORMATS[_checked(format)]))
-        texts = Texts.of(client.bundle(found.schema, subject=subject))
-    check_rules(found, ignore_rules=False)
+        texts = Texts.of(client.bundle(found.schema, subject=subject), message)
+    check_rules(found, ignore_rules=ignore_rules)
     schema_id = found.id
 
     def encode(typed: pa.Array) -> pa.Array:
-        return ColumnEncoder(format, schema_id, texts, "column").encode(typed)
+        return ColumnEncoder(format, schema_id, texts, "column", recursive_field_max_depth).encode(typed)
 
     from pyspark.sql import types
 

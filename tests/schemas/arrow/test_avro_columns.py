@@ -16,7 +16,8 @@ import pyarrow as pa
 import pytest
 
 from kafkaraw.errors import BatchTooLargeError, DeserializationError, UsageError
-from kafkaraw.schemas.arrow import _implementation, plain_decoding
+from kafkaraw.schemas.arrow import _implementation, plain_decoding, plans
+from kafkaraw.schemas.arrow import decode as decode_module
 from kafkaraw.schemas.arrow.assembling import assemble
 from kafkaraw.schemas.arrow.avro_plan import UnresolvedError, columns_of, program_for
 from kafkaraw.schemas.arrow.avro_types import load
@@ -419,6 +420,20 @@ def test_a_writer_that_does_not_resolve_makes_its_records_bad_and_no_other() -> 
     )
     assert decoded.column("value").to_pylist() == [{"id": 1}, None]
     assert decoded.column("value_error")[1].as_py() == "schema 2: field id: the writer's string is not the reader's int"
+
+
+def test_guids_in_front_of_the_bytes_are_found(decoding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_module, "decoding", decoding)
+    monkeypatch.setattr(plans, "decoding", decoding)
+    plans.plan_for.cache_clear()
+    known, unknown = (b"\1" + uuid.UUID(int=number).bytes for number in (7, 8))
+    rows = [known + b"\2", framed(1, b"\4"), known[:-1], unknown + b"\2", known, b"\2" + known]
+    decoded = decode_arrow(batch_of(rows), StubRegistry(V1))
+    assert decoded.column("value").to_pylist() == [{"id": 1}, {"id": 2}, None, None, None, None]
+    reasons = decoded.column("value_error").to_pylist()
+    assert reasons[2].startswith("it is not framed: 16 bytes") and reasons[5].startswith("it is not framed")
+    assert "no schema with the GUID" in reasons[3] and "byte 0 of 0" in reasons[4]
+    plans.plan_for.cache_clear()
 
 
 def test_ids_and_guids_in_headers_are_found() -> None:

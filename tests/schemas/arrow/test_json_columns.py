@@ -289,7 +289,7 @@ def test_reasons_name_the_field_and_the_value() -> None:
         'the schema that it was written with refuses it: the object: "n" is a required property',
         None,
         "it is not framed: 2 bytes that begin with 7b 7d; framed ones begin with 00 and the four bytes of a schema id, "
-        "or have the id in a header",
+        "or with 01 and the sixteen of a GUID, or have either in a header",
         None,
     ]
     assert reasons(SIMPLE, *values[1:3], framed({"n": 2**64 - 1}), framed([1]), validate=False) == [

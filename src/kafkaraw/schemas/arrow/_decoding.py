@@ -14,10 +14,10 @@ import cython
 from cython.cimports.cpython.buffer import (
     Py_buffer,
     PyBUF_SIMPLE,
-    PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cython.cimports.kafkaraw.schemas.arrow._memory import Block
 from cython.cimports.libc.stdio import snprintf
 from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
 from cython.cimports.libc.string import memcmp, memcpy, memset
@@ -48,23 +48,6 @@ NUMBERS = {
 
 
 # -- memory that Arrow takes over
-
-
-@cython.cclass
-class Block:
-    """Memory of a column; pyarrow keeps it alive."""
-
-    data: cython.p_uchar
-    size: cython.Py_ssize_t
-
-    def __dealloc__(self) -> None:
-        free(self.data)
-
-    def __getbuffer__(self, buffer: cython.pointer(Py_buffer), flags: cython.int):
-        PyBuffer_FillInfo(buffer, self, self.data, self.size, 1, flags)
-
-    def __len__(self) -> int:
-        return self.size
 
 
 @cython.cfunc
@@ -1199,15 +1182,19 @@ def _is_null(validity: cython.p_uchar, row: cython.Py_ssize_t) -> cython.bint:
 @cython.nogil
 @cython.exceptval(check=False)
 def _prefix_size(data: cython.p_uchar, size: cython.Py_ssize_t, indexes: cython.bint) -> cython.Py_ssize_t:
-    """The size of a prefix with a schema id, and with indexes of a message if they follow; 0 if it is none."""
+    """The size of a prefix with id or GUID, and with indexes of a message if they follow; 0 if it is none."""
     at: cython.Py_ssize_t = 5
     left: cython.longlong = 0
     shift: cython.int = 0
     counted: cython.bint = False
-    if size < 5 or data[0] != 0:
+    if size < 5 or data[0] > 1:
         return 0
+    if data[0] == 1:
+        at = 17
+        if size < at:
+            return 0
     if not indexes:
-        return 5
+        return at
     while True:
         if at >= size or shift > 21:
             return 0

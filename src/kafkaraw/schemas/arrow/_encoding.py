@@ -12,10 +12,10 @@ import cython
 from cython.cimports.cpython.buffer import (
     Py_buffer,
     PyBUF_SIMPLE,
-    PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cython.cimports.kafkaraw.schemas.arrow._memory import Block
 from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
 from cython.cimports.libc.string import memcmp, memcpy, memmove
 
@@ -29,23 +29,6 @@ _FIELD_MAX = cython.declare(cython.longlong, 48)  # bytes of a tag, a size and a
 
 LAST = (ENCODE_PROTOBUF_ENUM, FAULT_ONEOF, PRESENCE_REQUIRED)
 """Some of the constants of C, for the test that compares them."""
-
-
-@cython.cclass
-class Block:
-    """Memory of a column; pyarrow keeps it alive."""
-
-    data: cython.p_uchar
-    size: cython.Py_ssize_t
-
-    def __dealloc__(self) -> None:
-        free(self.data)
-
-    def __getbuffer__(self, buffer: cython.pointer(Py_buffer), flags: cython.int):
-        PyBuffer_FillInfo(buffer, self, self.data, self.size, 1, flags)
-
-    def __len__(self) -> int:
-        return self.size
 
 
 @cython.cfunc

@@ -378,13 +378,14 @@ class ColumnDecoder:
 def _unframed(first: bytes, size: int) -> str:
     return (
         f"it is not framed: {size} bytes that begin with {first.hex(' ') or 'nothing'}; framed ones begin with 00 and "
-        "the four bytes of a schema id, or have the id in a header"
+        "the four bytes of a schema id, or with 01 and the sixteen of a GUID, or have either in a header"
     )
 
 
 _HEADER_ID: Final = 0
 _HEADER_GUID: Final = 1
 _GUID_BYTES: Final = 16
+_PREFIX_GUID: Final = 1 + _GUID_BYTES
 
 
 def _with_headers(
@@ -428,6 +429,8 @@ class _Writer:
 
 
 def _of_prefix(prefix: bytes) -> _Writer:
+    if prefix[0] == _HEADER_GUID:
+        return _Writer(str(UUID(bytes=prefix[1:_PREFIX_GUID])), _indexes(prefix[_PREFIX_GUID:]), len(prefix))
     return _of_id(prefix[1:PREFIX_BYTES], prefix[PREFIX_BYTES:], len(prefix))
 
 

@@ -83,7 +83,7 @@ prepare = Prepared
 def scan(
     validity: Buffer | None, offsets: Buffer, data: Buffer, start: int, rows: int, indexes: bool
 ) -> tuple[Buffer, list[bytes]]:
-    """Find the prefixes of rows that begin with Confluent's framing: a zero byte, then the id of the schema.
+    """Find the prefixes of rows that begin with Confluent's framing: 00 and the id of the schema, or 01 and its GUID.
 
     Args:
         validity: bits of the array's rows; None if no row is null.
@@ -112,9 +112,11 @@ def scan(
 
 
 def _prefix_size(record: memoryview, indexes: bool) -> int:
-    if len(record) < 5 or record[0]:
+    if len(record) < 5 or record[0] > 1:
         return 0
-    at, left = 5, 0
+    at, left = 17 if record[0] else 5, 0
+    if len(record) < at:
+        return 0
     if not indexes:
         return at
     for counted in range(1 << 21):
