@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.serializers.protobuf import ProtobufSerializer as ProtobufSerializer
     from kafkaraw.schemas.server.embedded import EmbeddedRegistry as EmbeddedRegistry
     from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
+    from kafkaraw.schemas.subjects import AssociatedName as AssociatedName
 
 _HOMES = {
     "kafkaraw.schemas.arrow.decode": ("decode_arrow",),
@@ -97,6 +98,7 @@ _HOMES = {
     "kafkaraw.schemas.serializers.confluent_names": ("from_confluent",),
     "kafkaraw.schemas.serializers.json_schema": ("JsonSchemaDeserializer", "JsonSchemaSerializer"),
     "kafkaraw.schemas.serializers.protobuf": ("ProtobufDeserializer", "ProtobufSerializer"),
+    "kafkaraw.schemas.subjects": ("AssociatedName",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -200,15 +200,103 @@ class Registry:
         self._run(self._async.delete_exporter(name))
 
     def associations(
-        self, resource: str, *, namespace: str = "-", resource_type: str | None = None
+        self,
+        resource: str,
+        *,
+        namespace: str = "-",
+        resource_type: str | None = None,
+        association_types: Sequence[str] = (),
     ) -> tuple[Mapping[str, Any], ...]:
-        return self._run(self._async.associations(resource, namespace=namespace, resource_type=resource_type))
+        return self._run(
+            self._async.associations(
+                resource, namespace=namespace, resource_type=resource_type, association_types=association_types
+            )
+        )
+
+    def associations_of_subject(
+        self, subject: str, *, resource_type: str | None = None, association_types: Sequence[str] = ()
+    ) -> tuple[Mapping[str, Any], ...]:
+        return self._run(
+            self._async.associations_of_subject(
+                subject, resource_type=resource_type, association_types=association_types
+            )
+        )
 
     def create_association(self, described: Mapping[str, Any]) -> Mapping[str, Any]:
         return self._run(self._async.create_association(described))
 
-    def delete_associations(self, resource_id: str, *, resource_type: str | None = None, cascade: bool = False) -> None:
-        self._run(self._async.delete_associations(resource_id, resource_type=resource_type, cascade=cascade))
+    def change_association(self, resource_id: str, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._run(self._async.change_association(resource_id, described))
+
+    def delete_associations(
+        self,
+        resource_id: str,
+        *,
+        resource_type: str | None = None,
+        association_types: Sequence[str] = (),
+        cascade: bool = False,
+    ) -> None:
+        self._run(
+            self._async.delete_associations(
+                resource_id, resource_type=resource_type, association_types=association_types, cascade=cascade
+            )
+        )
+
+    def keks(self, *, deleted: bool = False) -> tuple[str, ...]:
+        return self._run(self._async.keks(deleted=deleted))
+
+    def kek(self, name: str, *, deleted: bool = False) -> Mapping[str, Any]:
+        return self._run(self._async.kek(name, deleted=deleted))
+
+    def create_kek(self, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._run(self._async.create_kek(described))
+
+    def change_kek(self, name: str, changed: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._run(self._async.change_kek(name, changed))
+
+    def delete_kek(self, name: str, *, permanent: bool = False) -> None:
+        self._run(self._async.delete_kek(name, permanent=permanent))
+
+    def undelete_kek(self, name: str) -> None:
+        self._run(self._async.undelete_kek(name))
+
+    def deks(self, kek: str, *, deleted: bool = False) -> tuple[str, ...]:
+        return self._run(self._async.deks(kek, deleted=deleted))
+
+    def dek_versions(
+        self, kek: str, subject: str, *, algorithm: str | None = None, deleted: bool = False
+    ) -> tuple[int, ...]:
+        return self._run(self._async.dek_versions(kek, subject, algorithm=algorithm, deleted=deleted))
+
+    def dek(
+        self,
+        kek: str,
+        subject: str,
+        *,
+        version: int | str | None = None,
+        algorithm: str | None = None,
+        deleted: bool = False,
+    ) -> Mapping[str, Any]:
+        return self._run(self._async.dek(kek, subject, version=version, algorithm=algorithm, deleted=deleted))
+
+    def create_dek(self, kek: str, subject: str, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._run(self._async.create_dek(kek, subject, described))
+
+    def delete_dek(
+        self,
+        kek: str,
+        subject: str,
+        *,
+        version: int | str | None = None,
+        algorithm: str | None = None,
+        permanent: bool = False,
+    ) -> None:
+        self._run(self._async.delete_dek(kek, subject, version=version, algorithm=algorithm, permanent=permanent))
+
+    def undelete_dek(
+        self, kek: str, subject: str, *, version: int | str | None = None, algorithm: str | None = None
+    ) -> None:
+        self._run(self._async.undelete_dek(kek, subject, version=version, algorithm=algorithm))
 
     def registry_id(self) -> str:
         return self._run(self._async.registry_id())

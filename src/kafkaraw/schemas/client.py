@@ -530,7 +530,12 @@ class AsyncRegistry:
         await self._ask(rest.delete_exporter(name))
 
     async def associations(
-        self, resource: str, *, namespace: str = "-", resource_type: str | None = None
+        self,
+        resource: str,
+        *,
+        namespace: str = "-",
+        resource_type: str | None = None,
+        association_types: Sequence[str] = (),
     ) -> tuple[Mapping[str, Any], ...]:
         """Return the subjects that are associated with a resource such as a topic, as the registry's JSON.
 
@@ -538,18 +543,122 @@ class AsyncRegistry:
             resource: name of the resource.
             namespace: of the resource, such as the id of a Kafka cluster; "-" is any.
             resource_type: such as "topic".
+            association_types: only these, such as "key" or "value"; all if empty.
         """
-        return await self._ask(rest.associations(namespace, resource, resource_type))
+        return await self._ask(rest.associations(namespace, resource, resource_type, association_types))
+
+    async def associations_of_subject(
+        self, subject: str, *, resource_type: str | None = None, association_types: Sequence[str] = ()
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Return the resources that are associated with a subject, as the registry's JSON."""
+        name = self._qualified(subject)
+        return await self._ask(rest.associations_of_subject(name, resource_type, association_types))
 
     async def create_association(self, described: Mapping[str, Any]) -> Mapping[str, Any]:
         """Associate subjects with a resource, from and to the registry's JSON."""
         return await self._ask(rest.create_association(described))
 
+    async def change_association(self, resource_id: str, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Create or change the associations of a resource, from and to the registry's JSON."""
+        return await self._ask(rest.change_association(resource_id, described))
+
     async def delete_associations(
-        self, resource_id: str, *, resource_type: str | None = None, cascade: bool = False
+        self,
+        resource_id: str,
+        *,
+        resource_type: str | None = None,
+        association_types: Sequence[str] = (),
+        cascade: bool = False,
     ) -> None:
         """Delete the associations of a resource; with `cascade` also subjects that depend on it."""
-        await self._ask(rest.delete_associations(resource_id, resource_type, cascade=cascade))
+        await self._ask(rest.delete_associations(resource_id, resource_type, association_types, cascade=cascade))
+
+    # -- encryption keys (DEK registry)
+
+    async def keks(self, *, deleted: bool = False) -> tuple[str, ...]:
+        """Return the names of key encryption keys; with `deleted` also those that are deleted softly."""
+        return await self._ask(rest.keks(deleted=deleted))
+
+    async def kek(self, name: str, *, deleted: bool = False) -> Mapping[str, Any]:
+        """Return a key encryption key, as the registry's JSON."""
+        return await self._ask(rest.kek(name, deleted=deleted))
+
+    async def create_kek(self, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Create a key encryption key, from and to the registry's JSON: name, kmsType, kmsKeyId, shared, ..."""
+        return await self._ask(rest.create_kek(described))
+
+    async def change_kek(self, name: str, changed: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Change kmsProps, doc or shared of a key encryption key, from and to the registry's JSON."""
+        return await self._ask(rest.change_kek(name, changed))
+
+    async def delete_kek(self, name: str, *, permanent: bool = False) -> None:
+        """Delete a key encryption key; with `permanent` one that was deleted softly before."""
+        await self._ask(rest.delete_kek(name, permanent=permanent))
+
+    async def undelete_kek(self, name: str) -> None:
+        """Restore a key encryption key that was deleted softly."""
+        await self._ask(rest.undelete_kek(name))
+
+    async def deks(self, kek: str, *, deleted: bool = False) -> tuple[str, ...]:
+        """Return the subjects that have a data encryption key under a key encryption key."""
+        return await self._ask(rest.deks(kek, deleted=deleted))
+
+    async def dek_versions(
+        self, kek: str, subject: str, *, algorithm: str | None = None, deleted: bool = False
+    ) -> tuple[int, ...]:
+        """Return the versions of a subject's data encryption key."""
+        return await self._ask(rest.dek_versions(kek, subject, algorithm, deleted=deleted))
+
+    async def dek(
+        self,
+        kek: str,
+        subject: str,
+        *,
+        version: int | str | None = None,
+        algorithm: str | None = None,
+        deleted: bool = False,
+    ) -> Mapping[str, Any]:
+        """Return a subject's data encryption key, as the registry's JSON; encrypted, unless the registry decrypts it.
+
+        Args:
+            kek: name of the key encryption key.
+            subject: name of the subject.
+            version: number of the version, or "latest"; None leaves the choice to the registry.
+            algorithm: such as "AES256_GCM"; None is the registry's default.
+            deleted: also if it is deleted softly.
+        """
+        number = None if version is None else _number(version)
+        return await self._ask(rest.dek(kek, subject, number, algorithm, deleted=deleted))
+
+    async def create_dek(self, kek: str, subject: str, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Create a subject's data encryption key, from and to the registry's JSON.
+
+        Args:
+            kek: name of the key encryption key.
+            subject: name of the subject.
+            described: version, algorithm, encryptedKeyMaterial; `subject` is added.
+        """
+        return await self._ask(rest.create_dek(kek, subject, described))
+
+    async def delete_dek(
+        self,
+        kek: str,
+        subject: str,
+        *,
+        version: int | str | None = None,
+        algorithm: str | None = None,
+        permanent: bool = False,
+    ) -> None:
+        """Delete all versions of a subject's data encryption key, or one; with `permanent` what was deleted softly."""
+        number = None if version is None else _number(version)
+        await self._ask(rest.delete_dek(kek, subject, number, algorithm, permanent=permanent))
+
+    async def undelete_dek(
+        self, kek: str, subject: str, *, version: int | str | None = None, algorithm: str | None = None
+    ) -> None:
+        """Restore all versions of a subject's data encryption key, or one, that were deleted softly."""
+        number = None if version is None else _number(version)
+        await self._ask(rest.undelete_dek(kek, subject, number, algorithm))
 
     async def registry_id(self) -> str:
         """Return the id of the registry's cluster."""
@@ -563,7 +672,7 @@ class AsyncRegistry:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - JSON
-        """Ask an endpoint that has no method here, such as those below `/dek-registry/v1`; return the answer's JSON.
+        """Ask an endpoint that has no method here, such as those below `/catalog/v1`; return the answer's JSON.
 
         Args:
             method: GET, POST, PUT or DELETE.

@@ -397,11 +397,27 @@ def delete_exporter(name: str) -> Call[None]:
     return Call(f"delete exporter {name!r}", "DELETE", _below("exporters", name), _nothing)
 
 
-def associations(namespace: str, name: str, resource_type: str | None) -> Call[tuple[Mapping[str, Any], ...]]:
+def _typed(resource_type: str | None, association_types: Sequence[str]) -> Query:
+    kind: Query = () if resource_type is None else (("resourceType", resource_type),)
+    return (*kind, *(("associationType", name) for name in association_types))
+
+
+def associations(
+    namespace: str, name: str, resource_type: str | None, association_types: Sequence[str]
+) -> Call[tuple[Mapping[str, Any], ...]]:
     """`GET /associations/resources/{namespace}/{name}`."""
-    query = () if resource_type is None else (("resourceType", resource_type),)
     path = _below("associations", "resources", namespace, name)
+    query = _typed(resource_type, association_types)
     return Call(f"list associations of resource {name!r}", "GET", path, _list(_object), query)
+
+
+def associations_of_subject(
+    subject: str, resource_type: str | None, association_types: Sequence[str]
+) -> Call[tuple[Mapping[str, Any], ...]]:
+    """`GET /associations/subjects/{subject}`."""
+    path = _below("associations", "subjects", subject)
+    query = _typed(resource_type, association_types)
+    return Call(f"list associations of subject {subject!r}", "GET", path, _list(_object), query)
 
 
 def create_association(described: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
@@ -409,13 +425,109 @@ def create_association(described: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
     return Call("create an association", "POST", "/associations", _object, (), described)
 
 
-def delete_associations(resource_id: str, resource_type: str | None, *, cascade: bool) -> Call[None]:
+def change_association(resource_id: str, described: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
+    """`PUT /associations/resources/{id}`."""
+    path = _below("associations", "resources", resource_id)
+    return Call(f"change associations of resource {resource_id!r}", "PUT", path, _object, (), described)
+
+
+def delete_associations(
+    resource_id: str, resource_type: str | None, association_types: Sequence[str], *, cascade: bool
+) -> Call[None]:
     """`DELETE /associations/resources/{id}`."""
-    query = (() if resource_type is None else (("resourceType", resource_type),)) + (
-        ("cascadeLifecycle", str(cascade).lower()),
-    )
+    query = (*_typed(resource_type, association_types), ("cascadeLifecycle", str(cascade).lower()))
     path = _below("associations", "resources", resource_id)
     return Call(f"delete associations of resource {resource_id!r}", "DELETE", path, _nothing, query)
+
+
+# Encryption keys, of the DEK registry: a key encryption key (KEK) is in a key management system, and the data
+# encryption keys (DEK) of subjects are kept encrypted with it.
+
+
+def _keys(*parts: str | int) -> str:
+    return _below("dek-registry", "v1", "keks", *parts)
+
+
+def _dek(kek: str, subject: str, version: int | str | None, *parts: str) -> str:
+    return _keys(kek, "deks", subject, *([] if version is None else ["versions", version]), *parts)
+
+
+def _algorithm(algorithm: str | None) -> Query:
+    return () if algorithm is None else (("algorithm", algorithm),)
+
+
+def keks(*, deleted: bool) -> Call[tuple[str, ...]]:
+    """`GET /dek-registry/v1/keks`."""
+    return Call("list key encryption keys", "GET", _keys(), _names, _flags(deleted=deleted))
+
+
+def kek(name: str, *, deleted: bool) -> Call[Mapping[str, Any]]:
+    """`GET /dek-registry/v1/keks/{name}`."""
+    return Call(f"get key encryption key {name!r}", "GET", _keys(name), _object, _flags(deleted=deleted))
+
+
+def create_kek(described: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
+    """`POST /dek-registry/v1/keks`."""
+    return Call("create a key encryption key", "POST", _keys(), _object, (), described)
+
+
+def change_kek(name: str, changed: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
+    """`PUT /dek-registry/v1/keks/{name}`."""
+    return Call(f"change key encryption key {name!r}", "PUT", _keys(name), _object, (), changed)
+
+
+def delete_kek(name: str, *, permanent: bool) -> Call[None]:
+    """`DELETE /dek-registry/v1/keks/{name}`."""
+    about = f"delete key encryption key {name!r}"
+    return Call(about, "DELETE", _keys(name), _nothing, _flags(permanent=permanent))
+
+
+def undelete_kek(name: str) -> Call[None]:
+    """`POST /dek-registry/v1/keks/{name}/undelete`."""
+    return Call(f"restore key encryption key {name!r}", "POST", _keys(name, "undelete"), _nothing)
+
+
+def deks(kek: str, *, deleted: bool) -> Call[tuple[str, ...]]:
+    """`GET /dek-registry/v1/keks/{name}/deks`."""
+    about = f"list data encryption keys of {kek!r}"
+    return Call(about, "GET", _keys(kek, "deks"), _names, _flags(deleted=deleted))
+
+
+def dek_versions(kek: str, subject: str, algorithm: str | None, *, deleted: bool) -> Call[tuple[int, ...]]:
+    """`GET /dek-registry/v1/keks/{name}/deks/{subject}/versions`."""
+    about = f"list versions of the data encryption key of {subject!r}"
+    query = _algorithm(algorithm) + _flags(deleted=deleted)
+    return Call(about, "GET", _dek(kek, subject, None, "versions"), _numbers, query)
+
+
+def dek(
+    kek: str, subject: str, version: int | str | None, algorithm: str | None, *, deleted: bool
+) -> Call[Mapping[str, Any]]:
+    """`GET /dek-registry/v1/keks/{name}/deks/{subject}`, or with `/versions/{version}` behind it."""
+    about = f"get the data encryption key of {subject!r}"
+    query = _algorithm(algorithm) + _flags(deleted=deleted)
+    return Call(about, "GET", _dek(kek, subject, version), _object, query)
+
+
+def create_dek(kek: str, subject: str, described: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
+    """`POST /dek-registry/v1/keks/{name}/deks/{subject}`."""
+    about = f"create a data encryption key of {subject!r}"
+    return Call(about, "POST", _dek(kek, subject, None), _object, (), {**described, "subject": subject})
+
+
+def delete_dek(
+    kek: str, subject: str, version: int | str | None, algorithm: str | None, *, permanent: bool
+) -> Call[None]:
+    """`DELETE /dek-registry/v1/keks/{name}/deks/{subject}`, or with `/versions/{version}` behind it."""
+    about = f"delete the data encryption key of {subject!r}"
+    query = _algorithm(algorithm) + _flags(permanent=permanent)
+    return Call(about, "DELETE", _dek(kek, subject, version), _nothing, query)
+
+
+def undelete_dek(kek: str, subject: str, version: int | str | None, algorithm: str | None) -> Call[None]:
+    """`POST .../deks/{subject}/undelete`, or with `/versions/{version}` in front of `/undelete`."""
+    about = f"restore the data encryption key of {subject!r}"
+    return Call(about, "POST", _dek(kek, subject, version, "undelete"), _nothing, _algorithm(algorithm))
 
 
 def registry_id() -> Call[str]:
@@ -424,7 +536,7 @@ def registry_id() -> Call[str]:
 
 
 def any_request(method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None) -> Call[Any]:
-    """Any endpoint that has no function here, such as those of `/dek-registry`; the result is the answer's JSON."""
+    """Any endpoint that has no function here, such as `/catalog`; the result is the answer's JSON."""
     return Call(f"{method} {path}", method, path, _anything, tuple(query.items()), body)
 
 

@@ -22,7 +22,7 @@ from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import ConfigError, KafkaError, RetriableError, SerializationError, UsageError
 from kafkaraw.light_classes import dataclass
-from kafkaraw.schemas.errors import FramingError, SchemaNotFoundError
+from kafkaraw.schemas.errors import FramingError, RegistryError, SchemaNotFoundError
 from kafkaraw.schemas.framing import (
     HEADER_NAMES,
     Framed,
@@ -35,7 +35,14 @@ from kafkaraw.schemas.framing import (
 )
 from kafkaraw.schemas.languages import ParsedSchema, parse
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaBundle, SchemaType
-from kafkaraw.schemas.subjects import DEPEND_ON_FIELD_ONLY, SubjectStrategy, subject_strategy
+from kafkaraw.schemas.subjects import (
+    AssociatedName,
+    SubjectContext,
+    SubjectFunction,
+    SubjectStrategy,
+    depends_on_field_only,
+    subject_strategy,
+)
 
 T = TypeVar("T")
 AnyRegistry: TypeAlias = Any
@@ -43,6 +50,7 @@ AnyRegistry: TypeAlias = Any
 
 PREPARED_MAX: Final = 10_000
 """Topics, subjects or ids that a serializer remembers; beyond it forgets all and asks the registry's cache again."""
+_NOT_FOUND: Final = 404
 LATEST_TTL_S: Final = 300.0
 """Seconds for which the answer to "the latest version" is used."""
 
@@ -66,6 +74,39 @@ async def answer_of(answer: Any) -> Any:
 def is_async(registry: object) -> bool:
     """Whether the methods of a registry are coroutines."""
     return inspect.iscoroutinefunction(getattr(registry, "schema_by_id", None))
+
+
+async def subject_of(
+    strategy: SubjectFunction | AssociatedName, registry: AnyRegistry, context: SubjectContext, record_name: str | None
+) -> str:
+    """Return the subject that a strategy makes; ask the registry for associations where it says so.
+
+    Raises:
+        UsageError: there is no subject, or it is no name.
+        RegistryError: the registry does not answer.
+    """
+    if isinstance(strategy, AssociatedName):
+        associated: Any = ()
+        try:
+            associated = await answer_of(
+                registry.associations(
+                    context.topic,
+                    namespace=strategy.cluster_id,
+                    resource_type="topic",
+                    association_types=(context.field,),
+                )
+            )
+        except RegistryError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        subject = strategy.subject_in(associated, context, record_name)
+    else:
+        subject = strategy(context, record_name)
+    if not isinstance(subject, str) or not subject:
+        raise UsageError(
+            f"the subject strategy returned {subject!r} for topic {context.topic!r}; it must return a name"
+        )
+    return subject
 
 
 def check_rules(registered: RegisteredSchema, *, ignore_rules: bool, writing: bool) -> None:
@@ -166,7 +207,8 @@ class SchemaSerializer(ABC):
     Args:
         registry: a `Registry`, for blocking producers, or an `AsyncRegistry`, for `AsyncProducer`.
         schema: the schema: a `Schema` or its text; None takes the registered one that `use_...` selects.
-        subject: the strategy: "topic", "record", "topic-record", or a function of context and record name.
+        subject: the strategy: "topic", "record", "topic-record", a function of context and record name, or
+            "associated": the subject that the registry associates with the topic (see `AssociatedName`).
         auto_register: register the schema if the subject does not have it; else it must be there. None is True unless
             `use_...` selects a schema.
         normalize: let the registry normalize the schema before it compares.
@@ -225,7 +267,7 @@ class SchemaSerializer(ABC):
         self.waits_by = self._waiting.waits_by
         self._registry = registry
         self._strategy = subject_strategy(subject)
-        self._by_field = self._strategy in DEPEND_ON_FIELD_ONLY
+        self._by_field = depends_on_field_only(self._strategy)
         self._auto_register = auto_register is not False
         self._normalize = normalize
         self._use_latest = use_latest_version
@@ -312,15 +354,12 @@ class SchemaSerializer(ABC):
         return (context.topic, context.field) if self._by_field else self._subject_of(context)
 
     def _subject_of(self, context: SerializationContext) -> str:
-        return self._subject(context, None if self._own is None else self._own.name)
+        """Return the subject of a record, for strategies that look at more than topic and field: functions."""
+        return run_now(subject_of(self._strategy, self._registry, context, self._record_name))
 
-    def _subject(self, context: SerializationContext, record_name: str | None) -> str:
-        subject = self._strategy(context, record_name)
-        if not isinstance(subject, str) or not subject:
-            raise UsageError(
-                f"the subject strategy returned {subject!r} for topic {context.topic!r}; it must return a name"
-            )
-        return subject
+    @property
+    def _record_name(self) -> str | None:
+        return None if self._own is None else self._own.name
 
     def _after_asking(
         self,
@@ -386,8 +425,8 @@ class SchemaSerializer(ABC):
         return Prepared(registered, encoder, b"", header, expires_s)
 
     async def _subject_to_ask(self, context: SerializationContext) -> str:
-        own = await self._own_schema()
-        return self._subject(context, None if own is None else own.name)
+        await self._own_schema()
+        return await subject_of(self._strategy, self._registry, context, self._record_name)
 
     async def _parsed_for(self, registered: RegisteredSchema) -> ParsedSchema | None:
         own = await self._own_schema()
@@ -485,7 +524,7 @@ class SchemaDeserializer(ABC, Generic[T]):
         self.waits_by = self._waiting.waits_by
         self._registry = registry
         self._strategy = subject_strategy(subject)
-        self._by_subject = latest or self._strategy not in DEPEND_ON_FIELD_ONLY
+        self._by_subject = latest or not depends_on_field_only(self._strategy)
         self._use_latest = latest
         self._use_metadata = None if use_latest_with_metadata is None else dict(use_latest_with_metadata)
         self._ignore_rules = ignore_rules
@@ -618,7 +657,9 @@ class SchemaDeserializer(ABC, Generic[T]):
             if frame.guid is not None:
                 found = await answer_of(self._registry.schema_by_guid(frame.guid))
             else:
-                subject = None if self._strategy in DEPEND_ON_FIELD_ONLY else self._strategy(context, None)
+                subject = None
+                if not depends_on_field_only(self._strategy):
+                    subject = await subject_of(self._strategy, self._registry, context, None)
                 found = await answer_of(self._registry.schema_by_id(frame.schema_id, subject=subject))
         except SchemaNotFoundError as error:
             name = f"GUID {frame.guid}" if frame.guid is not None else f"id {frame.schema_id}"
@@ -636,11 +677,8 @@ class SchemaDeserializer(ABC, Generic[T]):
             if self._reader is None and self._reader_schema is not None:
                 self._reader = await self._waiting.parsed(self._reader_schema)
             return self._reader, None
-        subject = self._strategy(context, None if writer is None else writer.name)
-        if not isinstance(subject, str):
-            raise UsageError(
-                f"the subject strategy returned {subject!r} for topic {context.topic!r}; it must return a name"
-            )
+        name = None if writer is None else writer.name
+        subject = await subject_of(self._strategy, self._registry, context, name)
         if self._use_metadata is None:
             latest = await answer_of(self._registry.version(subject, "latest"))
         else:

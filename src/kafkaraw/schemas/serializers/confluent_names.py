@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.schemas.subjects import AssociatedName
 
 _PLAIN: Final = {
     "auto.register.schemas": "auto_register",
@@ -34,6 +35,9 @@ _TYPES: Final = {
     "skip_known_types": bool,
 }
 _STRATEGIES: Final = {"TOPIC": "topic", "RECORD": "record", "TOPIC_RECORD": "topic-record"}
+_ASSOCIATED: Final = "ASSOCIATED"
+_CLUSTER_ID: Final = "subject.name.strategy.kafka.cluster.id"
+_FALLBACK: Final = "subject.name.strategy.fallback.type"
 _BY_FUNCTION: Final = {
     "topic_subject_name_strategy": "topic",
     "record_subject_name_strategy": "record",
@@ -103,14 +107,33 @@ def _set_subject(made: dict[str, Any], conf: Mapping[str, Any], name: str) -> No
             raise ConfigError(f"subject.name.strategy must be a function, not {function!r}")
         made["subject"] = _BY_FUNCTION.get(getattr(function, "__name__", ""), function)
         return
-    if name == "subject.name.strategy.conf":
-        raise ConfigError(f"{name} belongs to the strategy ASSOCIATED, which kafkaraw does not have; remove it")
-    kind = str(getattr(conf[name], "value", conf[name])).upper()
-    if kind not in _STRATEGIES:
+    given = conf.get("subject.name.strategy.type")
+    kind = _ASSOCIATED if given is None else _name_of(given)
+    if kind == _ASSOCIATED:
+        made["subject"] = _associated(conf.get("subject.name.strategy.conf"))
+    elif kind in _STRATEGIES:
+        made["subject"] = _STRATEGIES[kind]
+    else:
         raise ConfigError(
-            f"{name}={kind}: kafkaraw has {', '.join(_STRATEGIES)}, or pass a function as subject.name.strategy"
+            f"subject.name.strategy.type={kind}: use {', '.join(_STRATEGIES)} or {_ASSOCIATED}, or pass a function as "
+            f"subject.name.strategy"
         )
-    made["subject"] = _STRATEGIES[kind]
+
+
+def _name_of(given: Any) -> str:
+    return str(getattr(given, "value", given)).upper()
+
+
+def _associated(conf: Mapping[str, Any] | None) -> AssociatedName:
+    conf = conf or {}
+    unknown = set(conf) - {_CLUSTER_ID, _FALLBACK}
+    if unknown:
+        raise ConfigError(f"subject.name.strategy.conf has {_CLUSTER_ID} and {_FALLBACK}, not {min(unknown)!r}")
+    name = _name_of(conf.get(_FALLBACK) or "TOPIC")
+    if name not in (*_STRATEGIES, "NONE"):
+        raise ConfigError(f"{_FALLBACK}={name}: use {', '.join(_STRATEGIES)} or NONE")
+    fallback: Any = _STRATEGIES.get(name)
+    return AssociatedName(str(conf.get(_CLUSTER_ID) or "-"), fallback)
 
 
 def _set_framing(made: dict[str, Any], name: str, value: Any) -> None:

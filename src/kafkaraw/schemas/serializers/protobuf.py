@@ -104,11 +104,12 @@ class ProtobufSerializer(SchemaSerializer):
     def _parse_own(self, schema: Schema) -> ParsedSchema | None:
         return None  # the class has been compiled already
 
-    def _subject_of(self, context: SerializationContext) -> str:
-        return self._subject(context, self._descriptor.full_name)
+    @property
+    def _record_name(self) -> str:
+        return str(self._descriptor.full_name)
 
-    async def _subject_to_ask(self, context: SerializationContext) -> str:
-        return self._subject_of(context)
+    async def _own_schema(self) -> None:
+        return None  # as `_parse_own`
 
     def _encoder(self, parsed: Any) -> None:
         return None
