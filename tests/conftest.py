@@ -77,6 +77,7 @@ LONG = (
     "records/test_checksums.py",
     "records/test_decompressed_sizes.py",
     "records/test_legacy.py",
+    "pipelines/test_killed_replays.py",
     "records/test_rows.py",
     "records/test_splitting.py",
     "records/test_switches_between_threads.py",

@@ -35,6 +35,8 @@ HEADERS: Final = (
     "kafkaraw.time",
 )
 _PIPELINE, _DATASET, _REASON, _EXPECTATION, _ERROR, _TOPIC, _PARTITION, _OFFSET, _TIME = range(len(HEADERS))
+LARGEST_RECORD: Final = 64 << 20
+"""Of dead letters in bytes, and of requests of the sinks: records larger than the brokers' default are no failure."""
 REPLAYED_FOR: Final = "replayed_for"
 """Field of `_record`: the dataset that a replayed record is for; null for other records."""
 

@@ -20,7 +20,7 @@ from kafkaraw.pipelines.evaluation import Evaluation, InputKind, Purpose, curren
 from kafkaraw.pipelines.expectations import active_registry, definition_location
 from kafkaraw.pipelines.json_columns import JsonColumns
 from kafkaraw.pipelines.judging import observed
-from kafkaraw.pipelines.letters import REPLAYED_FOR, Reason, bad_rows, is_for, record_column
+from kafkaraw.pipelines.letters import LARGEST_RECORD, REPLAYED_FOR, Reason, bad_rows, is_for, record_column
 from kafkaraw.pipelines.model import (
     KEY_COLUMN,
     RECORD_COLUMN,
@@ -50,8 +50,7 @@ _TIMES: Final = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
-LARGEST_RECORD: Final = 64 << 20
-"""Of dead letters, and of requests of the sinks: larger records than the brokers' default are no reason to fail."""
+_ISOLATION: Final = "kafka.isolation.level"
 _BAD, _PARSED, _ERROR = "_bad", "_parsed", "_error"
 
 
@@ -248,7 +247,8 @@ def _records(source: TopicSource, evaluation: Evaluation, *, streaming: bool) ->
 
         name = f"topic {source.name}"
         return stand_in(spark, spark_schema(include_headers=True), evaluation, streaming=streaming, name=name)
-    options = dict(settings.kafka) | (dict(settings.registry) if _is_typed(source) else {}) | dict(source.options)
+    options = {_ISOLATION: "read_committed"}  # a replay that was not committed is repeated
+    options |= dict(settings.kafka) | (dict(settings.registry) if _is_typed(source) else {}) | dict(source.options)
     options |= {"includeHeaders": "true", "subscribe": source.name}
     options |= _typed_options(source)
     if not streaming:
