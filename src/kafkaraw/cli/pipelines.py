@@ -1,73 +1,58 @@
-"""`kafkaraw pipelines`: Spark Declarative Pipelines with format "kafkaraw"."""
+"""`kafkaraw pipelines`: define, check, test, run and repair pipelines.
+
+Each command is imported when it is run or listed. A new command is one module and one line in COMMANDS. Exit codes:
+0 success; 1 a flow or test failed, or the next run would be refused; 2 a definition, a setting or an option is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
+from importlib import import_module
+from typing import Final
 
 import click
 
-F = TypeVar("F", bound=Callable[..., object])
+from kafkaraw.errors import ConfigError, KafkaError
+
+COMMANDS: Final = {
+    "dry-run": "kafkaraw.cli.pipelines_spark:dry_run",
+    "plan": "kafkaraw.cli.pipelines_plan:plan",
+    "run": "kafkaraw.cli.pipelines_spark:run",
+}
 
 
-@click.group()
+class _WrongDefinition(click.ClickException):
+    exit_code = 2
+
+
+class _PipelineCommands(click.Group):
+    """The commands; an error of a definition has an exit code of its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; errors are shown without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except KafkaError as error:
+            kind = _WrongDefinition if isinstance(error, ConfigError) else click.ClickException
+            raise kind(str(error)) from error
+
+
+@click.group(cls=_PipelineCommands)
 def pipelines() -> None:
-    """Spark Declarative Pipelines with Kafka topics."""
+    """Pipelines of Spark Declarative Pipelines files, with Kafka topics: define, check, test, run, repair.
 
-
-def _common(command: F) -> F:
-    options = (
-        click.option(
-            "--spec",
-            type=click.Path(dir_okay=False, exists=True, path_type=Path),
-            help="The spec of the pipeline.  [default: spark-pipeline.yml in this folder, or in the nearest parent]",
-        ),
-        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of the Spark session; repeatable."),
-        click.option(
-            "--master",
-            default="local[*]",
-            show_default=True,
-            help="Master URL of Spark, or sc://HOST:PORT for Spark Connect.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@pipelines.command()
-@_common
-@click.option("--refresh", multiple=True, metavar="TABLES", help="Update only these tables, separated by commas.")
-@click.option("--full-refresh", multiple=True, metavar="TABLES", help="Truncate these tables, and compute them again.")
-@click.option("--full-refresh-all", is_flag=True, help="Truncate all tables, and compute them again.")
-def run(
-    spec: Path | None,
-    conf: tuple[str, ...],
-    master: str,
-    refresh: tuple[str, ...],
-    full_refresh: tuple[str, ...],
-    full_refresh_all: bool,
-) -> None:
-    """Run a pipeline until it has read all present records; the exit code is 0 if it succeeds."""
-    tables = [f"--refresh={each}" for each in refresh] + [f"--full-refresh={each}" for each in full_refresh]
-    _start(["run", *tables, *(["--full-refresh-all"] if full_refresh_all else [])], spec, conf, master)
-
-
-@pipelines.command("dry-run")
-@_common
-def dry_run(spec: Path | None, conf: tuple[str, ...], master: str) -> None:
-    """Check a pipeline without running it."""
-    _start(["dry-run"], spec, conf, master)
-
-
-def _start(arguments: list[str], spec: Path | None, conf: tuple[str, ...], master: str) -> None:
-    from kafkaraw.spark.launch.declarative import run_pipelines
-
-    settings = dict[str, str]()
-    for each in conf:
-        name, separator, value = each.partition("=")
-        if not separator or not name:
-            raise click.BadParameter(f"{each!r} must be NAME=VALUE", param_hint="--conf")
-        settings[name] = value
-    run_pipelines([*arguments, *([] if spec is None else [f"--spec={spec}"])], settings, master)
+    A pipeline is a folder with a spark-pipeline.yml. Commands take the folder, and without one use the current folder
+    or the nearest folder above it that has one.
+    """

@@ -12,9 +12,11 @@ from typing import Final
 
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.graph import Graph, Node, NodeKind
+from kafkaraw.pipelines.model import RECORD_COLUMN, TOMBSTONE_COLUMN
 from kafkaraw.pipelines.plan import Change, Effect, Plan, PlannedDataset, PlannedFlow, columns_of
 
 _COLUMNS_SHOWN: Final = 8
+_HIDDEN: Final = (RECORD_COLUMN, TOMBSTONE_COLUMN)
 
 
 # -- text
@@ -70,7 +72,7 @@ def _told(flow: PlannedFlow, *, named: bool) -> str:
 
 
 def _columns(dataset: PlannedDataset) -> str:
-    columns = [f"{name} {kind}" for name, kind in columns_of(dataset.schema)]
+    columns = [f"{name} {kind}" for name, kind in columns_of(dataset.schema) if name not in _HIDDEN]
     shown = columns[:_COLUMNS_SHOWN]
     rest = len(columns) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")

@@ -9,7 +9,7 @@ Start at `plan_of` and `changes`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -154,18 +154,44 @@ def _expectation(expectation: Expectation) -> PlannedExpectation:
     return PlannedExpectation(expectation.name, condition, expectation.action.value)
 
 
+def merged(before: Plan | None, after: Plan, flows: Collection[str]) -> Plan:
+    """Return the plan of a run of some flows: theirs and their targets of `after`, all others of `before`.
+
+    Args:
+        before: of the last run; None if there was none.
+        after: of the definitions as they are now.
+        flows: names of the flows that run.
+    """
+    old_flows = () if before is None else before.flows
+    old_datasets = () if before is None else before.datasets
+    now = [each for each in after.flows if each.name in flows]
+    changed = {each.target for each in now}
+    views = {each.name for each in after.datasets if not after.flows_into(each.name)}
+    datasets = {each.name: each for each in after.datasets if each.name in changed | views}
+    datasets |= {each.name: each for each in old_datasets if each.name not in datasets}
+    kept = (each for each in old_flows if each.name not in flows)
+    nodes = (Node(NodeKind(each.kind), each.name) for each in datasets.values())
+    graph = Graph(tuple(dict.fromkeys((*after.graph.nodes, *nodes))), after.graph.edges, after.graph.flows)
+    return Plan(after.pipeline, tuple(datasets.values()), (*now, *kept), graph)
+
+
 # -- JSON
 
 
-def to_json(plan: Plan) -> str:
-    """Return a plan as JSON."""
+def to_json(plan: Plan, changed: Iterable[Change] | None = None) -> str:
+    """Return a plan as JSON.
+
+    Args:
+        plan: the plan.
+        changed: since the last run; added to the document if given.
+    """
     nodes = [{"kind": each.kind.value, "name": each.name} for each in plan.graph.nodes]
     position = {each: number for number, each in enumerate(plan.graph.nodes)}
     edges = [
         {"source": position[each.source], "reader": position[each.reader], "streaming": each.streaming}
         for each in plan.graph.edges
     ]
-    document = {
+    document: dict[str, Any] = {
         "version": _VERSION,
         "pipeline": plan.pipeline,
         "datasets": [_object(each) for each in plan.datasets],
@@ -173,6 +199,17 @@ def to_json(plan: Plan) -> str:
         "nodes": nodes,
         "edges": edges,
     }
+    if changed is not None:
+        document["changes"] = [
+            {
+                "name": each.name,
+                "what": each.what,
+                "effect": each.effect.value,
+                "why": each.why,
+                "remedy": each.remedy,
+            }
+            for each in changed
+        ]
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
