@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "dry-run": "kafkaraw.cli.pipelines_spark:dry_run",
     "plan": "kafkaraw.cli.pipelines_plan:plan",
     "run": "kafkaraw.cli.pipelines_spark:run",
+    "test": "kafkaraw.cli.pipelines_test:test",
 }
 
 
