@@ -60,7 +60,8 @@ def test_incompatibilities_of_random_pairs_are_javas(oracle: AvroOracle) -> None
 
 @pytest.mark.soak
 def test_incompatibilities_of_10_000_random_pairs_are_javas(oracle: AvroOracle) -> None:
-    compare_pairs(oracle, range(1_000, 11_000))
+    incompatible = compare_pairs(oracle, range(1_000, 11_000))
+    print(f"10,000 pairs, {incompatible} of them incompatible; the findings are Java's in all")
 
 
 def test_canonical_text_of_random_schemas_is_javas(oracle: AvroOracle) -> None:

@@ -217,6 +217,12 @@ BAD_BODIES: dict[str, tuple[str, Any, int, int]] = {
     "tags of a rule that are no text": ("/subjects/s/versions", with_rule(tags=[1, "a"]), 400, 400),
     "params of a rule that are an array": ("/subjects/s/versions", with_rule(params=["a"]), 400, 400),
     "a mode of a rule that is an array": ("/subjects/s/versions", with_rule(mode=[1]), 400, 400),
+    "an unknown kind of a rule": (
+        "/subjects/s/versions",
+        {"schema": A, "ruleSet": {"domainRules": [{"name": "r", "type": "CEL", "kind": "X"}]}},
+        400,
+        400,
+    ),
     "a rule set for an unknown place": ("/subjects/s/versions", {"schema": A, "ruleSet": {"enableAt": "X"}}, 400, 400),
     "a migration rule without a mode": ("/subjects/s/versions", with_rule("migrationRules"), 422, 42210),
     "a rule without a type": ("/subjects/s/versions", {"schema": A, "ruleSet": UNTYPED_RULE}, 422, 42210),
@@ -480,8 +486,11 @@ def test_subjects_may_have_any_printable_character(api: Api, subject: str) -> No
 
 def test_metadata_and_rules_are_kept_and_inherited(api: Api) -> None:
     metadata = {"properties": {"owner": "me"}, "tags": {"**.a": ["PII"]}}
-    rules = {"domainRules": [{"name": "r", "type": "CEL", "mode": "WRITE", "expr": "1 > 0", "unknown": 1}]}
-    found = register(api, "s", A, metadata=metadata, ruleSet=rules)
+    given = {"domainRules": [{"name": "r", "type": "CEL", "mode": "WRITE", "expr": "1 > 0", "unknown": 1, "doc": None}]}
+    rule = {"name": "r", "kind": "TRANSFORM", "mode": "WRITE", "type": "CEL", "expr": "1 > 0", "disabled": False}
+    rules = {"domainRules": [rule | {"unknown": 1}]}
+    found = register(api, "s", A, metadata=metadata, ruleSet=given)
+    assert list(found["ruleSet"]["domainRules"][0]) == [*rule, "unknown"]  # in the order of Confluent's registry
     assert (found["metadata"], found["ruleSet"]) == (metadata, rules)
     again = register(api, "s", AB)
     assert (again["metadata"], again["ruleSet"]) == (metadata, rules)
@@ -518,7 +527,8 @@ def test_reserved_fields_are_those_of_the_latest_version_of_every_group(api: Api
 
 
 def test_a_rule_set_says_where_it_is_executed(api: Api) -> None:
-    rules = {"domainRules": [{"name": "r", "type": "CEL"}], "enableAt": "CLIENT"}
+    rule = {"name": "r", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "CEL", "disabled": False}
+    rules = {"domainRules": [rule], "enableAt": "CLIENT"}
     found = register(api, "s", A, ruleSet=rules)
     assert found["ruleSet"] == rules
     del rules["enableAt"]

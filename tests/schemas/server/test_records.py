@@ -44,6 +44,12 @@ KEYS = {
 }
 
 
+# Jackson writes characters beyond U+FFFF as two escapes, and escapes in upper case.
+KEYS[b'{"keytype":"SCHEMA","subject":"\\uD83D\\uDE00\\u001F\\b\\\\u001f\xc2\x80","version":1,"magic":1}'] = Key(
+    KeyType.SCHEMA, "\U0001f600\x1f\b\\u001f\x80", 1
+)
+
+
 def test_keys_have_the_bytes_of_confluents_registry() -> None:
     assert {encode_key(key): key for key in KEYS.values()} == KEYS
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import md5
 from typing import Any, Final
 
+from kafkaraw.schemas.languages.java_order import in_text_order
 from kafkaraw.schemas.model import Metadata, RuleSet, Schema
 
 _DEFAULTS: Final = {"kind": "TRANSFORM", "mode": "WRITEREAD"}
@@ -35,22 +36,22 @@ def guid_of(schema: Schema) -> str:
 
 
 def _metadata_parts(metadata: Metadata) -> Iterator[str]:
-    for path in sorted(metadata.tags):  # Confluent keeps tags and properties in sorted maps
+    for path in in_text_order(metadata.tags):  # Confluent keeps tags and properties in sorted maps
         yield path
-        yield from sorted(set(metadata.tags[path]))
-    for name in sorted(metadata.properties):
+        yield from in_text_order(set(metadata.tags[path]))
+    for name in in_text_order(metadata.properties):
         yield name
         yield metadata.properties[name]
-    yield from sorted(set(metadata.sensitive))
+    yield from in_text_order(set(metadata.sensitive))
 
 
 def _rule_parts(rules: RuleSet) -> Iterator[bytes]:
     for rule in (*rules.migration_rules, *rules.domain_rules, *rules.encoding_rules):
         for name in ("name", "doc", "kind", "mode", "type"):
             yield _text(rule, name, _DEFAULTS.get(name))
-        yield from _texts(sorted(set(rule.get("tags") or ())))
+        yield from _texts(in_text_order(set(rule.get("tags") or ())))
         params = rule.get("params") or {}
-        yield from _texts(part for name in sorted(params) for part in (name, params[name]))
+        yield from _texts(part for name in in_text_order(params) for part in (name, params[name]))
         for name in ("expr", "onSuccess", "onFailure"):
             yield _text(rule, name)
         if rule.get("disabled"):

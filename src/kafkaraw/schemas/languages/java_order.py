@@ -1,8 +1,13 @@
-"""The order in which Java's hash sets return strings: the order of messages in Confluent's answers."""
+"""The orders of strings in Java: of hash sets, for messages in Confluent's answers, and of sorted maps and sets."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+
+
+def in_text_order(names: Iterable[str]) -> list[str]:
+    """Return strings in the order of `String.compareTo`, which compares UTF-16 code units, not characters."""
+    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
 def in_hash_order(maps: Sequence[Collection[str]], only: Iterable[str] | None = None) -> list[str]:

@@ -9,6 +9,7 @@ ConfigValue, ModeKey, ModeValue, DeleteSubjectKey, ClearSubjectKey, ContextKey, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Self, TypeAlias
@@ -293,7 +294,23 @@ def _schema_fields(value: SchemaValue) -> dict[str, Any]:
 
 
 def _json(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    """Return JSON as Jackson writes it: characters beyond U+FFFF as two escapes, hexadecimal digits in upper case."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return _WRITTEN_OTHERWISE.sub(_as_jackson, text).encode("utf-8")
+
+
+def _as_jackson(found: re.Match[str]) -> str:
+    written = found[0]
+    if written == "\\\\":
+        return written
+    if written[0] == "\\":
+        return "\\u" + written[2:].upper()
+    units = written.encode("utf-16-be").hex().upper()
+    return f"\\u{units[:4]}\\u{units[4:]}"
+
+
+_WRITTEN_OTHERWISE: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]|[\U00010000-\U0010ffff]")
+"""An escaped backslash, in order that what is behind it is no escape; control characters; and the others."""
 
 
 # -- reading

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from kafkaraw.light_classes import dataclass, replace
+from kafkaraw.schemas.languages.java_order import in_text_order
 from kafkaraw.schemas.model import Metadata, RuleSet, Schema, SchemaReference, SchemaType
 from kafkaraw.schemas.server.api_errors import (
     ApiError,
@@ -103,9 +104,10 @@ class SchemaRequest:
                 _number({"version of a reference": reference.version}, "version of a reference", LATEST)
         except ValueError as error:
             raise bad_request(str(error)) from error
-        if request.rule_set is not None:
-            check_rule_set(request.rule_set)
-        return request
+        if request.rule_set is None:
+            return request
+        check_rule_set(request.rule_set)
+        return replace(request, rule_set=ordered_rules(request.rule_set))
 
     def to_schema(self) -> Schema:
         """Return the schema.
@@ -185,9 +187,11 @@ def updated_config(old: ConfigValue | None, body: object) -> ConfigValue:
             changes[name] = ordered(changes[name])
         if isinstance(changes[name], RuleSet):
             check_rule_set(changes[name])
+            changes[name] = ordered_rules(changes[name])
     policy = changes.get("compatibility_policy")
     if policy is not None:
-        changes["compatibility_policy"] = str(policy).upper()
+        # Confluent's registry takes an unknown policy for none, too.
+        changes["compatibility_policy"] = policy.upper() if policy.upper() in _POLICIES else None
     return replace(old or ConfigValue(), **changes)
 
 
@@ -220,10 +224,32 @@ def mode_of(body: object) -> RegistryMode | None:
 def ordered(metadata: Metadata) -> Metadata:
     """Return metadata in the one order in which it is stored and hashed."""
     return Metadata(
-        {path: tuple(sorted(set(tags))) for path, tags in sorted(metadata.tags.items())},
-        dict(sorted(metadata.properties.items())),
-        tuple(sorted(set(metadata.sensitive))),
+        {path: tuple(in_text_order(set(metadata.tags[path]))) for path in in_text_order(metadata.tags)},
+        {name: metadata.properties[name] for name in in_text_order(metadata.properties)},
+        tuple(in_text_order(set(metadata.sensitive))),
     )
+
+
+def ordered_rules(rule_set: RuleSet) -> RuleSet:
+    """Return rules with Confluent's defaults and order of fields; fields that it does not know come last.
+
+    A registry of Confluent's that takes the topic over fails at a rule without kind or mode.
+    """
+    return RuleSet(
+        tuple(map(_ordered_rule, rule_set.migration_rules)),
+        tuple(map(_ordered_rule, rule_set.domain_rules)),
+        tuple(map(_ordered_rule, rule_set.encoding_rules)),
+        rule_set.enable_at,
+    )
+
+
+def _ordered_rule(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = {name: value for name, value in rule.items() if value not in (None, "", [], {})}
+    tags, params = given.get("tags", ()), given.get("params", {})
+    found = _RULE_DEFAULTS | given | {"tags": in_text_order(set(tags))}
+    found["params"] = {name: params[name] for name in in_text_order(params)}
+    names = [*_RULE_FIELDS, *(name for name in found if name not in _RULE_FIELDS)]
+    return {name: found[name] for name in names if found.get(name) not in (None, [], {})}
 
 
 def merged_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | None:
@@ -276,10 +302,26 @@ def without_confluent_version(metadata: Metadata | None) -> Metadata | None:
 
 
 _NAME_MAX: Final = 256
+_RULE_FIELDS: Final = (
+    "name",
+    "doc",
+    "kind",
+    "mode",
+    "type",
+    "tags",
+    "params",
+    "expr",
+    "onSuccess",
+    "onFailure",
+    "disabled",
+)
+_KINDS: Final = ("TRANSFORM", "CONDITION")
+_POLICIES: Final = ("LOGICAL", "STRICT", "LENIENT")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _OTHER_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 _MODE: Final = "WRITEREAD"
 """The mode of rules that name none, of migration rules, too: Confluent's registry refuses those then."""
+_RULE_DEFAULTS: Final = {"kind": "TRANSFORM", "mode": _MODE, "disabled": False}
 _TWO_WAY_MODES: Final = ("UPDOWN", "WRITEREAD")
 
 
@@ -303,6 +345,8 @@ def check_rule_set(rule_set: RuleSet) -> None:
             names.add(str(name))
             if (rule.get("mode") or _MODE) not in modes:
                 raise invalid_rule_set(f"{what} rules can only be {', '.join(modes)}")
+            if (rule.get("kind") or _KINDS[0]) not in _KINDS:
+                raise bad_request(f"the kind of rule {name!r} must be {' or '.join(_KINDS)}, not {rule['kind']!r}")
 
 
 def _check_rule(rule: Mapping[str, Any]) -> None:
