@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.model import DatasetKind, FlowKind, Pipeline, PipelineError
+from kafkaraw.pipelines.running.commits import Commits
 from kafkaraw.pipelines.running.flow_query import FlowQuery, FlowState
+from kafkaraw.pipelines.running.kafka import KAFKA
 from kafkaraw.pipelines.running.preparation import Preparation, PreparedFlow
 from kafkaraw.pipelines.running.progress import FlowProgress, RunStatus
 from kafkaraw.pipelines.running.queries import Queries
@@ -109,7 +111,7 @@ def run(
     spark: SparkSession,
     options: RunOptions | None = None,
     *,
-    topics: TopicFunctions,
+    topics: TopicFunctions | None = None,
     reporter: Reporter | None = None,
 ) -> Summary:
     """Run a pipeline until it has read everything (`once`), is stopped, or all flows have failed.
@@ -118,7 +120,7 @@ def run(
         pipeline: what to run.
         spark: the session that its definitions were loaded with.
         options: how to run.
-        topics: how topics are read and written.
+        topics: how topics are read and written; None for those of the brokers in the settings.
         reporter: what shows the run.
 
     Raises:
@@ -131,7 +133,7 @@ def run(
         jvm = jvm_process_id(spark)
         if jvm is not None:
             lock.note_jvm(jvm)
-        return _Run(pipeline, spark, storage, options or RunOptions(), topics, reporter or Silent()).follow()
+        return _Run(pipeline, spark, storage, options or RunOptions(), topics or KAFKA, reporter or Silent()).follow()
 
 
 class _Run:
@@ -153,6 +155,7 @@ class _Run:
         self._targets = Targets(pipeline, storage, spark, topics)
         self._preparation = Preparation(pipeline, storage, spark, self._targets, topics)
         self._queries = Queries(pipeline, spark, self._targets, self._preparation, topics, once=options.once)
+        self._commits = Commits(pipeline)
         self._flows: dict[str, FlowQuery] = {}
         self._upstream: dict[str, tuple[FlowQuery, ...]] = {}
         self._refreshes: dict[str, _Refresh] = {}
@@ -176,6 +179,8 @@ class _Run:
             raise
         finally:
             self._kill_all()
+            self._note_positions()
+            self._commits.close()
         failed = any(each.state is FlowState.FAILED for each in self._flows.values())
         status = self._status("failed" if failed else "stopped" if self._stopping else "completed")
         self._reporter.status(status)
@@ -211,7 +216,12 @@ class _Run:
         if now >= self._status_at:
             self._status_at = now + _STATUS_S
             raise_if_jvm_died(self._spark, None)
+            self._note_positions()
             self._reporter.status(self._status("stopping" if self._stopping else "running"))
+
+    def _note_positions(self) -> None:
+        for flow in self._flows.values():
+            self._commits.note(flow.flow.name, flow.progress.positions)
 
     def _may_start(self, flow: FlowQuery, now: float) -> bool:
         upstream = self._upstream[flow.flow.name]
