@@ -10,15 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.errors import KafkaError
 from kafkaraw.pipelines.model import Pipeline
-from kafkaraw.pipelines.running.kafka_topics import admin_of
+from kafkaraw.pipelines.topic_admin import client_of
 from kafkaraw.records import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkaraw.client.blocking.admin import Admin
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +67,7 @@ class Commits:
 
     def _follow(self) -> None:
         try:
-            with admin_of(self._pipeline) as admin:
+            with client_of(Admin, self._pipeline.settings) as admin:
                 while not self._closing.wait(_EVERY_S):
                     self._commit(admin)
                 self._commit(admin)

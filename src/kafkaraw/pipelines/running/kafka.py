@@ -9,15 +9,9 @@ from typing import Final
 
 from kafkaraw.pipelines.dead_letters.flows import dead_letter_flows
 from kafkaraw.pipelines.judging import judged
-from kafkaraw.pipelines.model import Pipeline
-from kafkaraw.pipelines.running.kafka_topics import create_missing, topic_ids
 from kafkaraw.pipelines.running.targets import TopicFunctions
+from kafkaraw.pipelines.topic_admin import create_topics, topic_ids
 from kafkaraw.pipelines.topics import read_topic, sink_options, written_rows
-
-
-def _create_topics(pipeline: Pipeline, with_dead_letters: bool) -> None:
-    create_missing(pipeline, with_dead_letters=with_dead_letters)
-
 
 KAFKA: Final = TopicFunctions(
     read_topic=read_topic,
@@ -25,7 +19,7 @@ KAFKA: Final = TopicFunctions(
     rows_of=written_rows,
     sink_options=sink_options,
     dead_letter_flows=dead_letter_flows,
-    create_topics=_create_topics,
+    create_topics=create_topics,
     topic_ids=topic_ids,
 )
 """Topics of the brokers that the pipeline's settings name."""
