@@ -14,9 +14,9 @@ import click
 from kafkaraw.errors import ConfigError, KafkaError
 
 COMMANDS: Final = {
-    "dry-run": "kafkaraw.cli.pipelines_spark:dry_run",
     "plan": "kafkaraw.cli.pipelines_plan:plan",
-    "run": "kafkaraw.cli.pipelines_spark:run",
+    "run": "kafkaraw.cli.pipelines_run:run",
+    "status": "kafkaraw.cli.pipelines_run:status",
     "test": "kafkaraw.cli.pipelines_test:test",
 }
 
