@@ -1,4 +1,4 @@
-"""What a flow has done: read from Spark's progress events, and shown by `bars.py`, `http.py` and the status file.
+"""What a flow has done: read from Spark's progress events, and shown by `reports.py`, `http.py` and the status file.
 
 Must not start or stop anything. Start at `FlowProgress`.
 """
