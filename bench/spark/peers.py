@@ -17,8 +17,6 @@ JARS: Final = (
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-AVRO_JAR: Final = "org.apache.spark:spark-avro_2.13:4.1.1"
-"""The newest on Maven; it works with Spark 4.1 to 4.3."""
 _SECONDS_MAX: Final = 1200
 
 
@@ -40,19 +38,10 @@ def python() -> Path:
 
 def jars() -> list[Path]:
     """The connector and what it needs."""
-    return _fetched(f"spark-sql-kafka-{SPARK_VERSION}", *JARS)
-
-
-def avro_jars() -> list[Path]:
-    """What from_avro needs."""
-    return _fetched("spark-avro-4.1.1", AVRO_JAR)
-
-
-def _fetched(name: str, *artifacts: str) -> list[Path]:
-    folder = _cache() / name
+    folder = _cache() / f"spark-sql-kafka-{SPARK_VERSION}"
 
     def fetch() -> None:
-        for artifact in artifacts:
+        for artifact in JARS:
             _run("mvn", "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}")
 
     _once(folder, fetch)

@@ -16,6 +16,8 @@ storage: storage
 libraries:
   - glob:
       include: transformations/**
+configuration:
+  kafkaraw.kafka.bootstrap.servers: localhost:9092
 """
 
 

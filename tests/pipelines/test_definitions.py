@@ -244,7 +244,7 @@ def two(): ...
         "pipeline 'sales' has 3 problems:",
         "  transformations/a.py:7: dataset 'CLEAN': a materialized view and the streaming table at "
         "transformations/a.py:4 have the same name: rename one of them",
-        "  transformations/a.py:10: flow 'one' writes to 'claen', which no file defines; did you mean 'clean'?. Define "
+        "  transformations/a.py:10: flow 'one' writes to 'claen', which no file defines; did you mean 'clean'? Define "
         'it with dp.create_streaming_table("claen"), dp.create_sink or kp.create_topic',
         "  transformations/a.py:16: dataset 'view': flow 'two' cannot write to a temporary view, which is not stored: "
         "make it a table, with dp.create_streaming_table, in place of the view at transformations/a.py:13",

@@ -14,9 +14,10 @@ import click
 from kafkaraw.errors import ConfigError, KafkaError
 
 COMMANDS: Final = {
+    "dead-letters": "kafkaraw.cli.pipelines_dead_letters:dead_letters",
+    "dry-run": "kafkaraw.cli.pipelines_spark:dry_run",
     "plan": "kafkaraw.cli.pipelines_plan:plan",
-    "run": "kafkaraw.cli.pipelines_run:run",
-    "status": "kafkaraw.cli.pipelines_run:status",
+    "run": "kafkaraw.cli.pipelines_spark:run",
     "test": "kafkaraw.cli.pipelines_test:test",
 }
 

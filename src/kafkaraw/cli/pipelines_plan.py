@@ -80,3 +80,34 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter(f"{each!r} must be NAME=VALUE", param_hint="--conf")
         settings[name] = value
     return settings
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="NAME")
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT[,...]",
+    default="localhost:9092",
+    show_default=True,
+    help="Bootstrap servers of the pipeline.",
+)
+def init(folder: Path, servers: str) -> None:
+    """Write a small pipeline into a new folder: it runs, and has a test and sample data.
+
+    NAME is the folder; its last part is the name of the pipeline.
+    """
+    from kafkaraw.pipelines.scaffold import write_pipeline
+
+    for each in write_pipeline(folder, servers):
+        click.echo(f"  {folder / each}")
+    name = folder.absolute().name
+    click.echo(f"""\
+Next:
+  cd {folder}
+  kafkaraw pipelines test
+  kafkaraw produce -b {servers} {name}.orders < sample-orders.jsonl
+  kafkaraw pipelines run --once
+  kafkaraw pipelines dead-letters list
+Without a Kafka cluster, `kafkaraw broker` is one, in another terminal.""")

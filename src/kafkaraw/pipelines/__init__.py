@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         expect_unique_or_drop,
         expect_unique_or_fail,
     )
-    from kafkaraw.pipelines.latest import latest_by_key
-    from kafkaraw.pipelines.mapping import map_records
     from kafkaraw.pipelines.topics import create_topic, to_topic, topic
 
 __all__ = [
@@ -41,20 +39,18 @@ __all__ = [
     "expect_unique",
     "expect_unique_or_drop",
     "expect_unique_or_fail",
-    "latest_by_key",
-    "map_records",
     "to_topic",
     "topic",
 ]
 
-_HOMES = {name: "expectations" if name.startswith("expect") else "topics" for name in __all__} | {
-    "latest_by_key": "latest",
-    "map_records": "mapping",
-}
+_HOMES = {name: "expectations" if name.startswith("expect") else "topics" for name in __all__}
 
 
 def __getattr__(name: str) -> object:
     """Import a name when it is used."""
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kafkaraw.pipelines.model import did_you_mean
+
+        hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -40,9 +40,11 @@ from kafkaraw.pipelines.model import (
     FlowKind,
     Pipeline,
     PipelineError,
+    TopicTarget,
     did_you_mean,
     raise_errors,
 )
+from kafkaraw.pipelines.topics import check_options
 from kafkaraw.spark.options.parsing import parse_options
 
 if TYPE_CHECKING:
@@ -133,6 +135,8 @@ class _Analyzer:
                 self._unread_view(dataset)
             if dataset.kind.is_table or dataset.kind is DatasetKind.SINK:
                 self._check_format(dataset)
+            elif dataset.topic is not None:
+                self._check_topic(dataset, dataset.topic)
         graph = self._graph()
         raise_errors(self.pipeline.name, self.errors.values())
         assert graph is not None, "without errors there is a graph"
@@ -154,7 +158,7 @@ class _Analyzer:
 
     def _report(self, error: PipelineError) -> None:
         if not isinstance(error, _SourceError):
-            self.errors.setdefault(str(error), error)
+            self.errors.setdefault(_same_cycle(error) or str(error), error)
 
     # -- flows
 
@@ -260,6 +264,14 @@ class _Analyzer:
         else:
             return
         self._report(PipelineError(what, location=dataset.location, dataset=dataset.name))
+
+    def _check_topic(self, dataset: Dataset, target: TopicTarget) -> None:
+        """Report wrong options of a topic that flows write to."""
+        try:
+            given = dict(self.pipeline.settings.kafka) | {"topic": target.name} | dict(target.options)
+            check_options(given, target.name, dataset.location)
+        except PipelineError as error:
+            self._report(PipelineError(error.what, location=dataset.location, dataset=dataset.name))
 
     # -- columns
 
@@ -431,6 +443,12 @@ class _Analyzer:
 
 
 # -- columns and types
+
+
+def _same_cycle(error: PipelineError) -> str | None:
+    """What all errors of one cycle have in common, wherever it was entered; None for other errors."""
+    found = re.match(r"is part of a cycle: ([^.]*)\.", error.what)
+    return None if found is None else f"cycle {sorted(set(found[1].split(' reads ')))}"
 
 
 def _problems_of_columns(columns: StructType, target: Dataset) -> Iterator[str]:

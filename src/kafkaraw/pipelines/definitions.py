@@ -340,8 +340,8 @@ def _without_target(flow: FlowDefinition, names: Pipeline) -> PipelineError:
     known = [each.name for each in names.datasets if each.kind is not DatasetKind.TEMPORARY_VIEW]
     hint = did_you_mean(flow.target, known) or (f": the pipeline has {', '.join(known)}" if known else "")
     return PipelineError(
-        f"flow {flow.name!r} writes to {flow.target!r}, which no file defines{hint}. Define it with "
-        f'dp.create_streaming_table("{flow.target}"), dp.create_sink or kp.create_topic',
+        f"flow {flow.name!r} writes to {flow.target!r}, which no file defines{hint}{'' if hint.endswith('?') else '.'} "
+        f'Define it with dp.create_streaming_table("{flow.target}"), dp.create_sink or kp.create_topic',
         location=flow.location,
     )
 

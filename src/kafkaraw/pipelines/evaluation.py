@@ -280,7 +280,10 @@ def explained(error: Exception, dataset: str, location: Location, pipeline: Pipe
     if isinstance(error, PipelineError):
         if error.location is None:
             return PipelineError(error.what, location=_line_of(error, pipeline) or location, dataset=dataset)
-        return error
+        at = _relative(error.location, pipeline)
+        if at == error.location:
+            return error
+        return PipelineError(error.what, location=at, dataset=error.dataset or dataset)
     text = message_of(error)
     kind = "" if _is_spark_error(error) else f"{type(error).__name__}: "
     return PipelineError(f"{kind}{text}", location=_line_of(error, pipeline) or location, dataset=dataset)
@@ -299,6 +302,12 @@ def message_of(error: BaseException) -> str:
 
 def _is_spark_error(error: BaseException) -> bool:
     return any(each.__name__ in ("PySparkException", "Py4JError") for each in type(error).__mro__)
+
+
+def _relative(location: Location, pipeline: Pipeline) -> Location:
+    """A location with the path as in other messages: relative to the pipeline's folder."""
+    path, root = Path(location.file), pipeline.root.resolve()
+    return Location(str(path.relative_to(root)), location.line) if path.is_relative_to(root) else location
 
 
 def _line_of(error: BaseException, pipeline: Pipeline) -> Location | None:

@@ -88,18 +88,13 @@ def topic(
         TopicSource(
             name,
             value,
-            schema_text(schema),
+            schema if isinstance(schema, str) or schema is None else schema.simpleString()[len("struct<") : -1],
             key,
             starting if isinstance(starting, str) else json.dumps(starting),
             dict(options or {}),
             definition_location(),
         )
     )
-
-
-def schema_text(schema: str | StructType | None) -> str | None:
-    """Return a schema as DDL."""
-    return schema if isinstance(schema, str) or schema is None else str(schema.toDDL())
 
 
 def _read(source: TopicSource) -> DataFrame:
@@ -219,17 +214,12 @@ def read_topic(source: TopicSource, evaluation: Evaluation) -> DataFrame:
     Raises:
         PipelineError: an argument is wrong.
     """
-    check(source)
+    _check(source)
     evaluation.note(source.name, InputKind.TOPIC, streaming=True)
-    return _decoded(source, records_of(source, evaluation, streaming=True), evaluation)
+    return _decoded(source, _records(source, evaluation, streaming=True), evaluation)
 
 
-def check(source: TopicSource) -> None:
-    """Refuse wrong arguments.
-
-    Raises:
-        PipelineError: names the argument, its value and the remedy.
-    """
+def _check(source: TopicSource) -> None:
     if not source.name:
         raise PipelineError(f"topic({source.name!r}): give the name of a topic", location=source.location)
     _check_one_of("value", source.value, _VALUES, source.name, source.location)
@@ -247,20 +237,22 @@ def check(source: TopicSource) -> None:
         )
 
 
-def records_of(source: TopicSource, evaluation: Evaluation, *, streaming: bool) -> DataFrame:
+def _records(source: TopicSource, evaluation: Evaluation, *, streaming: bool) -> DataFrame:
     """Return the records of the topic, and those of the replay topic that are for this evaluation."""
     if evaluation.read_records is not None:
         return evaluation.read_records(source, evaluation, streaming)
     spark, settings = evaluation.spark, evaluation.pipeline.settings
-    if evaluation.purpose is Purpose.PLAN and not _is_typed(source):
-        from kafkaraw.spark.reading.arrow import spark_schema
-
-        name = f"topic {source.name}"
-        return stand_in(spark, spark_schema(include_headers=True), evaluation, streaming=streaming, name=name)
     options = {_ISOLATION: "read_committed"}  # a replay that was not committed is repeated
     options |= dict(settings.kafka) | (dict(settings.registry) if _is_typed(source) else {}) | dict(source.options)
     options |= {"includeHeaders": "true", "subscribe": source.name}
     options |= _typed_options(source)
+    if evaluation.purpose is Purpose.PLAN:
+        check_options(options, source.name, source.location)
+        if not _is_typed(source):
+            from kafkaraw.spark.reading.arrow import spark_schema
+
+            name = f"topic {source.name}"
+            return stand_in(spark, spark_schema(include_headers=True), evaluation, streaming=streaming, name=name)
     if not streaming:
         batch: DataFrame = spark.read.format("kafkaraw").options(**options).load()
         return batch
@@ -268,6 +260,26 @@ def records_of(source: TopicSource, evaluation: Evaluation, *, streaming: bool) 
     options["startingOffsets"] = _starting(source, evaluation)
     records: DataFrame = spark.readStream.format("kafkaraw").options(**options).load()
     return records.where(is_for(source.name, settings.replay_topic, missed_by(evaluation)))
+
+
+def check_options(options: Mapping[str, str], topic: str, location: Location | None) -> None:
+    """Check the options with which a topic is read or written.
+
+    Raises:
+        PipelineError: one is missing, unknown or wrong.
+    """
+    from kafkaraw.spark.options.parsing import parse_options
+
+    if "kafka.bootstrap.servers" not in {name.lower() for name in options}:
+        raise PipelineError(
+            f"topic {topic!r}: no brokers are given: set `kafkaraw.kafka.bootstrap.servers: HOST:PORT` in the "
+            "configuration of spark-pipeline.yml",
+            location=location,
+        )
+    try:
+        parse_options(options)
+    except ConfigError as error:
+        raise PipelineError(f"topic {topic!r}: {error}", location=location) from error
 
 
 def _is_typed(source: TopicSource) -> bool:
@@ -320,60 +332,6 @@ def _decoded(source: TopicSource, records: DataFrame, evaluation: Evaluation) ->
     """Return the rows of the records, and register those that cannot be decoded."""
     from pyspark.sql import functions as F
 
-    decoded = decode(source, records, evaluation)
-    if decoded.may_be_bad:
-        add_bad_rows(evaluation, decoded.bad)
-    counted = observed(
-        decoded.rows,
-        "records",
-        evaluation,
-        records=F.count(F.lit(1)),
-        undecodable=F.count_if(F.col(_BAD)),
-        tombstones=F.count_if(F.col(TOMBSTONE_COLUMN)),
-        replayed=F.count_if(F.col(RECORD_COLUMN).getField(REPLAYED_FOR).isNotNull()),
-    )
-    return replace(decoded, rows=counted).good()
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Records of a topic, decoded as far as they can be.
-
-    Args:
-        rows: of all records.
-        names: of the columns of the value.
-        columns: of the value, for good rows.
-        reason: why a row is bad, for bad rows.
-        may_be_bad: whether there are formats that a record may not have.
-    """
-
-    rows: DataFrame
-    names: Sequence[str]
-    columns: Sequence[Column]
-    reason: Column
-    may_be_bad: bool
-
-    def good(self) -> DataFrame:
-        """Return the rows of records that could be decoded: the columns of the value, and the reserved ones."""
-        from pyspark.sql import functions as F
-
-        return self.rows.where(~F.col(_BAD)).select(*self.columns, *RESERVED)
-
-    def bad(self) -> DataFrame:
-        """Return the others, as `letter_columns` takes them."""
-        from pyspark.sql import functions as F
-
-        return bad_rows(self.rows.where(_BAD), Reason.DECODE, F.lit(""), self.reason)
-
-
-def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> Decoded:
-    """Decode the records of a topic.
-
-    Raises:
-        PipelineError: the schema cannot be used.
-    """
-    from pyspark.sql import functions as F
-
     form = _form(source, records)
     taken = set(RESERVED) & set(form.names)
     if taken:
@@ -382,17 +340,29 @@ def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> D
             "the field of the record",
             location=source.location,
         )
+    replay_topic = evaluation.pipeline.settings.replay_topic
     rows = records.select(
         form.key.alias(KEY_COLUMN),
         F.col("timestamp").alias(TIMESTAMP_COLUMN),
         form.raw.isNull().alias(TOMBSTONE_COLUMN),
-        record_column(source.name, evaluation.pipeline.settings.replay_topic, raw=form.raw, raw_key=form.raw_key),
+        record_column(source.name, replay_topic, raw=form.raw, raw_key=form.raw_key),
         *(column.alias(name) for name, column in form.carried.items()),
     )
-    record = F.col(RECORD_COLUMN)
-    rows = rows.select("*", form.is_bad(record).alias(_BAD))
-    may_be_bad = (source.value, source.key) != ("bytes", "bytes")
-    return Decoded(rows, form.names, form.columns, form.reason(record), may_be_bad)
+    rows = rows.select("*", form.is_bad(F.col(RECORD_COLUMN)).alias(_BAD))
+    add_bad_rows(
+        evaluation,
+        lambda: bad_rows(rows.where(_BAD), Reason.DECODE, F.lit(""), form.reason(F.col(RECORD_COLUMN))),
+    )
+    good = observed(
+        rows,
+        "records",
+        evaluation,
+        records=F.count(F.lit(1)),
+        undecodable=F.count_if(F.col(_BAD)),
+        tombstones=F.count_if(F.col(TOMBSTONE_COLUMN)),
+        replayed=F.count_if(F.col(RECORD_COLUMN).getField(REPLAYED_FOR).isNotNull()),
+    )
+    return good.where(~F.col(_BAD)).select(*form.columns, *RESERVED)
 
 
 @dataclass(frozen=True, slots=True)
