@@ -417,6 +417,8 @@ def says_nothing(sock: socket.socket) -> None:
 
 def says_its_versions(sock: socket.socket) -> None:
     size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+    if not size:
+        return  # the client gave up before its request went out
     header, _ = decode_request_header(sock.recv(size, socket.MSG_WAITALL))
     answer = encode_response(ResponseHeader(header.correlation_id), api_versions(), header.api_version)
     sock.sendall(len(answer).to_bytes(4, "big") + answer)

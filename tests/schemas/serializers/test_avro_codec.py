@@ -280,6 +280,23 @@ def test_a_readers_type_resolves_the_writers(codec, writer, reader, value, expec
     assert fastavro.schemaless_reader(io.BytesIO(data), writer, reader) == expected
 
 
+@pytest.mark.parametrize(
+    ("number", "single"),
+    [
+        (2**24 + 1, 2.0**24),
+        (2**24 + 3, 2.0**24 + 4),
+        (-(2**24) - 1, -(2.0**24)),
+        (-(2**24) - 3, -(2.0**24) - 4),
+        (2**60 + 2**36 + 1, 2.0**60 + 2**37),  # by way of a double it would be 2**60
+        (2**63 - 1, 2.0**63),
+        (-(2**63), -(2.0**63)),
+    ],
+)
+def test_a_long_that_is_read_as_float_is_rounded_to_32_bits_as_in_java(codec, number, single):
+    writer = parsed("long")
+    assert decode(codec, writer, by_fastavro(writer, number), parsed("float")) == single
+
+
 def test_a_readers_record_renames_skips_and_fills_fields(codec):
     writer = record(
         {"name": "a", "type": "int"}, {"name": "gone", "type": {"type": "array", "items": ["null", "string"]}},

@@ -23,6 +23,7 @@ from kafkaraw.schemas.arrow.program import (
     Op,
     Program,
 )
+from kafkaraw.schemas.serializers._avro_codec import to_single
 
 if TYPE_CHECKING:
     from kafkaraw.schemas.arrow.assembling import Buffer
@@ -362,7 +363,7 @@ class _Run:
         self._append(index, node, struct.pack("<q", value * 1000))
 
     def _long_float32(self, index: int, node: Node) -> None:
-        self._append(index, node, struct.pack("<f", self._varint(index, node.argument)))
+        self._append(index, node, struct.pack("<f", to_single(self._varint(index, node.argument))))
 
     def _long_float64(self, index: int, node: Node) -> None:
         self._append(index, node, struct.pack("<d", self._varint(index, node.argument)))

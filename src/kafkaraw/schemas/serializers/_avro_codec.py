@@ -57,8 +57,9 @@ DECIMAL = cython.declare(cython.int, 8)
 UUID = cython.declare(cython.int, 9)
 
 TO_FLOAT = cython.declare(cython.int, 1)
-TO_BYTES = cython.declare(cython.int, 2)
-TO_TEXT = cython.declare(cython.int, 3)
+TO_DOUBLE = cython.declare(cython.int, 2)
+TO_BYTES = cython.declare(cython.int, 3)
+TO_TEXT = cython.declare(cython.int, 4)
 
 NUMBERS = {
     "NULL": NULL,
@@ -86,6 +87,7 @@ NUMBERS = {
     "DECIMAL": DECIMAL,
     "UUID": UUID,
     "TO_FLOAT": TO_FLOAT,
+    "TO_DOUBLE": TO_DOUBLE,
     "TO_BYTES": TO_BYTES,
     "TO_TEXT": TO_TEXT,
 }
@@ -939,6 +941,25 @@ def _get_count(source: Input, least: cython.longlong, name: str) -> cython.longl
     return count
 
 
+@cython.ccall
+def to_single(number: cython.longlong):
+    """Return the float of 32 bits next to `number`, ties to even, as Java's cast from long to float."""
+    narrow: cython.float
+    wide: cython.double
+    if cython.compiled:
+        narrow = cython.cast(cython.float, number)
+        wide = narrow
+        return wide
+    surplus = abs(number).bit_length() - 24
+    if surplus <= 0:
+        return float(number)
+    quotient, rest = divmod(number, 1 << surplus)
+    half = 1 << (surplus - 1)
+    if rest > half or (rest == half and quotient % 2):
+        quotient += 1
+    return float(quotient << surplus)
+
+
 @cython.cfunc
 def _read(node: Node, source: Input, depth: cython.int):  # noqa: C901 - one branch per type
     kind: cython.int = node.kind
@@ -962,8 +983,10 @@ def _read(node: Node, source: Input, depth: cython.int):  # noqa: C901 - one bra
             raise AvroMismatchError(
                 f"the int that ends at byte {source.pos} is {number}, which is outside of its range"
             )
-        if node.promote == TO_FLOAT:
+        if node.promote == TO_DOUBLE:
             return float(number)
+        if node.promote == TO_FLOAT:
+            return to_single(number)
         return _to_logical(node, number) if node.logical else number
     if kind == UNION:
         return _read_union(node, source, depth)

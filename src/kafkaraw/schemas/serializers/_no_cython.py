@@ -31,7 +31,7 @@ def _option(*_: object, **__: object) -> Callable[[T], T]:
     return _unchanged
 
 
-cclass = cfunc = final = inline = _unchanged
+cclass = cfunc = ccall = final = inline = _unchanged
 exceptval = boundscheck = wraparound = nonecheck = initializedcheck = cdivision = freelist = _option
 int = longlong = ulonglong = double = bint = float = uchar = object
 

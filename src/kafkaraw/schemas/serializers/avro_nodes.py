@@ -44,9 +44,9 @@ _LEAST_MAX: Final = 1 << 40
 _PROMOTIONS: Final = {
     ("int", "long"): "",
     ("int", "float"): "TO_FLOAT",
-    ("int", "double"): "TO_FLOAT",
+    ("int", "double"): "TO_DOUBLE",
     ("long", "float"): "TO_FLOAT",
-    ("long", "double"): "TO_FLOAT",
+    ("long", "double"): "TO_DOUBLE",
     ("float", "double"): "",
     ("string", "bytes"): "TO_BYTES",
     ("bytes", "string"): "TO_TEXT",
