@@ -19,7 +19,13 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
-from tests.distribution import Distribution, group_of, in_starting_order, send_only_what_is_read
+from tests.distribution import (
+    Distribution,
+    group_of,
+    in_starting_order,
+    is_last_of_its_group,
+    send_only_what_is_read,
+)
 from tests.examples import DEFAULT, examples
 from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
 from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
@@ -41,7 +47,7 @@ FOREIGN = (
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
 SPARK_FIXTURE = "spark"
 # What starts Spark, besides the connectors' scenarios, which have a Spark of their own.
-SPARK = ("spark", "demo", "interop/test_demo.py")
+SPARK = ("spark", "demo", "docs/test_schemas.py", "interop/test_demo.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
 KAFKA = ("interop", "protocol/oracle")
 # What takes more than two seconds of processor time, runs nothing but Python, and is about processes, limits of
@@ -174,7 +180,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = {item: group_of(item.nodeid) for item in items}
     rank = in_starting_order(groups.values())
-    items.sort(key=lambda item: rank[groups[item]])
+    items.sort(key=lambda item: (rank[groups[item]], is_last_of_its_group(item.nodeid)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -21,6 +21,7 @@ WAITING_GROUPS = (
     "pipelines",
     "interop/test_connectors.py",
     "demo",
+    "docs/test_schemas.py",
     "interop/test_acls.py",
     "interop/test_security.py",
     "interop/test_group_members.py",
@@ -35,9 +36,10 @@ WAITING_GROUPS = (
 )
 """Folders and files below `tests` whose tests share slow fixtures and wait for other processes, in starting order.
 
-Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run. Spark's
-come before the demo's, because Spark takes settings of its workers from the first session of a process.
+Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run.
 """
+WITH_SPARK = {"demo/test_pipeline.py": "pipelines"}
+"""Files that use the Spark session of another group, after its tests: the first ones decide on Spark's workers."""
 WITHOUT_JVM = (
     "spark/reading/test_ranges_without_records.py",
     "spark/reading/test_topics_that_vanish.py",
@@ -58,11 +60,18 @@ def group_of(nodeid: str) -> str:
     folder = below.partition("/")[0]
     if below.startswith(WITHOUT_JVM):
         return path
+    if below in WITH_SPARK:
+        return WITH_SPARK[below]
     if below in WAITING_GROUPS:
         return below
     if folder in WAITING_GROUPS:
         return folder
     return nodeid if folder in SPREAD_FOLDERS else path
+
+
+def is_last_of_its_group(nodeid: str) -> bool:
+    """Whether a test comes after the others of its group."""
+    return nodeid.partition("::")[0].removeprefix("tests/") in WITH_SPARK
 
 
 def in_starting_order(groups: Iterable[str]) -> dict[str, int]:

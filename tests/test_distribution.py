@@ -6,7 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.distribution import LONG_FILES, WAITING_GROUPS, WITHOUT_JVM, Distribution, group_of, in_starting_order
+from tests.distribution import (
+    LONG_FILES,
+    WAITING_GROUPS,
+    WITH_SPARK,
+    WITHOUT_JVM,
+    Distribution,
+    group_of,
+    in_starting_order,
+    is_last_of_its_group,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,9 +23,12 @@ from tests.distribution import LONG_FILES, WAITING_GROUPS, WITHOUT_JVM, Distribu
     [
         ("tests/spark/reading/test_planning.py::test_x[a::b]", "spark"),
         ("tests/spark/writing/test_rights.py::test_x", "tests/spark/writing/test_rights.py"),
+        ("tests/demo/test_pipeline.py::test_x", "pipelines"),
+        ("tests/demo/test_flights.py::test_x", "demo"),
         ("tests/interop/test_groups.py::test_x", "interop"),
         ("tests/interop/test_acls.py::test_x", "interop/test_acls.py"),
         ("tests/interop/test_connectors.py::test_x", "interop/test_connectors.py"),
+        ("tests/docs/test_schemas.py::test_x", "docs/test_schemas.py"),
         ("tests/simulation/test_scenarios.py::test_x[7]", "tests/simulation/test_scenarios.py::test_x[7]"),
         ("tests/client/sending/test_close.py::test_x", "tests/client/sending/test_close.py"),
         ("tests/test_errors.py::test_x", "tests/test_errors.py"),
@@ -105,12 +117,19 @@ def test_waiting_groups_start_first_and_simulations_last():
     assert sorted(groups, key=rank.__getitem__) == list(reversed([*groups[:2], groups[3], groups[2], groups[4]]))
 
 
+def test_files_that_use_the_session_of_another_group_come_after_its_tests():
+    assert is_last_of_its_group("tests/demo/test_pipeline.py::test_x")
+    assert not is_last_of_its_group("tests/pipelines/test_runs.py::test_x")
+
+
 def test_each_named_folder_and_file_exists(request: pytest.FixtureRequest):
     root = request.path.parent
-    assert [name for name in (*WAITING_GROUPS, *WITHOUT_JVM, *LONG_FILES) if not (root / name).exists()] == []
+    assert [
+        name for name in (*WAITING_GROUPS, *WITH_SPARK, *WITHOUT_JVM, *LONG_FILES) if not (root / name).exists()
+    ] == []
 
 
 def test_tests_with_a_shared_spark_session_are_in_a_group_with_one(request: pytest.FixtureRequest):
     """Of those that are collected: a run of all tests checks all of them."""
     with_spark = [item.nodeid for item in request.session.items if "spark" in getattr(item, "fixturenames", ())]
-    assert [nodeid for nodeid in with_spark if group_of(nodeid) not in ("spark", "demo", "pipelines")] == []
+    assert [nodeid for nodeid in with_spark if group_of(nodeid) not in ("spark", "pipelines")] == []

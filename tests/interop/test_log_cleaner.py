@@ -18,7 +18,7 @@ from kafkaraw.records import HEADER_SIZE, BatchHeader, codec_by_id
 from tests.core.log.random_logs import CleanSettings, RandomLog, clean_folder, read_folder
 from tests.interop.java_tools import java_command, why_no_java_client
 
-SEEDS = 20
+SEEDS = 8
 SOAK_SEEDS = 500
 ROUNDS = 3
 IO_BUFFER = 1 << 16

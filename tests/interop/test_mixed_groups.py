@@ -36,7 +36,9 @@ MIXTURES = [
     for mixture in ((*client, broker) for broker in (APACHES, OURS) for client in CLIENTS)
 ]
 AT_ONCE = {name: value for name, value in SINGLE_NODE.items() if name.startswith("group.")} | {
-    "group.consumer.assignment.interval.ms": "0"
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "3000",
 }
 
 

@@ -109,7 +109,9 @@ def break_connections(producer: AsyncProducer) -> None:
                 connection._link._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
-def test_a_topic_that_does_not_exist_is_a_quick_error(bootstrap):
+def test_a_topic_that_does_not_exist_is_a_quick_error(bootstrap, monkeypatch):
+    monkeypatch.setattr("kafkaraw.client.network.metadata.UNKNOWN_TOPIC_GRACE_S", 0.5)
+
     async def test() -> None:
         async with AsyncProducer(bootstrap_servers=bootstrap, allow_auto_create_topics=False) as producer:
             with pytest.raises(UnknownTopicError, match="does not exist"):
