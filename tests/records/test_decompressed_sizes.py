@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -19,12 +20,14 @@ BATCHES = 20
 ROWS_PER_BATCH = 2
 
 
+@functools.cache
 def bombs(codec: str = "zstd") -> bytes:
     """Batches of zeros, which compress well."""
     bomb = encode_batch([(0, None, bytes(BATCH_BYTES // ROWS_PER_BATCH), None)] * ROWS_PER_BATCH, codec=codec)
     return b"".join(struct.pack(">q", ROWS_PER_BATCH * number) + bomb[8:] for number in range(BATCHES))
 
 
+@functools.cache
 def old_bombs(magic: int) -> bytes:
     """The same as compressed messages of an old format."""
     return b"".join(

@@ -11,6 +11,7 @@ from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.client.stub_broker import FRAME_SIZE_MAX, StubBroker
+from tests.examples import examples
 
 HOST, PORT = "127.0.0.1", 9092
 
@@ -57,7 +58,7 @@ def _outline(error: KafkaError) -> str:
     return type(error).__name__ + " " + str(getattr(error, "stage", ""))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_every_request_ends_and_the_same_seed_produces_the_same_bytes(seed: int) -> None:
     digest, log = run_virtual(scenario, seed)
     assert log

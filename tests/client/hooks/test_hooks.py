@@ -20,7 +20,7 @@ from tests.client.hooks.world import OPERATE
 from tests.simulation.seeds import FIRST
 
 ROOT = Path(__file__).parents[3]
-SAMPLE = 30
+SAMPLE = 20
 IMPLEMENTATIONS = [
     pytest.param("native", marks=pytest.mark.skipif(IMPLEMENTATION != "native", reason="nothing is compiled here")),
     "python",

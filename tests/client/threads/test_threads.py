@@ -16,7 +16,7 @@ from kafkaraw.records import IMPLEMENTATION
 from tests.simulation.seeds import FIRST
 
 ROOT = Path(__file__).parents[3]
-ROUNDS = [3, pytest.param(2_000, marks=[pytest.mark.soak, pytest.mark.timeout(7_200)])]
+ROUNDS = [2, pytest.param(2_000, marks=[pytest.mark.soak, pytest.mark.timeout(7_200)])]
 IMPLEMENTATIONS = [
     pytest.param("native", marks=pytest.mark.skipif(IMPLEMENTATION != "native", reason="nothing is compiled here")),
     "python",

@@ -15,6 +15,7 @@ from kafkaraw.core.producer.events import Answered, PartitionOutcome, RequestLos
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from tests.core.producer.machine_driver import LINK_LOST, Driver, FakeBatch
+from tests.examples import examples
 
 
 class BrokerModel:
@@ -144,7 +145,7 @@ def records_of(batches):
     return [record for batch in batches for record in batch.records]
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_every_record_is_written_at_most_once_and_in_order(seed):
     chaos = Chaos(seed)
     chaos.run(400)
