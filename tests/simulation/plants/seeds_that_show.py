@@ -5,8 +5,8 @@ A change of the program shifts what a seed does. `python -m tests.simulation.pla
 
 SHOWS_AT = {
     "assignor_assigns_a_partition_twice": 5,
-    "auto_commit_includes_unprocessed_records": 16,
-    "broker_accepts_batches_of_older_epochs": 1,
+    "auto_commit_includes_unprocessed_records": 12,
+    "broker_accepts_batches_of_older_epochs": 19,
     "broker_acknowledges_without_appending": 3,
     "broker_does_not_detect_duplicates": 3,
     "broker_does_not_sync_folders": 3,
