@@ -33,6 +33,20 @@ def near() -> Iterator[Kafka]:
         reading._consumers.close()
 
 
+@pytest.fixture
+def start(near: Kafka) -> Iterator[Callable[..., Query]]:
+    """Start queries, whose clients are closed after the test."""
+    queries: list[Query] = []
+
+    def started(*, strict: bool) -> Query:
+        queries.append(Query(near, strict=strict))
+        return queries[-1]
+
+    yield started
+    for query in queries:
+        query.stop()
+
+
 class Query:
     """A streaming query of one topic of ten records, and the numbers that it has read; ten records in each batch."""
 
@@ -41,14 +55,21 @@ class Query:
         kafka.produce(self.topic, range(10))
         self._strict = strict
         self.numbers: list[int] = []
-        self.restart()
+        self._reader = self._new_reader()
         self._start = self._reader.initialOffset()
 
     def restart(self) -> None:
         """Go on in a new driver, from the checkpoint."""
+        self.stop()
+        self._reader = self._new_reader()
+
+    def stop(self) -> None:
+        self._reader.stop()
+
+    def _new_reader(self) -> KafkaStreamReader:
         given = {"subscribe": self.topic, "startingOffsets": "earliest", "failOnDataLoss": str(self._strict)}
         options = parse_options(self.kafka.options(**given))
-        self._reader = KafkaStreamReader(options, struct("value binary"))
+        return KafkaStreamReader(options, struct("value binary"))
 
     def batch(self, step: str = "", what: Callable[[], None] = lambda: None) -> None:
         """One micro-batch, if there is anything new; something happens at one of its steps."""
@@ -73,8 +94,8 @@ class Query:
 
 @pytest.mark.parametrize("count", [3, 25])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_recreated_topic_is_read_from_its_first_record_without_fail_on_data_loss(near, step, count):
-    query = Query(near, strict=False)
+def test_a_recreated_topic_is_read_from_its_first_record_without_fail_on_data_loss(near, start, step, count):
+    query = start(strict=False)
     query.batch()
     near.produce(query.topic, range(10, 20))
     query.batch(step, lambda: query.make_anew(range(100, 100 + count)))
@@ -87,8 +108,8 @@ def test_a_recreated_topic_is_read_from_its_first_record_without_fail_on_data_lo
 
 @pytest.mark.parametrize("count", [3, 25])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_recreated_topic_ends_the_query(near, step, count):
-    query = Query(near, strict=True)
+def test_a_recreated_topic_ends_the_query(near, start, step, count):
+    query = start(strict=True)
     query.batch()
     near.produce(query.topic, range(10, 20))
     with pytest.raises(DataLossError, match=f"{query.topic}.*failOnDataLoss"):
@@ -99,8 +120,8 @@ def test_a_recreated_topic_ends_the_query(near, step, count):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_deleted_unread_records_end_the_query(near, step):
-    query = Query(near, strict=True)
+def test_deleted_unread_records_end_the_query(near, start, step):
+    query = start(strict=True)
     query.batch()
     near.produce(query.topic, range(10, 20))
     if step == "after the tasks":
@@ -112,8 +133,8 @@ def test_deleted_unread_records_end_the_query(near, step):
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_query_continues_at_the_first_remaining_record_without_fail_on_data_loss(near, caplog, restarts):
-    query = Query(near, strict=False)
+def test_a_query_continues_at_the_first_remaining_record_without_fail_on_data_loss(near, start, caplog, restarts):
+    query = start(strict=False)
     query.batch()
     near.produce(query.topic, range(10, 30))
     query.delete_up_to(15)
@@ -125,8 +146,8 @@ def test_a_query_continues_at_the_first_remaining_record_without_fail_on_data_lo
     assert f"{query.topic}-0 starts at offset 15 now, 10 is gone" in caplog.text
 
 
-def test_a_restarted_driver_continues_at_the_end_of_a_shorter_recreated_topic(near):
-    query = Query(near, strict=False)
+def test_a_restarted_driver_continues_at_the_end_of_a_shorter_recreated_topic(near, start):
+    query = start(strict=False)
     query.batch()
     query.make_anew(range(100, 103))
     query.restart()

@@ -169,7 +169,8 @@ def test_a_surplus_client_that_cannot_be_closed_fails_no_other_task(caplog: pyte
     for number in "12":
         with pool.borrow({"a": number}):
             pass
-    assert "could not be closed: 2 records were not written" in caplog.text
+    assert caplog.text.count("could not be closed: 2 records were not written") == 1
+    pool.close()  # the other one, before the end of the process
 
 
 def test_a_read_that_the_garbage_collector_ends_on_the_loop_thread_closes_its_client():
