@@ -20,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
 
 # The compiled modules: a newer source makes `setup` build them again.
-NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/serializers/_avro_codec.p*)
+NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/*/_*.pxd) $(patsubst %,src/kafkaraw/schemas/%.py,arrow/_decoding arrow/_encoding arrow/_memory serializers/_avro_codec)
 # A wheel for each of these, as far as they are here.
 WHEEL_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do \
 	for p in python$$v $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python; do \
