@@ -2,7 +2,8 @@
 
 Both call the serializer as a producer does, with the schema known: confluent-kafka's with its registry in memory, ours
 with the same one. They take turns in one process; a row shows the medians of CPU time per record, and of the factors of
-the pairs. The Arrow columns are in `bench.schemas_arrow`, Spark in `bench.spark`. Start at `cases`.
+the pairs. The Arrow columns are in `bench.schemas_arrow`, Spark in `bench.schemas_spark`.
+Start at `cases`.
 """
 
 from __future__ import annotations

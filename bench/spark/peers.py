@@ -17,6 +17,8 @@ JARS: Final = (
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.12.1",
 )
+AVRO_JAR: Final = "org.apache.spark:spark-avro_2.13:4.1.1"
+"""The newest on Maven; it works with Spark 4.1 to 4.3."""
 _SECONDS_MAX: Final = 1200
 
 
@@ -38,10 +40,19 @@ def python() -> Path:
 
 def jars() -> list[Path]:
     """The connector and what it needs."""
-    folder = _cache() / f"spark-sql-kafka-{SPARK_VERSION}"
+    return _fetched(f"spark-sql-kafka-{SPARK_VERSION}", *JARS)
+
+
+def avro_jars() -> list[Path]:
+    """What from_avro needs."""
+    return _fetched("spark-avro-4.1.1", AVRO_JAR)
+
+
+def _fetched(name: str, *artifacts: str) -> list[Path]:
+    folder = _cache() / name
 
     def fetch() -> None:
-        for artifact in JARS:
+        for artifact in artifacts:
             _run("mvn", "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}")
 
     _once(folder, fetch)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 from kafkaraw.light_classes import replace
 from kafkaraw.pipelines import expectations as kp
@@ -14,7 +15,9 @@ from kafkaraw.pipelines.dead_letters.flows import dead_letter_flows
 from kafkaraw.pipelines.evaluation import Evaluation, Purpose, evaluate_flow
 from kafkaraw.pipelines.expectations import expectations_of
 from kafkaraw.pipelines.judging import counts, judged
+from kafkaraw.pipelines.latest import latest_by_key
 from kafkaraw.pipelines.letters import letter_of
+from kafkaraw.pipelines.mapping import map_records
 from kafkaraw.pipelines.model import (
     Dataset,
     DatasetKind,
@@ -220,3 +223,115 @@ def test_repeated_rows_are_counted_or_left_out(spark, kafka, runs):
     kafka.produce(name, [2, 4])
     rows, counted = runs.rows("first")
     assert [row.value for row in rows] == ["4"]
+
+
+def test_a_python_function_maps_records_and_those_it_fails_for_are_dead_letters(spark, kafka, runs):
+    name = kafka.new_topic()
+    kafka.produce(name, [8, 0, 2, 5, 7])
+
+    def divided(row):
+        if row.value == "2":
+            return {"quotient": "four"}
+        if row.value == "5":
+            return {"quotient": 1, "nosuch": 2}
+        return {"quotient": 56 // int(row.value)} if row.value != "7" else (8, "seven")
+
+    def quotients():
+        return map_records(topic(name, value="string"), divided, "quotient INT, text STRING")
+
+    runs.table(quotients)
+    rows, counted = runs.rows("quotients")
+    assert [(row.quotient, row.text) for row in rows] == [(7, None), (8, "seven")]
+    assert rows[0].asDict().keys() == {"quotient", "text", "_key", "_timestamp"}
+    assert (counted["quotients"].records, counted["quotients"].failures) == (5, 3)
+    letters = runs.dead_letters()
+    assert [(each.offset, each.reason, each.value) for each in letters] == [
+        (1, "function", b"0"),
+        (2, "function", b"2"),
+        (3, "function", b"5"),
+    ]
+    assert re.fullmatch(r"ZeroDivisionError: .* \(divided, line \d+\)", letters[0].error)
+    assert "quotient" in letters[1].error and "the result has ['nosuch']" in letters[2].error
+
+
+def test_map_records_refuses_rows_and_schemas_it_cannot_map(spark, kafka, runs):
+    def check(frame, schema, match):
+        def flow():
+            return map_records(frame(), lambda row: (1,), schema)
+
+        runs.pipeline = replace(runs.pipeline, datasets=(), flows=())
+        runs.table(flow)
+        with pytest.raises(PipelineError, match=match):
+            runs.evaluated(runs.pipeline.flow("flow"), Purpose.PLAN)
+
+    check(lambda: topic("t").select("value"), "a INT", "test_bad_records.py:.*no column _record.*select it, too")
+    check(lambda: topic("t"), "a INTT", "schema='a INTT'")
+    check(lambda: topic("t"), "_key INT", "the column '_key', which the rows of the topic have")
+
+
+def test_the_latest_record_of_each_key_is_joined_as_of_each_micro_batch(spark, kafka, runs):
+    planes, flights = kafka.new_topic(partitions=2), kafka.new_topic()
+
+    def put(key, value, partition=0):
+        kafka.producer.send(planes, value, key, partition=partition).result(30)
+
+    put(b"a", b'{"tail": "a", "seats": 1}')
+    put(b"b", b'{"tail": "b", "seats": 2}')
+    put(b"a", b'{"tail": "a", "seats": 3}')
+    put(b"a", b'{"tail": "a", "seats": "many"}')
+    put(None, b'{"tail": "c", "seats": 9}')
+
+    def flown():
+        table = latest_by_key(planes, value="json", schema="tail STRING, seats INT")
+        assert table.columns == ["tail", "seats"]
+        return topic(flights, value="json", schema="tail STRING").join(table, "tail", "left")
+
+    def latest(expected):
+        kafka.producer.send(flights, b'{"tail": "a"}')
+        kafka.producer.send(flights, b'{"tail": "b"}').result(30)
+        rows, _ = runs.rows("flown")
+        assert sorted((row.tail, row.seats) for row in rows) == expected
+
+    runs.table(flown)
+    latest([("a", 3), ("b", 2)])
+    put(b"b", None)
+    put(b"a", b'{"tail": "a", "seats": 5}', partition=1)  # as after partitions were added
+    latest([("a", 5), ("b", None)])
+    letters = runs.dead_letters()
+    assert [(each.topic, each.offset, each.dataset, each.reason) for each in letters] == [
+        (planes, 3, "flown", "decode")
+    ]
+
+    def plain():
+        table = latest_by_key(planes)
+        return topic(flights, key="bytes").join(table.withColumnRenamed("_key", "tail"), F.lit(True))
+
+    runs.table(plain)
+    assert runs.evaluated(runs.pipeline.flow("plain"), Purpose.PLAN).schema["tail"].dataType.simpleString() == "string"
+
+
+def test_one_running_query_sees_a_compacted_topic_grow(spark, kafka, runs):
+    names, numbers = kafka.new_topic(), kafka.new_topic()
+    kafka.producer.send(names, b"one", b"1").result(30)
+    kafka.produce(numbers, [1])
+
+    def named():
+        table = latest_by_key(names, value="string").withColumnsRenamed({"value": "name", "_key": "number"})
+        return topic(numbers, value="string").join(table, F.expr("value = number"), "left").select("value", "name")
+
+    runs.table(named)
+    seen: list[list[tuple[str, str]]] = []
+    frame = runs.evaluated(runs.pipeline.flow("named"))
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, _: seen.append([tuple(row) for row in batch.collect()]))
+        .option("checkpointLocation", str(runs.folder / "named"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        kafka.producer.send(names, b"uno", b"1").result(30)
+        kafka.produce(numbers, [1])
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert [each for each in seen if each] == [[("1", "one")], [("1", "uno")]]

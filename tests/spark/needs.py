@@ -12,9 +12,6 @@ needs_read_limits = pytest.mark.skipif(
     not features().read_limits,
     reason=f"Spark {_VERSION} asks a Python source for the latest offset without a start, a limit or the trigger",
 )
-needs_pipelines = pytest.mark.skipif(
-    not features().pipelines, reason=f"declarative pipelines need Spark 4.2, this is {_VERSION}"
-)
 needs_real_time_trigger = pytest.mark.skipif(running() < (4, 2), reason=f"Spark {_VERSION} has no realTime in Python")
 needs_filters = pytest.mark.skipif(running() < (4, 1), reason=f"Spark {_VERSION} offers no filters to Python sources")
 needs_partial_inserts = pytest.mark.skipif(

@@ -15,9 +15,9 @@ from kafkaraw.errors import ConfigError, KafkaError
 
 COMMANDS: Final = {
     "dead-letters": "kafkaraw.cli.pipelines_dead_letters:dead_letters",
-    "dry-run": "kafkaraw.cli.pipelines_spark:dry_run",
     "plan": "kafkaraw.cli.pipelines_plan:plan",
-    "run": "kafkaraw.cli.pipelines_spark:run",
+    "run": "kafkaraw.cli.pipelines_run:run",
+    "status": "kafkaraw.cli.pipelines_run:status",
     "test": "kafkaraw.cli.pipelines_test:test",
 }
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         expect_unique_or_drop,
         expect_unique_or_fail,
     )
+    from kafkaraw.pipelines.latest import latest_by_key
+    from kafkaraw.pipelines.mapping import map_records
     from kafkaraw.pipelines.topics import create_topic, to_topic, topic
 
 __all__ = [
@@ -39,11 +41,16 @@ __all__ = [
     "expect_unique",
     "expect_unique_or_drop",
     "expect_unique_or_fail",
+    "latest_by_key",
+    "map_records",
     "to_topic",
     "topic",
 ]
 
-_HOMES = {name: "expectations" if name.startswith("expect") else "topics" for name in __all__}
+_HOMES = {name: "expectations" if name.startswith("expect") else "topics" for name in __all__} | {
+    "latest_by_key": "latest",
+    "map_records": "mapping",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -88,13 +88,18 @@ def topic(
         TopicSource(
             name,
             value,
-            schema if isinstance(schema, str) or schema is None else schema.simpleString()[len("struct<") : -1],
+            schema_text(schema),
             key,
             starting if isinstance(starting, str) else json.dumps(starting),
             dict(options or {}),
             definition_location(),
         )
     )
+
+
+def schema_text(schema: str | StructType | None) -> str | None:
+    """Return a schema as DDL."""
+    return schema if isinstance(schema, str) or schema is None else str(schema.toDDL())
 
 
 def _read(source: TopicSource) -> DataFrame:
@@ -214,12 +219,17 @@ def read_topic(source: TopicSource, evaluation: Evaluation) -> DataFrame:
     Raises:
         PipelineError: an argument is wrong.
     """
-    _check(source)
+    check(source)
     evaluation.note(source.name, InputKind.TOPIC, streaming=True)
-    return _decoded(source, _records(source, evaluation, streaming=True), evaluation)
+    return _decoded(source, records_of(source, evaluation, streaming=True), evaluation)
 
 
-def _check(source: TopicSource) -> None:
+def check(source: TopicSource) -> None:
+    """Refuse wrong arguments.
+
+    Raises:
+        PipelineError: names the argument, its value and the remedy.
+    """
     if not source.name:
         raise PipelineError(f"topic({source.name!r}): give the name of a topic", location=source.location)
     _check_one_of("value", source.value, _VALUES, source.name, source.location)
@@ -237,7 +247,7 @@ def _check(source: TopicSource) -> None:
         )
 
 
-def _records(source: TopicSource, evaluation: Evaluation, *, streaming: bool) -> DataFrame:
+def records_of(source: TopicSource, evaluation: Evaluation, *, streaming: bool) -> DataFrame:
     """Return the records of the topic, and those of the replay topic that are for this evaluation."""
     if evaluation.read_records is not None:
         return evaluation.read_records(source, evaluation, streaming)
@@ -332,6 +342,60 @@ def _decoded(source: TopicSource, records: DataFrame, evaluation: Evaluation) ->
     """Return the rows of the records, and register those that cannot be decoded."""
     from pyspark.sql import functions as F
 
+    decoded = decode(source, records, evaluation)
+    if decoded.may_be_bad:
+        add_bad_rows(evaluation, decoded.bad)
+    counted = observed(
+        decoded.rows,
+        "records",
+        evaluation,
+        records=F.count(F.lit(1)),
+        undecodable=F.count_if(F.col(_BAD)),
+        tombstones=F.count_if(F.col(TOMBSTONE_COLUMN)),
+        replayed=F.count_if(F.col(RECORD_COLUMN).getField(REPLAYED_FOR).isNotNull()),
+    )
+    return replace(decoded, rows=counted).good()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Records of a topic, decoded as far as they can be.
+
+    Args:
+        rows: of all records.
+        names: of the columns of the value.
+        columns: of the value, for good rows.
+        reason: why a row is bad, for bad rows.
+        may_be_bad: whether there are formats that a record may not have.
+    """
+
+    rows: DataFrame
+    names: Sequence[str]
+    columns: Sequence[Column]
+    reason: Column
+    may_be_bad: bool
+
+    def good(self) -> DataFrame:
+        """Return the rows of records that could be decoded: the columns of the value, and the reserved ones."""
+        from pyspark.sql import functions as F
+
+        return self.rows.where(~F.col(_BAD)).select(*self.columns, *RESERVED)
+
+    def bad(self) -> DataFrame:
+        """Return the others, as `letter_columns` takes them."""
+        from pyspark.sql import functions as F
+
+        return bad_rows(self.rows.where(_BAD), Reason.DECODE, F.lit(""), self.reason)
+
+
+def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> Decoded:
+    """Decode the records of a topic.
+
+    Raises:
+        PipelineError: the schema cannot be used.
+    """
+    from pyspark.sql import functions as F
+
     form = _form(source, records)
     taken = set(RESERVED) & set(form.names)
     if taken:
@@ -340,29 +404,17 @@ def _decoded(source: TopicSource, records: DataFrame, evaluation: Evaluation) ->
             "the field of the record",
             location=source.location,
         )
-    replay_topic = evaluation.pipeline.settings.replay_topic
     rows = records.select(
         form.key.alias(KEY_COLUMN),
         F.col("timestamp").alias(TIMESTAMP_COLUMN),
         form.raw.isNull().alias(TOMBSTONE_COLUMN),
-        record_column(source.name, replay_topic, raw=form.raw, raw_key=form.raw_key),
+        record_column(source.name, evaluation.pipeline.settings.replay_topic, raw=form.raw, raw_key=form.raw_key),
         *(column.alias(name) for name, column in form.carried.items()),
     )
-    rows = rows.select("*", form.is_bad(F.col(RECORD_COLUMN)).alias(_BAD))
-    add_bad_rows(
-        evaluation,
-        lambda: bad_rows(rows.where(_BAD), Reason.DECODE, F.lit(""), form.reason(F.col(RECORD_COLUMN))),
-    )
-    good = observed(
-        rows,
-        "records",
-        evaluation,
-        records=F.count(F.lit(1)),
-        undecodable=F.count_if(F.col(_BAD)),
-        tombstones=F.count_if(F.col(TOMBSTONE_COLUMN)),
-        replayed=F.count_if(F.col(RECORD_COLUMN).getField(REPLAYED_FOR).isNotNull()),
-    )
-    return good.where(~F.col(_BAD)).select(*form.columns, *RESERVED)
+    record = F.col(RECORD_COLUMN)
+    rows = rows.select("*", form.is_bad(record).alias(_BAD))
+    may_be_bad = (source.value, source.key) != ("bytes", "bytes")
+    return Decoded(rows, form.names, form.columns, form.reason(record), may_be_bad)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from kafkaraw.light_classes import dataclass, field
 from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.running.driver_session import output_in, started_session
 from kafkaraw.pipelines.running.http import StatusServer
+from kafkaraw.pipelines.running.kafka import KAFKA
+from kafkaraw.pipelines.running.plans import planned
 from kafkaraw.pipelines.running.reports import Report, Reports, report_for
 from kafkaraw.pipelines.running.runner import JvmDiedError, RunOptions, Summary, jvm_has_died, raise_if_jvm_died, run
 from kafkaraw.pipelines.running.storage import Storage
@@ -45,7 +47,7 @@ Options = Callable[[], contextlib.AbstractContextManager[RunOptions]]
 """Returns the options of the run; within the context, signals are passed on to the run."""
 
 
-def run_place(place: Place, options: Options, topics: TopicFunctions) -> Summary:
+def run_place(place: Place, options: Options, topics: TopicFunctions = KAFKA) -> Summary:
     """Run the pipeline of a folder.
 
     Args:
@@ -84,8 +86,9 @@ def _run(
 ) -> Summary:
     try:
         pipeline = load_pipeline(specification, spark)
+        plan = planned(pipeline, spark)
         with report:
-            summary = run(pipeline, spark, options, topics=topics, reporter=reports)
+            summary = run(pipeline, spark, options, topics=topics, reporter=reports, plan=plan)
         report.finished(summary)
     except JvmDiedError:
         raise

@@ -1,4 +1,4 @@
-"""What a flow has done: read from Spark's progress events, and shown by `bars.py`, `http.py` and the status file.
+"""What a flow has done: read from Spark's progress events, and shown by `reports.py`, `http.py` and the status file.
 
 Must not start or stop anything. Start at `FlowProgress`.
 """
@@ -43,6 +43,7 @@ class FlowProgress:
         failures: in a row, since the last finished micro-batch.
         failure: the last of these.
         totals: what micro-batches have counted since the flow's first run or full refresh.
+        positions: offsets of the next records that it reads, by topic and partition.
     """
 
     flow: str
@@ -61,6 +62,7 @@ class FlowProgress:
     failures: int = 0
     failure: Failure | None = None
     totals: Metrics = field(default_factory=dict)
+    positions: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, event: Mapping[str, Any]) -> bool:
         """Add a progress event of Spark, as the value of its JSON.
@@ -75,6 +77,7 @@ class FlowProgress:
             return False
         self.batch = batch
         self.batches += 1
+        self.positions = _positions(event)
         rows = max(int(event.get("numInputRows", 0)), 0)
         self.rows_read += rows
         self.batch_ms = int(event.get("batchDuration", 0))
@@ -94,6 +97,15 @@ _SHOWN: Final = (
     *("flow", "target", "state", "batch", "batches", "rows_read", "rows_written", "rows_per_second", "batch_ms", "lag"),
     *("late_rows", "watermark", "restarts", "failures", "totals"),
 )
+
+
+def _positions(event: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Return the offsets up to which all topics of a query were read; the lower one of a topic that it reads twice."""
+    found = dict[tuple[str, str], int]()
+    for source in event.get("sources", ()):
+        for each, offset in (_offsets(source.get("endOffset")) or {}).items():
+            found[each] = min(offset, found.get(each, offset))
+    return found
 
 
 def _lag(event: Mapping[str, Any]) -> int | None:

@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.model import DatasetKind, FlowKind, Pipeline, PipelineError
+from kafkaraw.pipelines.plan import Plan
+from kafkaraw.pipelines.running.commits import Commits
 from kafkaraw.pipelines.running.flow_query import FlowQuery, FlowState
+from kafkaraw.pipelines.running.kafka import KAFKA
+from kafkaraw.pipelines.running.plans import check_changes, keep_plan
 from kafkaraw.pipelines.running.preparation import Preparation, PreparedFlow
 from kafkaraw.pipelines.running.progress import FlowProgress, RunStatus
 from kafkaraw.pipelines.running.queries import Queries
@@ -109,8 +113,9 @@ def run(
     spark: SparkSession,
     options: RunOptions | None = None,
     *,
-    topics: TopicFunctions,
+    topics: TopicFunctions | None = None,
     reporter: Reporter | None = None,
+    plan: Plan | None = None,
 ) -> Summary:
     """Run a pipeline until it has read everything (`once`), is stopped, or all flows have failed.
 
@@ -118,8 +123,10 @@ def run(
         pipeline: what to run.
         spark: the session that its definitions were loaded with.
         options: how to run.
-        topics: how topics are read and written.
+        topics: how topics are read and written; None for those of the brokers in the settings.
         reporter: what shows the run.
+        plan: of the pipeline; changes since the plan of the last run are refused if a checkpoint or table cannot follow
+            them, otherwise it is kept. None to compare nothing.
 
     Raises:
         ConfigError: the definition, the selection or the storage is wrong; nothing was started.
@@ -131,7 +138,19 @@ def run(
         jvm = jvm_process_id(spark)
         if jvm is not None:
             lock.note_jvm(jvm)
-        return _Run(pipeline, spark, storage, options or RunOptions(), topics, reporter or Silent()).follow()
+        chosen = options or RunOptions()
+        if plan is not None:
+            flows = _names_of(plan, pipeline, chosen.select) if chosen.select else None
+            check_changes(plan, pipeline, storage, flows=flows, full_refresh=chosen.full_refresh)
+        return _Run(pipeline, spark, storage, chosen, topics or KAFKA, reporter or Silent()).follow(plan)
+
+
+def _names_of(plan: Plan, pipeline: Pipeline, select: tuple[str, ...]) -> set[str]:
+    """Return the names of the flows that a selection runs."""
+    flows = {each.name.lower(): each.target for each in pipeline.flows}
+    targets = (flows.get(name.lower()) or pipeline.dataset(name).name for name in select)
+    nodes = [node for node in map(plan.graph.node, targets) if node is not None]
+    return {flow for node in plan.graph.upstream(nodes) for flow in plan.graph.flows.get(node, ())}
 
 
 class _Run:
@@ -153,6 +172,7 @@ class _Run:
         self._targets = Targets(pipeline, storage, spark, topics)
         self._preparation = Preparation(pipeline, storage, spark, self._targets, topics)
         self._queries = Queries(pipeline, spark, self._targets, self._preparation, topics, once=options.once)
+        self._commits = Commits(pipeline)
         self._flows: dict[str, FlowQuery] = {}
         self._upstream: dict[str, tuple[FlowQuery, ...]] = {}
         self._refreshes: dict[str, _Refresh] = {}
@@ -160,10 +180,12 @@ class _Run:
         self._status_at = 0.0
         self._stopping = False
 
-    def follow(self) -> Summary:
+    def follow(self, plan: Plan | None) -> Summary:
         """Start everything, and look at it until it has ended."""
         self._refresh_fully()
         flows = self._preparation.flows(self._options.select)
+        if plan is not None:
+            keep_plan(plan, self._storage, {each.flow.name for each in flows} if self._options.select else None)
         self._topics.create_topics(self._pipeline, any(each.topics for each in flows))
         for prepared in flows:
             self._add(prepared)
@@ -176,6 +198,8 @@ class _Run:
             raise
         finally:
             self._kill_all()
+            self._note_positions()
+            self._commits.close()
         failed = any(each.state is FlowState.FAILED for each in self._flows.values())
         status = self._status("failed" if failed else "stopped" if self._stopping else "completed")
         self._reporter.status(status)
@@ -211,7 +235,12 @@ class _Run:
         if now >= self._status_at:
             self._status_at = now + _STATUS_S
             raise_if_jvm_died(self._spark, None)
+            self._note_positions()
             self._reporter.status(self._status("stopping" if self._stopping else "running"))
+
+    def _note_positions(self) -> None:
+        for flow in self._flows.values():
+            self._commits.note(flow.flow.name, flow.progress.positions)
 
     def _may_start(self, flow: FlowQuery, now: float) -> bool:
         upstream = self._upstream[flow.flow.name]

@@ -1,0 +1,140 @@
+"""`kafkaraw pipelines run` and `status` as processes: output, endpoints, signals, and what a second run does."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from click.testing import CliRunner
+
+from kafkaraw.cli.pipelines_run import status
+from kafkaraw.errors import ConfigError
+
+TIMEOUT_S = 120.0
+SPECIFICATION = """\
+name: orders
+storage: storage
+libraries:
+  - glob:
+      include: transformations/**
+configuration:
+  kafkaraw.kafka.bootstrap.servers: {servers}
+  kafkaraw.trigger.interval: 100 milliseconds
+  spark.sql.shuffle.partitions: "1"
+"""
+DEFINITIONS = """\
+from pyspark import pipelines as dp
+from kafkaraw import pipelines as kp
+
+
+@dp.table
+@kp.expect_or_drop("n is even", "n % 2 = 0")
+def even():
+    return kp.topic("{topic}", value="json", schema="n LONG").select("n", "_record")
+"""
+
+
+def pipelines(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kafkaraw", "pipelines", *arguments]
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.1)
+
+
+def committed(kafka, group: str) -> int:
+    return sum(each.offset for each in kafka.admin.list_group_offsets([group])[group].values())
+
+
+def run_in_a_terminal(*arguments: str) -> tuple[int, str]:
+    terminal, side = pty.openpty()
+    process = subprocess.Popen(pipelines(*arguments), stdin=side, stdout=side, stderr=side, close_fds=True)
+    os.close(side)
+    shown = bytearray()
+
+    def read() -> None:
+        try:
+            while data := os.read(terminal, 65_536):
+                shown.extend(data)
+        except OSError:  # the other end is closed
+            return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    code = process.wait(TIMEOUT_S)
+    reader.join(TIMEOUT_S)
+    os.close(terminal)
+    return code, shown.decode()
+
+
+def test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one(kafka, write):
+    topic = kafka.new_topic()
+    send = lambda numbers: [kafka.producer.send(topic, b'{"n": %d}' % n).result(30) for n in numbers]  # noqa: E731
+    send(range(4))
+    folder = write(
+        {"transformations/a.py": DEFINITIONS.format(topic=topic)}, SPECIFICATION.format(servers=kafka.servers)
+    )
+    command = pipelines("run", str(folder), "--port", "0", "--master", "local[1]")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        url = json.loads(process.stdout.readline())["http"]
+        wait_for(lambda: process.poll() is not None or '"rows_written": 2' in _status(url))
+        assert process.poll() is None, process.stderr.read()
+        assert get(f"{url}/healthz") == "ok\n"
+        assert 'kafkaraw_pipeline_rows_written_total{pipeline="orders",flow="even"} 2\n' in get(f"{url}/metrics")
+        wait_for(lambda: committed(kafka, "orders.even") == 4)  # what kafka-consumer-groups shows
+        shown = CliRunner().invoke(status, [str(folder)])
+        assert (shown.exit_code, shown.output.splitlines()[0].startswith("orders: running")) == (0, True), shown.output
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 143, errors
+    last = json.loads(output.splitlines()[-1])
+    # The query of dead letters reads the topic, too.
+    assert (last["event"], last["state"], last["rows_read"], last["rows_written"]) == ("finished", "stopped", 8, 2)
+
+    send(range(4, 8))
+    code, bars = run_in_a_terminal("run", str(folder), "--once", "--master", "local[1]")
+    assert code == 0, bars
+    assert "completed after" in bars
+    assert "8 rows read, 2 written" in bars
+    assert committed(kafka, "orders.even") == 8
+    found = ds.dataset(sorted((folder / "storage/tables/even").glob("*.parquet"))).to_table()
+    assert sorted(found.column("n").to_pylist()) == [0, 2, 4, 6]
+    shown = CliRunner().invoke(status, [str(folder), "--json"])
+    values = json.loads(shown.output)
+    assert (values["state"], values["flows"][0]["totals"]["kafkaraw.written"]) == ("completed", {"rows": 4})
+
+
+def _status(url: str) -> str:
+    try:
+        return get(f"{url}/status")
+    except OSError:
+        return ""
+
+
+def test_status_of_a_pipeline_that_has_not_run_says_how_to_start_it(write):
+    folder = write({"transformations/a.py": ""})
+    with pytest.raises(ConfigError, match=r"'sales' has not run yet.*kafkaraw pipelines run"):
+        CliRunner().invoke(status, [str(folder)], catch_exceptions=False)
+    assert not (Path(folder) / "storage").exists()
