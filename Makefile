@@ -103,6 +103,10 @@ bench-imports: setup ## CPU of importing our clients and others', in fresh proce
 bench-schemas: setup ## Serializers of Avro, JSON Schema and Protobuf, ours and confluent-kafka's side by side
 	@$(BIN)/python -m bench.schemas $(ARGS)
 
+.PHONY: bench-schemas-registry
+bench-schemas-registry: setup ## A registry: 1,000 versions under BACKWARD_TRANSITIVE, and cached look-ups of the client
+	@$(BIN)/python -m bench.schemas_registry $(ARGS)
+
 .PHONY: bench-network
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)

@@ -1,8 +1,9 @@
 """`Registry`: the blocking client of a schema registry; every method runs that of `AsyncRegistry` on a loop thread.
 
-All blocking registries of a process share one loop thread, which is not that of the Kafka clients: a serializer that
-asks the registry on the clients' loop thread would wait for itself. After a fork, a registry goes on working in the
-child with connections of its own. Methods are documented in `AsyncRegistry`; `documented_by` copies the docstrings.
+An answer from a cache costs no change of threads. All blocking registries of a process share one loop thread, which is
+not that of the Kafka clients: a serializer that asks the registry on the clients' loop thread would wait for itself.
+After a fork, a registry goes on working in the child with connections of its own. Methods are documented in
+`AsyncRegistry`; `documented_by` copies the docstrings.
 """
 
 # ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
@@ -94,10 +95,12 @@ class Registry:
         return self._run(self._async.schemas(prefix, deleted=deleted, latest_only=latest_only))
 
     def schema_by_id(self, schema_id: int, *, subject: str | None = None) -> RegisteredSchema:
-        return self._run(self._async.schema_by_id(schema_id, subject=subject))
+        found = self._async.cached_by_id(schema_id, subject=subject)
+        return found if found is not None else self._run(self._async.schema_by_id(schema_id, subject=subject))
 
     def schema_by_guid(self, guid: str) -> RegisteredSchema:
-        return self._run(self._async.schema_by_guid(guid))
+        found = self._async.cached_by_guid(guid)
+        return found if found is not None else self._run(self._async.schema_by_guid(guid))
 
     def ids_of_guid(self, guid: str) -> tuple[tuple[str, int], ...]:
         return self._run(self._async.ids_of_guid(guid))
@@ -115,7 +118,9 @@ class Registry:
         return self._run(self._async.versions(subject, deleted=deleted, deleted_only=deleted_only))
 
     def version(self, subject: str, version: int | str = LATEST, *, deleted: bool = False) -> RegisteredSchema:
-        return self._run(self._async.version(subject, version, deleted=deleted))
+        is_number = isinstance(version, int) and version > 0  # the latest version is asked for each time
+        found = self._async.cached_version(subject, version) if is_number else None
+        return found if found is not None else self._run(self._async.version(subject, version, deleted=deleted))
 
     def latest_with_metadata(
         self, subject: str, properties: Mapping[str, str], *, deleted: bool = False
@@ -134,6 +139,11 @@ class Registry:
         schema_id: int | None = None,
         version: int | None = None,
     ) -> RegisteredSchema:
+        found = None
+        if schema_id is None and version is None:
+            found = self._async.cached_registration(subject, schema, normalize=normalize)
+        if found is not None:
+            return found
         return self._run(
             self._async.register(subject, schema, normalize=normalize, schema_id=schema_id, version=version)
         )
@@ -141,6 +151,9 @@ class Registry:
     def lookup(
         self, subject: str, schema: Schema, *, normalize: bool = False, deleted: bool = False
     ) -> RegisteredSchema:
+        found = None if deleted else self._async.cached_registration(subject, schema, normalize=normalize)
+        if found is not None:
+            return found
         return self._run(self._async.lookup(subject, schema, normalize=normalize, deleted=deleted))
 
     def delete_subject(self, subject: str, *, permanent: bool = False) -> tuple[int, ...]:
@@ -155,7 +168,8 @@ class Registry:
         return self._run(self._async.incompatibilities(subject, schema, version=version, normalize=normalize))
 
     def bundle(self, schema: Schema, *, subject: str | None = None) -> SchemaBundle:
-        return self._run(self._async.bundle(schema, subject=subject))
+        found = self._async.cached_bundle(schema, subject=subject)
+        return found if found is not None else self._run(self._async.bundle(schema, subject=subject))
 
     def config(self, subject: str | None = None, *, default_to_global: bool = True) -> SubjectConfig:
         return self._run(self._async.config(subject, default_to_global=default_to_global))

@@ -248,6 +248,9 @@ class Schema:
     metadata: Metadata | None = None
     rule_set: RuleSet | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # a str remembers its hash; schemas of one text and other references are rare
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields that the registry's requests and answers have. Avro needs no `schemaType`."""
         fields: dict[str, Any] = {"schema": self.text}
