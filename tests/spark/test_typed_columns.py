@@ -230,17 +230,24 @@ def test_all_types_arrive_in_spark(spark, kafka, registry):
 
 def test_protobuf_is_decoded_into_the_fields_of_its_message(spark, kafka, registry):
     topic = kafka.new_topic()
-    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { string b = 1; repeated uint64 n = 2; }'
+    text = (
+        'syntax = "proto3"; message A { int32 a = 1; } '
+        "message B { string b = 1; repeated uint64 n = 2; map<int32, bool> m = 3; }"
+    )
     schema = Schema(text, SchemaType.PROTOBUF)
     number = registry.client.register(f"{topic}-value", schema).id
     send(
-        kafka, topic, framed(number, varint(1) + varint(1) + b"\n\1x\x12\2\1\2"), framed(number, varint(1) + varint(1))
+        kafka,
+        topic,
+        framed(number, varint(1) + varint(1) + b"\n\1x\x12\2\1\2\x1a\4\x08\7\x10\1"),
+        framed(number, varint(1) + varint(1)),
     )
     options = typed(registry, topic) | {"value.format": "protobuf", "value.schema.message": "B"}
     frame = kafka.batch(spark, **options).load()
-    assert frame.schema["value"].dataType.simpleString() == "struct<b:string,n:array<decimal(20,0)>>"
+    assert frame.schema["value"].dataType.simpleString() == "struct<b:string,n:array<decimal(20,0)>,m:map<int,boolean>>"
     rows = frame.orderBy("offset").collect()
     assert [(row.value.b, [int(each) for each in row.value.n]) for row in rows] == [("x", [1, 2]), (None, [])]
+    assert [row.value.m for row in rows] == [{7: True}, {}]
 
 
 def test_json_is_decoded_into_the_properties_of_its_schema(spark, kafka, registry):

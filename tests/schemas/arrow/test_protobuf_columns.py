@@ -34,6 +34,7 @@ NUMBERS = {
     F.TYPE_UINT64: (0, 2**64 - 1),
     F.TYPE_FIXED64: (0, 2**64 - 1),
 }
+KEYS = [*NUMBERS, F.TYPE_BOOL, *[F.TYPE_STRING] * 8]
 SCALARS = [*NUMBERS, F.TYPE_DOUBLE, F.TYPE_FLOAT, F.TYPE_BOOL, F.TYPE_STRING, F.TYPE_BYTES, F.TYPE_ENUM]
 
 
@@ -78,7 +79,7 @@ class Messages:
         if r.random() < 0.4:
             entry = made.nested_type.add(name="MapEntry")
             entry.options.map_entry = True
-            entry.field.add(name="key", number=1, type=F.TYPE_STRING, label=F.LABEL_OPTIONAL)
+            entry.field.add(name="key", number=1, type=r.choice(KEYS), label=F.LABEL_OPTIONAL)
             kind = r.choice([F.TYPE_INT64, F.TYPE_STRING, F.TYPE_ENUM])
             value = entry.field.add(name="value", number=2, type=kind, label=F.LABEL_OPTIONAL)
             if kind == F.TYPE_ENUM:
@@ -95,8 +96,9 @@ class Messages:
                 continue
             holder = getattr(made, field.name)
             if field.name == "map":
-                for at in range(self.random.randint(0, 3)):
-                    holder[f"k{at}" if at else ""] = self.scalar(field.message_type.fields_by_name["value"])
+                key, value = (field.message_type.fields_by_number[number] for number in (1, 2))
+                for _ in range(self.random.randint(0, 3)):
+                    holder[self.scalar(key)] = self.scalar(value)
             elif field.is_repeated:
                 for _ in range(self.random.randint(0, 4)):
                     if field.message_type is None:
@@ -141,8 +143,8 @@ def expected(message: Any) -> Any:
     for field in message.DESCRIPTOR.fields:
         value = present.get(field.name)
         if field.name == "map":
-            item = field.message_type.fields_by_name["value"]
-            found[field.name] = {key: plain(item, each) for key, each in (value or {}).items()}
+            kind, item = (field.message_type.fields_by_number[number] for number in (1, 2))
+            found[field.name] = {plain(kind, key): plain(item, each) for key, each in (value or {}).items()}
         elif field.is_repeated:
             found[field.name] = [plain(field, each) for each in value or ()]
         else:

@@ -288,12 +288,49 @@ def test_without_a_schema_it_is_derived_from_the_column_and_reads_as_the_same() 
         (pa.struct([("a", pa.list_(pa.list_(pa.int32())))]), r"field a\[\]: Protobuf has no type for list"),
         (pa.struct([("a b", pa.int32())]), "field 'a b': a Protobuf field has a name"),
         (pa.struct([("s", pa.struct([("ä", pa.int32())]))]), "field 's.ä': a Protobuf field has a name"),
-        (pa.struct([("m", pa.map_(pa.int64(), pa.int32()))]), "field m: .*keys that are strings"),
+        (pa.struct([("m", pa.map_(pa.float32(), pa.int32()))]), "field m: .*keys that are string.*not float"),
+        (pa.struct([("m", pa.map_(pa.date32(), pa.int32()))]), "field m: Protobuf has no type for date32"),
     ],
 )
 def test_a_type_that_protobuf_lacks_is_refused(kind: pa.DataType, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         protobuf_schema_of(kind, "R")
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("int32", [0, -(2**31)]),
+        ("sint32", [0, -1]),
+        ("uint32", [0, 2**32 - 1]),
+        ("fixed32", [0, 2**32 - 1]),
+        ("sfixed64", [0, -(2**63)]),
+        ("uint64", [Decimal(0), Decimal(2**64 - 1)]),
+        ("bool", [False, True]),
+        ("string", ["", "ä"]),
+    ],
+)
+def test_keys_of_maps_have_their_types_and_come_back(name: str, keys: list[Any]) -> None:
+    text = f'syntax = "proto3"; message A {{ map<{name}, string> m = 1; }}'
+    rows = [{"m": [(key, str(key)) for key in keys]}, {"m": []}]
+    encoding = encoder(text)
+    records = encoding.encode(pa.array(rows, encoding.arrow_type))
+    theirs = class_of(text).FromString(records[0].as_py()[len(FRAME) :])
+    assert dict(theirs.m) == {int(key) if isinstance(key, Decimal) else key: str(key) for key in keys}
+    registry = Registry()
+    registry.schemas.append(text)
+    back = decode_arrow(pa.RecordBatch.from_arrays([records], ["value"]), registry, value="protobuf")
+    assert back.column("value").to_pylist() == rows
+    assert back.column("value_error").null_count == 2
+
+
+def test_an_entry_of_a_map_without_key_and_value_has_their_zeros() -> None:
+    text = 'syntax = "proto3"; message A { map<int64, A> m = 1; int32 i = 2; }'
+    registry = Registry()
+    registry.schemas.append(text)
+    batch = pa.RecordBatch.from_pydict({"value": [FRAME + b"\x0a\0"]})
+    back = decode_arrow(batch, registry, value="protobuf", recursive_field_max_depth=2)
+    assert back.column("value").to_pylist() == [{"m": [(0, {"i": None})], "i": None}]
 
 
 def test_a_schema_of_another_language_is_refused() -> None:

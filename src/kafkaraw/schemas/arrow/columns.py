@@ -122,7 +122,8 @@ def arrow_type(column: Column) -> pa.DataType:
         case Type.LIST:
             return pa.list_(arrow_field(column.children[0].named("element")))
         case Type.MAP:
-            return pa.map_(pa.string(), arrow_field(column.children[0].children[1].named("value")))
+            key, value = column.children[0].children
+            return pa.map_(arrow_type(key), arrow_field(value.named("value")))
         case Type.DECIMAL:
             return pa.decimal128(column.precision, column.scale)
     plain = {

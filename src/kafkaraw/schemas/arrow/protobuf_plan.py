@@ -108,8 +108,7 @@ class _Columns:
             if value_column is None:
                 return None
             key_column = self._single(key, "key", path, inside)
-            if key_column is None or key_column.type is not Type.STRING:
-                raise UsageError(f"field {path}: columns have maps with keys that are strings only")
+            assert key_column is not None, path  # keys are never messages
             pair = Column("entries", Type.STRUCT, children=(key_column, value_column))
             return Column(field.name, Type.MAP, children=(pair,))
         if is_repeated(field):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _DURATION: Final = "google.protobuf.Duration"
+_KEYS: Final = ("string", "bool", "int32", "int64", "uint32", "uint64")
+"""Types of a map's keys."""
 
 
 def protobuf_schema_of(kind: pa.DataType, name: str) -> str:
@@ -65,10 +67,11 @@ def _field(kind: pa.DataType, name: str, path: str, indent: str, taken: set[str]
     import pyarrow.types as t
 
     if t.is_map(kind):
-        if not (t.is_string(kind.key_type) or t.is_large_string(kind.key_type)):
-            raise UsageError(f"field {path}: columns of Protobuf have maps with keys that are strings only")
+        key, _ = _single(kind.key_type, name, path, indent, set(taken))
+        if key not in _KEYS:
+            raise UsageError(f"field {path}: Protobuf has maps with keys that are {', '.join(_KEYS)}, not {key}")
         type_name, nested = _single(kind.item_type, name, f"{path}{{}}", indent, taken)
-        return "", f"map<string, {type_name}>", nested
+        return "", f"map<{key}, {type_name}>", nested
     if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
         return ("repeated ", *_single(kind.value_type, name, f"{path}[]", indent, taken))
     type_name, nested = _single(kind, name, path, indent, taken)

@@ -212,8 +212,8 @@ def spark_type(column: Column) -> DataType:
             element = column.children[0]
             return types.ArrayType(spark_type(element), element.nullable)
         case Type.MAP:
-            value = column.children[0].children[1]
-            return types.MapType(types.StringType(), spark_type(value), value.nullable)
+            key, value = column.children[0].children
+            return types.MapType(spark_type(key), spark_type(value), value.nullable)
         case Type.DECIMAL:
             return types.DecimalType(column.precision, column.scale)
     plain: dict[Type, DataType] = {
