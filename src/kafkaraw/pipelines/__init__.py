@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkaraw.pipelines.envelopes import apply_debezium, debezium
     from kafkaraw.pipelines.expectations import (
         expect,
         expect_all,
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from kafkaraw.pipelines.topics import create_topic, to_topic, topic
 
 __all__ = [
+    "apply_debezium",
     "create_topic",
+    "debezium",
     "expect",
     "expect_all",
     "expect_all_or_drop",
@@ -48,6 +51,8 @@ __all__ = [
 ]
 
 _HOMES = {name: "expectations" if name.startswith("expect") else "topics" for name in __all__} | {
+    "apply_debezium": "envelopes",
+    "debezium": "envelopes",
     "latest_by_key": "latest",
     "map_records": "mapping",
 }

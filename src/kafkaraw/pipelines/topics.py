@@ -365,14 +365,14 @@ class Decoded:
         rows: of all records.
         names: of the columns of the value.
         columns: of the value, for good rows.
-        reason: why a row is bad, for bad rows.
+        reason: returns why a row is bad, for bad rows. It takes many calls to make.
         may_be_bad: whether there are formats that a record may not have.
     """
 
     rows: DataFrame
     names: Sequence[str]
     columns: Sequence[Column]
-    reason: Column
+    reason: Callable[[], Column]
     may_be_bad: bool
 
     def good(self) -> DataFrame:
@@ -385,7 +385,7 @@ class Decoded:
         """Return the others, as `letter_columns` takes them."""
         from pyspark.sql import functions as F
 
-        return bad_rows(self.rows.where(_BAD), Reason.DECODE, F.lit(""), self.reason)
+        return bad_rows(self.rows.where(_BAD), Reason.DECODE, F.lit(""), self.reason())
 
 
 def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> Decoded:
@@ -414,7 +414,7 @@ def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> D
     record = F.col(RECORD_COLUMN)
     rows = rows.select("*", form.is_bad(record).alias(_BAD))
     may_be_bad = (source.value, source.key) != ("bytes", "bytes")
-    return Decoded(rows, form.names, form.columns, form.reason(record), may_be_bad)
+    return Decoded(rows, form.names, form.columns, lambda: form.reason(record), may_be_bad)
 
 
 @dataclass(frozen=True, slots=True)
