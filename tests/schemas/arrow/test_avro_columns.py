@@ -436,6 +436,35 @@ def test_guids_in_front_of_the_bytes_are_found(decoding: Any, monkeypatch: pytes
     plans.plan_for.cache_clear()
 
 
+def test_headers_may_be_maps_and_other_types_are_refused() -> None:
+    pair = ("__value_schema_id", b"\0\0\0\0\1")
+    as_maps = pa.array([None, [pair], [("other", b"")], [pair]], pa.map_(pa.string(), pa.binary()))
+    values = pa.array([None, b"\2", b"\4", b"\6"], pa.binary())
+    batch = pa.RecordBatch.from_arrays([values, as_maps], ["value", "headers"])
+    for first in range(4):
+        decoded = decode_arrow(batch.slice(first), StubRegistry(V1)).column("value").to_pylist()
+        assert decoded == [None, {"id": 1}, None, {"id": 3}][first:]
+    for other in (pa.array(["a", "b", "c", "d"]), pa.array([[1]] * 4)):
+        with pytest.raises(UsageError, match=r"the column headers is .*rename it, or leave it out"):
+            decode_arrow(pa.RecordBatch.from_arrays([values, other], ["value", "headers"]), StubRegistry(V1))
+
+
+def test_columns_of_other_types_or_with_names_that_are_taken_are_refused() -> None:
+    value = pa.array([framed(1, b"\2")], pa.binary())
+    for names, message in (
+        (["value", "value"], "the batch has more than one column 'value'"),
+        (["key", "other"], "the batch has no column 'value', its columns are key, other"),
+        (["value", "value_error"], "the batch has a column 'value_error', the name of the reasons"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            decode_arrow(pa.RecordBatch.from_arrays([value, value], names), StubRegistry(V1))
+    with pytest.raises(UsageError, match="the column is int64; framed records are binary"):
+        decode_arrow(pa.RecordBatch.from_pydict({"value": [1]}), StubRegistry(V1))
+    for kind in (pa.large_binary(), pa.binary_view(), pa.string(), pa.dictionary(pa.int32(), pa.binary())):
+        found = decode_arrow(pa.RecordBatch.from_arrays([value.cast(kind)], ["value"]), StubRegistry(V1))
+        assert found.column("value").to_pylist() == [{"id": 1}]
+
+
 def test_ids_and_guids_in_headers_are_found() -> None:
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     guid = {"key": "__value_schema_id", "value": b"\1" + uuid.UUID(int=7).bytes}

@@ -190,6 +190,18 @@ def test_key_and_value_are_encoded_with_a_registered_schema() -> None:
     assert found.to_pydict() == {"key": [framed(1, b"\2k"), None], "value": [framed(2, b"\2"), framed(2, b"\4")]}
 
 
+def test_fields_of_the_same_name_are_refused() -> None:
+    twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    for column in (twice, pa.StructArray.from_arrays([twice], names=["line"])):
+        batch = pa.RecordBatch.from_arrays([column], ["value"])
+        with pytest.raises(UsageError, match="more than one field 'id'"):
+            encode_arrow(batch, StubRegistry(), topic="t")
+        nested = schema if column is twice else {**schema, "name": "T", "fields": [{"name": "line", "type": schema}]}
+        with pytest.raises(UsageError, match=r"more than one field (line\.)?id"):
+            encode_arrow(batch, StubRegistry(), topic="t", value_schema=json.dumps(nested))
+
+
 def test_a_type_that_avro_lacks_is_refused() -> None:
     with pytest.raises(UsageError, match=r"field a: Avro has no type for duration\[us\]"):
         avro_schema_of(pa.struct([("a", pa.duration("us"))]), "R")

@@ -75,8 +75,10 @@ def _type(kind: pa.DataType, name: str, path: str) -> Any:  # noqa: ANN401 - JSO
 
 
 def _record(kind: pa.StructType, name: str, path: str) -> dict[str, Any]:
-    fields = []
+    fields: list[dict[str, Any]] = []
     for each in kind:
+        if any(each.name == other["name"] for other in fields):
+            raise UsageError(f"field {path or name}: it has more than one field {each.name!r}; rename one")
         inner = f"{path}.{each.name}" if path else each.name
         schema = _optional(_type(each.type, f"{name}.{each.name}", inner), each.nullable)
         fields.append({"name": each.name, "type": schema} | ({"default": None} if isinstance(schema, list) else {}))

@@ -215,10 +215,13 @@ class ColumnDecoder:
                 raise BatchTooLargeError(COLUMN_FULL)
             single = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=batch.schema)
             return pa.Table.from_batches([self.replace(single, on_error)])
-        at = batch.schema.get_field_index(self._name)
-        if at < 0:
-            raise UsageError(f"the batch has no column {self._name!r}, it has {', '.join(batch.schema.names)}")
-        headers = batch.column("headers") if "headers" in batch.schema.names else None
+        at = index_of(batch.schema, self._name)
+        reason_name = f"{self._name}_error"
+        if on_error == "null" and reason_name in batch.schema.names:
+            raise UsageError(
+                f"the batch has a column {reason_name!r}, the name of the reasons: rename it or leave it out"
+            )
+        headers = _header_lists(batch.column("headers")) if "headers" in batch.schema.names else None
         decoded = self.decode(batch.column(at), headers)
         if on_error == "raise" and decoded.reasons:
             raise self._error(batch, decoded.reasons)
@@ -226,7 +229,7 @@ class ColumnDecoder:
         arrays[at] = decoded.array
         if on_error == "null":
             arrays.append(decoded.reasons_array())
-            names.append(f"{self._name}_error")
+            names.append(reason_name)
         return pa.RecordBatch.from_arrays(arrays, names)
 
     def _error(self, batch: pa.RecordBatch, reasons: dict[int, str]) -> DeserializationError:
@@ -411,6 +414,24 @@ def _with_headers(
     return found
 
 
+def _header_lists(headers: pa.Array) -> pa.Array:
+    """Return headers as lists of key and value; they may be maps, as Spark has them.
+
+    Raises:
+        UsageError: they are neither.
+    """
+    import pyarrow as pa
+
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    try:
+        return headers if headers.type == kind else headers.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise UsageError(
+            f"the column headers is {headers.type}, and ids of schemas are looked for in {kind}: rename it, or leave "
+            f"it out ({error})"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _Writer:
     """What a record says of its schema.
@@ -462,6 +483,19 @@ def _indexes(data: bytes) -> tuple[int, ...]:
     return tuple(numbers[1:]) if numbers and numbers[0] else (0,) if numbers else ()
 
 
+def index_of(schema: pa.Schema, name: str) -> int:
+    """Return the index of a column.
+
+    Raises:
+        UsageError: there is none of that name, or more than one.
+    """
+    indexes = schema.get_all_field_indices(name)
+    if len(indexes) != 1:
+        has = "more than one" if indexes else "no"
+        raise UsageError(f"the batch has {has} column {name!r}, its columns are {', '.join(schema.names)}")
+    return int(indexes[0])
+
+
 def _has_more_than_one_array(column: pa.ChunkedArray) -> bool:
     """Whether a column of bytes or strings has more of them than offsets of 32 bits can address."""
     import pyarrow as pa
@@ -490,6 +524,8 @@ def _binary(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         if sum(sizes) > _COLUMN_BYTES_MAX:
             raise BatchTooLargeError(COLUMN_FULL) from None
         raise
+    except pa.ArrowNotImplementedError:
+        raise UsageError(f"the column is {column.type}; framed records are binary") from None
 
 
 def _buffers(column: pa.Array) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]:

@@ -15,7 +15,7 @@ from kafkaraw.schemas.arrow import avro_encode_plan, protobuf_encode_plan
 from kafkaraw.schemas.arrow._implementation import encoding
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.columns import Column, Type, arrow_type, flattened
-from kafkaraw.schemas.arrow.decode import FORMATS
+from kafkaraw.schemas.arrow.decode import FORMATS, index_of
 from kafkaraw.schemas.arrow.encode_program import OUTPUT_FULL, EncodeProgram, explain
 from kafkaraw.schemas.arrow.json_encoding import encode_documents, json_schema_of
 from kafkaraw.schemas.arrow.plans import (
@@ -113,9 +113,7 @@ def encode_arrow(  # noqa: PLR0913 - two columns, and their schemas
     chosen_columns = (("value", value, value_schema, value_message), ("key", key, key_schema, key_message))
     for name, chosen, schema, message in chosen_columns:
         if chosen is not None:
-            at = batch.schema.get_field_index(name)
-            if at < 0:
-                raise UsageError(f"the batch has no column {name!r}, it has {', '.join(batch.schema.names)}")
+            at = index_of(batch.schema, name)
             kind = batch.schema.field(at).type
             subject = f"{topic}-{name}"
             found = registered(registry, chosen, subject, schema, kind, auto_register=auto_register)
@@ -270,6 +268,12 @@ def _check_fields(kind: pa.DataType, column: Column, path: str) -> None:
     match column.type:
         case Type.STRUCT if t.is_struct(kind):
             children = {each.name: each for each in column.children}
+            names = [each.name for each in kind]
+            twice = [each for each in dict.fromkeys(names) if names.count(each) > 1]
+            if twice:
+                raise ValueError(
+                    f"the column has more than one field {', '.join(_joined(path, each) for each in twice)}"
+                )
             unknown = [each.name for each in kind if each.name not in children]
             if unknown:
                 raise ValueError(f"the schema has no field {', '.join(_joined(path, name) for name in unknown)}")
