@@ -46,6 +46,18 @@ def closed(**properties: Any) -> dict[str, Any]:
 
 TEXT, COUNT = {"type": "string"}, {"type": "integer"}
 
+DRAFT_6 = {"$schema": "http://json-schema.org/draft-06/schema#"}
+DRAFT_2019 = {"$schema": "https://json-schema.org/draft/2019-09/schema"}
+TO_M = {"properties": {"x": {"$ref": "#/definitions/m"}}}
+"""In drafts 4, 6 and 7 `#/...` may be a part of the whole text, as in Everit's library."""
+
+
+def inside(kind: dict[str, Any]) -> dict[str, Any]:
+    """A definition with an `$id`, which refers to its own definition."""
+    own = {"$id": "sub/x", "properties": {"p": {"$ref": "#/definitions/y"}}, "definitions": {"y": kind}}
+    return {"x": own}
+
+
 CASES: list[tuple[Any, Any, list[str]]] = [
     ({"type": "integer"}, {"type": "number"}, []),
     ({"type": "number"}, {"type": "integer"}, ["TYPE_NARROWED #/"]),
@@ -108,6 +120,77 @@ CASES: list[tuple[Any, Any, list[str]]] = [
         MODERN | {"dependentRequired": {"a": ["b"]}},
         MODERN | {"dependentRequired": {"a": ["c"]}},
         ["DEPENDENCY_ARRAY_CHANGED #/dependencies/a"],
+    ),
+    # Keywords of another kind than the type are a second part (Everit's SchemaExtractor).
+    (TEXT, TEXT | {"minimum": 3}, ["TYPE_CHANGED #/"]),
+    (
+        {"type": ["string", "null"], "minimum": 3},
+        {"type": ["string", "null"], "minimum": 4},
+        ["COMBINED_TYPE_SUBSCHEMAS_CHANGED #/"],
+    ),
+    ({"if": TEXT}, {"if": COUNT, "then": TEXT}, []),
+    ({"if": TEXT, "minimum": 1}, {"minimum": 1}, []),
+    (DRAFT_6 | {"if": TEXT, "then": TEXT}, DRAFT_6 | TEXT, ["TYPE_CHANGED #/"]),
+    # Keywords of 2019-09 and 2020-12.
+    (
+        MODERN | {"contains": TEXT},
+        MODERN | {"contains": TEXT, "minContains": 2},
+        ["MIN_CONTAINS_INCREASED #/minContains"],
+    ),
+    (
+        MODERN | {"contains": TEXT, "maxContains": 3},
+        MODERN | {"contains": TEXT, "maxContains": 2},
+        ["MAX_CONTAINS_DECREASED #/maxContains"],
+    ),
+    (MODERN | {"minContains": 2}, MODERN | {"minContains": 3}, []),
+    (
+        MODERN | {"dependentSchemas": {"a": TEXT}},
+        MODERN | {"dependentSchemas": {"a": COUNT}},
+        ["TYPE_CHANGED #/dependencies/a"],
+    ),
+    (
+        MODERN | {"prefixItems": [TEXT, COUNT], "items": TEXT},
+        MODERN | {"prefixItems": [TEXT], "items": TEXT},
+        ["TYPE_CHANGED #/items/1", "ITEM_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL #/items/1"],
+    ),
+    (
+        MODERN | {"prefixItems": [TEXT], "unevaluatedItems": TEXT},
+        MODERN | {"prefixItems": [TEXT], "unevaluatedItems": COUNT},
+        ["TYPE_CHANGED #/unevaluatedItems"],
+    ),
+    (
+        MODERN | {"$ref": "#/$defs/a", "maxLength": 3, "$defs": {"a": TEXT}},
+        MODERN | {"$ref": "#/$defs/a", "maxLength": 2, "$defs": {"a": TEXT}},
+        ["COMBINED_TYPE_SUBSCHEMAS_CHANGED #/"],
+    ),
+    (
+        MODERN | {"$ref": "#here", "$defs": {"x": {"$anchor": "here"} | TEXT}},
+        MODERN | {"$ref": "#here", "$defs": {"x": {"$anchor": "here"} | COUNT}},
+        ["TYPE_CHANGED #/"],
+    ),
+    (
+        MODERN | {"items": {"$dynamicRef": "#here"}, "$defs": {"x": {"$dynamicAnchor": "here"} | TEXT}},
+        MODERN | {"items": {"$dynamicRef": "#here"}, "$defs": {"x": {"$dynamicAnchor": "here"} | COUNT}},
+        ["TYPE_CHANGED #/items"],
+    ),
+    (
+        DRAFT_2019 | {"properties": {"a": {"$recursiveRef": "#"}, "b": TEXT}},
+        DRAFT_2019 | {"properties": {"a": {"$recursiveRef": "#"}, "b": COUNT}},
+        ["TYPE_CHANGED #/properties/a/properties/b", "TYPE_CHANGED #/properties/b"],
+    ),
+    # An `$id` inside the schema names that part, and is the base of the references in it.
+    *(
+        (
+            {"$id": "http://e.com/r"} | word | {"properties": {"a": {"$ref": "sub/x"}}, "definitions": inside(TEXT)},
+            {"$id": "http://e.com/r"} | word | {"properties": {"a": {"$ref": "/sub/x"}}, "definitions": inside(COUNT)},
+            ["TYPE_CHANGED #/properties/a/properties/p"],
+        )
+        for word in ({}, MODERN)
+    ),
+    (
+        {"$ref": "#/definitions/n", "definitions": {"m": TEXT, "n": {"$id": "http://e.com/n", **TO_M}}},
+        {"$ref": "#/definitions/n", "definitions": {"m": COUNT, "n": {"$id": "http://e.com/n", **TO_M}}},
+        ["TYPE_CHANGED #/properties/x"],
     ),
     (
         {"$ref": "#/definitions/x", "definitions": {"x": TEXT}},
@@ -198,6 +281,7 @@ def test_urls_are_not_fetched(url: str) -> None:
         '{"maximum": 1e999999999}',
         '{"title": "\\ud800"}',
         '{"$id": "http://[x/"}',
+        '{"$schema": "https://json-schema.org/draft/2020-12/schema", "items": [{"type": "string"}]}',
     ],
 )
 def test_texts_that_are_no_schemas_are_refused(contents: str) -> None:

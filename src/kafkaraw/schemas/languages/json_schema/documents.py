@@ -79,13 +79,67 @@ class Documents:
                     [(uri, other) for uri in {name, urljoin(self.uri, name), f"./{name}"} if uri]
                 )
             self.registry: Registry[Any] = registry.with_resource(self.uri, root).crawl()
-        except (ValueError, AttributeError, TypeError) as error:
+        except ValueError as error:
             raise SchemaParseError(f"the schema has an identifier that is no URL: {error}; fix $id") from None
+        except (AttributeError, TypeError):
+            raise SchemaParseError(
+                "a keyword that holds schemas holds something else; in 2020-12 `items` is one schema, and "
+                "`prefixItems` an array of schemas",
+                path=_misplaced(schema, "#") or "#",
+            ) from None
         self.root: Json = root.contents
+        self._around: dict[str, str] = {}
+        for uri, document in [(self.uri, schema), *references]:
+            keyword = "id" if draft_of(document) == "draft-04" else "$id"
+            self._around |= dict.fromkeys(_identifiers_inside(document, keyword, uri), uri)
 
     def resolver(self) -> Resolver[Any]:
         """Return what resolves a `$ref` of the schema's root."""
         return self.registry.resolver(self.uri)
+
+    def around(self, resolver: Resolver[Any]) -> Resolver[Any] | None:
+        """Return what resolves a `$ref` at the root of the text around a schema that has an `$id` of its own."""
+        uri = self._around.get(resolver._base_uri)  # noqa: SLF001 - the URI has no other name
+        return None if uri is None else self.registry.resolver(uri)
+
+
+def _misplaced(schema: Json, path: str) -> str | None:
+    """Return where a keyword has no schemas, as far as that is easily found."""
+    waiting = [(schema, path)]
+    while waiting:
+        value, path = waiting.pop()
+        if not isinstance(value, dict):
+            continue
+        for word in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"):
+            inner = value.get(word, {})
+            if not isinstance(inner, dict):
+                return f"{path}/{word}"
+            waiting += [(one, f"{path}/{word}/{name}") for name, one in inner.items()]
+        for word in ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"):
+            if word in value and not isinstance(value[word], dict | bool):
+                return f"{path}/{word}"
+            waiting.append((value.get(word), f"{path}/{word}"))
+    return None
+
+
+def _identifiers_inside(document: Json, keyword: str, base: str) -> set[str]:
+    """Return the URIs of the schemas inside a text that have an identifier of their own."""
+    found: set[str] = set()
+    waiting = [(document, base)]
+    while waiting:
+        value, uri = waiting.pop()
+        if isinstance(value, dict):
+            own = value.get(keyword)
+            if value is not document and isinstance(own, str) and not own.startswith("#"):
+                try:
+                    uri = urljoin(uri, own)
+                except ValueError:
+                    continue
+                found.add(uri)
+            waiting += [(inner, uri) for inner in value.values()]
+        elif isinstance(value, list):
+            waiting += [(inner, uri) for inner in value]
+    return found
 
 
 def with_definitions(schema: Json) -> Json:

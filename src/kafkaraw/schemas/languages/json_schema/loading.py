@@ -1,7 +1,7 @@
 """Make nodes out of a JSON schema: drafts 4, 6 and 7 as Everit's library reads them, 2019-09 and 2020-12 as json-sKema.
 
 Confluent's registry reads schemas with these two libraries and compares what they made of them. The differences
-matter: in the old drafts a `$ref` hides all keywords beside it, and with a `type` only keywords of that type count.
+matter: in the old drafts a `$ref` hides all keywords beside it, and the keywords of a kind are a part of a combination.
 Must not do I/O. Start at `Loader.load`.
 """
 
@@ -67,6 +67,10 @@ _MODERN_KEYWORDS: Final = {
     "string": _KEYWORDS["string"],
 }
 _SINCE_DRAFT_6: Final = frozenset(("contains", "propertyNames", "const"))
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+"""A dynamic reference is compared as what it refers to in its own schema, without the schemas around it."""
+_COUNTS: Final = ("minContains", "maxContains")
+_CONDITION: Final = ("if", "then", "else")
 _REFERENCES_FOLLOWED_MAX: Final = 100
 
 
@@ -82,7 +86,7 @@ def _digest(value: Json, found: dict[int, tuple[bytes, bool]]) -> tuple[bytes, b
         inside = [
             (json_string(key).encode("utf-8", "surrogatepass"), _digest(value[key], found)) for key in sorted(value)
         ]
-        closed = "$ref" not in value and all(is_closed for _, (_, is_closed) in inside)
+        closed = value.keys().isdisjoint(_REFERENCES) and all(is_closed for _, (_, is_closed) in inside)
         text = b"{" + b",".join(key + digest for key, (digest, _) in inside)
     elif isinstance(value, list):
         items = [_digest(item, found) for item in value]
@@ -103,11 +107,13 @@ class Loader:
     """
 
     def __init__(self, documents: Documents, draft: str) -> None:
+        self._documents = documents
         self._resolver = documents.resolver()
         self._root = documents.root
         self._modern = draft in MODERN_DRAFTS
         self._prefix_items = draft == "2020-12"
         self._draft_4 = draft == "draft-04"
+        self._conditions = draft not in {"draft-04", "draft-06"}
         self._keywords = _MODERN_KEYWORDS if self._modern else _KEYWORDS
         self._referred: dict[int, Node] = {}
         self._contents: list[Json] = []
@@ -124,7 +130,7 @@ class Loader:
         root = self._referred_node(self._root, self._resolver, "#")
         while self._pending:
             node, reference, resolver, path = self._pending.pop()
-            contents, inner = looked_up(resolver, reference, path)
+            contents, inner = self._looked_up(resolver, reference, path)
             target = self._referred_node(contents, inner, reference)
             if target is node:
                 raise SchemaParseError(
@@ -133,6 +139,16 @@ class Loader:
             node.refer_to(lambda target=target: target)  # type: ignore[misc]
         self._check_references(root)
         return root
+
+    def _looked_up(self, resolver: Resolver[Any], reference: str, path: str) -> tuple[Json, Resolver[Any]]:
+        """Return what a `$ref` refers to; in the old drafts `#/...` may be a part of the text around an `$id`."""
+        try:
+            return looked_up(resolver, reference, path)
+        except SchemaParseError:
+            around = None if self._modern or not reference.startswith("#/") else self._documents.around(resolver)
+            if around is None:
+                raise
+            return looked_up(around, reference, path)
 
     def _referred_node(self, contents: Json, resolver: Resolver[Any], path: str) -> Node:
         if not isinstance(contents, dict | bool):
@@ -217,12 +233,18 @@ class Loader:
             yield self._reference(schema["$ref"], resolver, path)
             return
         yield from self._combined_parts(schema, resolver, path)
+        read: set[str] = set()
         if "type" in schema:
             yield self._typed(schema, resolver, path)
-            return
+            types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            read = {"number" if type_ == "integer" else type_ for type_ in types}
         for kind, keywords in self._keywords.items():
+            if kind in read:
+                continue
             if any(word in schema and not (self._draft_4 and word in _SINCE_DRAFT_6) for word in keywords):
                 yield self._of_kind(kind, schema, resolver, path)
+        if self._conditions and not schema.keys().isdisjoint(_CONDITION):
+            yield self._conditional(schema, resolver, path)
 
     def _combined_parts(self, schema: dict[str, Any], resolver: Resolver[Any], path: str) -> Iterator[Node]:
         if "enum" in schema:
@@ -234,11 +256,9 @@ class Loader:
             yield Node("not", {"not": self._node(schema["not"], resolver, f"{path}/not")})
         if "const" in schema and not self._draft_4:
             yield Node("const", {"const": json_text(_sorted(schema["const"]))})
-        if "if" in schema and ("then" in schema or "else" in schema):
-            yield self._conditional(schema, resolver, path)
 
     def _conditional(self, schema: dict[str, Any], resolver: Resolver[Any], path: str) -> Node:
-        words = [word for word in ("if", "then", "else") if word in schema]
+        words = [word for word in _CONDITION if word in schema]
         return Node("conditional", {word: self._node(schema[word], resolver, f"{path}/{word}") for word in words})
 
     def _combination(self, criterion: str, value: Json, resolver: Resolver[Any], path: str) -> Node:
@@ -276,7 +296,7 @@ class Loader:
             if word in schema and not (self._draft_4 and word in _SINCE_DRAFT_6):
                 self._read_keyword(node, word, schema, resolver, path)
         if kind == "array":
-            for word in ("minContains", "maxContains"):  # these drafts do not know them; Confluent compares them anyway
+            for word in _COUNTS:  # these drafts do not know them; Confluent compares them anyway
                 if isinstance(schema.get(word), int):
                     node.values[word] = schema[word]
         return node
@@ -338,7 +358,7 @@ class Loader:
         last = [word for word in ("unevaluatedItems", "unevaluatedProperties") if word in schema]
         for word in (*first, *(word for word in schema if word not in (*first, *last)), *last):
             value = schema[word]
-            if word == "$ref":
+            if word in _REFERENCES:
                 yield self._reference(value, resolver, path)
             elif word == "type":
                 if isinstance(value, list):
@@ -356,6 +376,8 @@ class Loader:
                 yield Node("const", {"const": json_text(_sorted(value))})
             elif word == "if":
                 yield self._conditional(schema, resolver, path)
+            elif word in _COUNTS and "contains" not in schema:
+                continue  # they count what `contains` finds
             elif word in kind_of and word != "format":
                 yield self._modern_keyword(kind_of[word], word, schema, resolver, path)
 
