@@ -63,7 +63,8 @@ class Definition:
 
     def pipeline(self, **settings: str) -> Pipeline:
         kafka = {"kafka.bootstrap.servers": self._servers}
-        chosen = Settings("dead", "replays", self._name, kafka, **{"trigger_interval": "100 milliseconds"} | settings)
+        own = {"dead_letter_topic": "dead", "replay_topic": "replays", "group_prefix": self._name, "kafka": kafka}
+        chosen = Settings(**own | {"trigger_interval": "100 milliseconds"} | settings)
         return Pipeline(
             self._name, self._storage, str(self._storage), tuple(self._datasets), tuple(self._flows), chosen
         )
