@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.pipelines.model import Changes, FlowKind
 from kafkaraw.pipelines.running.runner import RunOptions, Silent, run, seconds_of
 from kafkaraw.pipelines.running.storage import Storage, StorageInUseError
 from kafkaraw.pipelines.snapshots import SnapshotTable
@@ -223,6 +224,22 @@ def test_a_topic_that_was_made_anew_is_refused(spark, kafka, definition):
         summary = run(definition.pipeline(), spark, RunOptions(once=True), topics=functions)
         assert states(summary) == {"clean": state}, ids
     assert "was deleted and made anew since the last run" in summary.failed[0].failure.text
+
+
+def test_changes_of_a_topic_are_applied_to_a_table_that_others_read(spark, kafka, definition):
+    topic = kafka.new_topic()
+    read = lambda: definition.numbers(topic).selectExpr("n % 10 AS id", "n AS at", "n DIV 10 AS visits")  # noqa: E731
+    applied = Changes("changes", ("id",), "at", "visits = 3", except_columns=("at",))
+    definition.table("people")
+    definition.flow("people", "people", read, kind=FlowKind.CHANGES, changes=applied)
+    definition.materialized_view("total", lambda: spark.read.table("people").selectExpr("sum(id * 100 + visits) AS n"))
+    kafka.produce(topic, [1, 2, 21, 11])
+    run_once(definition, spark)
+    assert total(spark, definition) == 102 + 200
+    kafka.produce(topic, [12, 22, 31, 41, 32])
+    summary = run_once(definition, spark)
+    assert total(spark, definition) == 104
+    assert summary.status.flows[0].totals["kafkaraw.written"] == {"rows": 9}
 
 
 def test_intervals_are_spark_s():

@@ -70,6 +70,8 @@ class Queries:
             frame = self._preparation.evaluate(flow)
             if flow.kind is FlowKind.DEAD_LETTERS:
                 return self._gated(query, counted(frame))
+            if flow.kind is FlowKind.CHANGES:
+                return self._gated(query, counted(without_record(frame)))
             target = self._pipeline.dataset(flow.target)
             if target.kind is DatasetKind.SINK:
                 writer = self._writer(query, without_record(frame))

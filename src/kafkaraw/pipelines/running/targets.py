@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.light_classes import dataclass
+from kafkaraw.pipelines.changes import LIVE, ChangedTable, changed_schema
 from kafkaraw.pipelines.evaluation import Judge, ReadRecords, ReadTopic
 from kafkaraw.pipelines.model import (
     RECORD_COLUMN,
     TOMBSTONE_COLUMN,
+    Changes,
     Dataset,
     DatasetKind,
     FlowDefinition,
@@ -151,6 +153,8 @@ class Targets:
 
     def snapshot_schema(self, flow: FlowDefinition, frame: DataFrame) -> StructType:
         """Return the columns of a table that a flow replaces."""
+        if flow.changes is not None:
+            return changed_schema(flow.changes, without_record(frame))
         return without_record(frame).schema
 
     def read(self, dataset: Dataset, *, streaming: bool) -> DataFrame:
@@ -190,7 +194,17 @@ class Targets:
         if target.topic is not None:
             topic = target.topic
             return self._into_topic(self._topics.sink_options(self._pipeline, topic.name, flow.name, topic))
+        if flow.changes is not None:
+            return self._apply(flow.changes, target, storage)
         return self._into_table(target, storage)
+
+    def _apply(self, changes: Changes, target: Dataset, storage: FlowStorage) -> WriteBatch:
+        table = ChangedTable(self.snapshot_table(target), changes)
+
+        def write(batch: DataFrame, number: int, metrics: Callable[[], Metrics]) -> Metrics:
+            return table.apply(batch, storage.batch(number), metrics).metrics
+
+        return write
 
     def _into_table(self, target: Dataset, storage: FlowStorage) -> WriteBatch:
         table = self.streaming_table(target)
@@ -218,10 +232,6 @@ class Targets:
 
     def _name(self, dataset: Dataset) -> str:
         return self._pipeline.canonical_name(dataset.name)
-
-
-LIVE: Final = "live=true"
-"""Within a version of a table that changes are applied to: rows, as opposed to keys that were deleted."""
 
 
 def without_record(frame: DataFrame) -> DataFrame:
