@@ -6,15 +6,19 @@ import asyncio
 import base64
 import inspect
 import os
+import signal
+import threading
 import time
 import timeit
 
 import pytest
 import trustme
 
+from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import ClosedError, ConfigError, UsageError
 from kafkaraw.schemas import (
     AsyncRegistry,
+    AvroSerializer,
     IncompatibleSchemaError,
     InvalidSchemaError,
     NotARegistryError,
@@ -761,3 +765,30 @@ def test_the_same_error_can_be_pickled() -> None:
         assert (str(twin), twin.messages, twin.status, twin.error_code, twin.url) == (
             "no", ("a",), 409, 40901, "http://a",
         )  # fmt: skip
+
+
+def test_a_serializer_works_in_a_child_forked_while_another_thread_asks_the_registry() -> None:
+    """The thread that holds the serializer's lock does not exist in the child."""
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def script(request: Request) -> Script:
+        if not asked.is_set():
+            asked.set()
+            goes_on.wait(20)
+        return answer(200, {"id": 7})
+
+    text = '{"type":"record","name":"R","fields":[]}'
+    context = SerializationContext("t", "value", [])
+    with ScriptedServer(script) as server, Registry(server.url) as registry:
+        serialize = AvroSerializer(registry, text)
+        thread = threading.Thread(target=serialize, args=({}, context))
+        thread.start()
+        assert asked.wait(20)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os._exit(0 if serialize({}, context) == b"\0\0\0\0\7" else 1)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        goes_on.set()
+        thread.join(20)
+    assert ended == 0

@@ -18,6 +18,7 @@ from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import Header, Record
 from kafkaraw.schemas.errors import FramingError, SchemaNotFoundError
 from kafkaraw.schemas.framing import Framed, header_of, read_frame, write_prefix
+from kafkaraw.schemas.json_codec import standard_dump
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
@@ -319,7 +320,7 @@ def _key_of(frame: Framed) -> tuple[int, str | None]:
 
 
 def _compact(value: Any) -> bytes:  # noqa: ANN401 - JSON
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return standard_dump(value)
 
 
 _FORMS: Final[Mapping[SchemaType, Callable[[ParsedSchema], Form]]] = {

@@ -8,7 +8,7 @@ provides.
 The first hook takes the parent's sockets out of a forked child, without a byte on the wire (`release_in_child`). A
 descriptor that a child keeps holds the parent's connection open after the parent has closed it, and keeps a listening
 port taken. Spark forks its Python workers. What else a fork changes, the owner of the object decides.
-Start at `install` and `release_in_child`.
+Start at `install`, `release_in_child` and `ForkedLock`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import atexit
 import logging
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
@@ -122,3 +123,35 @@ def _release_all() -> None:
 
 
 in_forked_child(_release_all)
+
+
+class ForkedLock:
+    """A lock that is free in a forked child, whichever thread held it in the parent at the time of the fork."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        install()
+        self.renew()
+        _locks.add(self)
+
+    def renew(self) -> None:
+        """Make the lock anew."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+_locks: weakref.WeakSet[ForkedLock] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in list(_locks):
+        lock.renew()
+
+
+in_forked_child(_renew_locks)

@@ -12,7 +12,6 @@ bytes are the same, and the record's name says which branch it is.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +19,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from kafkaraw.light_classes import NamedTuple
+from kafkaraw.schemas.json_codec import standard_dump, standard_load
 from kafkaraw.schemas.serializers.avro_codec import codec
 from kafkaraw.schemas.serializers.avro_nodes import decoder, encoder
 
@@ -74,7 +74,7 @@ class AvroJson:
         """
         try:
             shown = self._json(self._root, codec.decode(self._decoder, bytes(payload)))
-            return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            return standard_dump(shown)
         except codec.AvroMismatchError as error:
             raise ValueError(f"they do not fit the Avro schema: {error}") from None
         except RecursionError:
@@ -87,7 +87,7 @@ class AvroJson:
             ValueError: it is no JSON, or does not fit the schema; says which field.
         """
         try:
-            made: bytes = codec.encode(self._encoder, self._read(self._root, json.loads(text), ""), b"", 0)
+            made: bytes = codec.encode(self._encoder, self._read(self._root, standard_load(text), ""), b"", 0)
         except RecursionError:
             raise ValueError("the JSON is nested too deep") from None
         except codec.AvroMismatchError as error:

@@ -188,8 +188,10 @@ class ColumnEncoder:
     def _documents(self, column: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        check = validator_for(self._texts).check
-        made = pa.array(encode_documents(json_type(self._texts), column, self._prefix, check, self._name), pa.binary())
+        documents = encode_documents(
+            json_type(self._texts), column, self._prefix, validator_for(self._texts), self._name
+        )
+        made = pa.array(documents, pa.binary())
         if isinstance(made, pa.ChunkedArray):
             raise BatchTooLargeError(OUTPUT_FULL)
         return made

@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.errors import SerializationError, UsageError
 from kafkaraw.schemas.arrow.json_types import CONNECT_TITLES, JsonKind, JsonType
-from kafkaraw.schemas.json_codec import Json, dump, load
-from kafkaraw.schemas.serializers.json_validator import InvalidObjectError
+from kafkaraw.schemas.json_codec import ORJSON_IS_USED, Json, dump, load
+from kafkaraw.schemas.serializers.json_validator import InvalidObjectError, Validator, dump_valid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +31,7 @@ class _Misfit(Exception):
 
 
 def encode_documents(
-    kind: JsonType, column: pa.Array, prefix: bytes, check: Callable[[Json], None], name: str
+    kind: JsonType, column: pa.Array, prefix: bytes, validator: Validator, name: str
 ) -> list[bytes | None]:
     """Return rows as JSON; null rows stay null.
 
@@ -40,7 +39,7 @@ def encode_documents(
         kind: the type of the documents.
         column: the rows, of the type of `columns_of(kind)`.
         prefix: bytes before each document.
-        check: raises `InvalidObjectError` if a document does not fit.
+        validator: checks the documents.
         name: of the column, for messages.
 
     Raises:
@@ -55,9 +54,10 @@ def encode_documents(
             raise SerializationError(f"{name} of row {begin + bad.at}: {where}{bad.reason}") from None
         for at, document in enumerate(documents, begin):
             try:
-                if document is not None:
-                    check(document)
-                encoded.append(None if document is None else prefix + dump(document))
+                if document is None:
+                    encoded.append(None)
+                else:
+                    encoded.append(prefix + dump_valid(validator, document, dump, bounds_depth=ORJSON_IS_USED))
             except (InvalidObjectError, TypeError, ValueError, RecursionError) as error:
                 raise SerializationError(f"{name} of row {at}: {error}") from None
     return encoded

@@ -11,11 +11,10 @@ version are compared with the older ones: fields are compatible or not independe
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
+from kafkaraw.schemas.cache import Cache
 from kafkaraw.schemas.languages.parsed import Incompatibility, ParsedSchema
 from kafkaraw.schemas.model import CompatibilityLevel
 
@@ -97,8 +96,9 @@ class _Comparisons:
         self._compared: set[bytes] = set()
         self._changes = new.changes_since(latest) if new.schema_type is latest.schema_type else None
         known = self._changes is not None
-        self._readable = _READABLE.get((latest.identity, lenient)) if known and self._backward else frozenset()
-        self._readers = _READERS.get((latest.identity, lenient)) if known and self._forward else frozenset()
+        of_latest = (latest.identity, lenient)
+        self._readable = (_READABLE.get(of_latest) if known and self._backward else None) or frozenset()
+        self._readers = (_READERS.get(of_latest) if known and self._forward else None) or frozenset()
 
     def compare(self, existing: ParsedSchema) -> list[str]:
         """Return the messages about one earlier version, with "new" and "old" in them."""
@@ -127,24 +127,6 @@ class _Comparisons:
             _READERS.put(key, frozenset(self._compared))
 
 
-class _Remembered:
-    """A bounded map from the identity of a schema to those of the schemas that it is compatible with."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[bytes, bool], frozenset[bytes]] = OrderedDict()
-
-    def get(self, key: tuple[bytes, bool]) -> frozenset[bytes]:
-        with self._lock:
-            return self._found.get(key, frozenset())
-
-    def put(self, key: tuple[bytes, bool], compatible: frozenset[bytes]) -> None:
-        with self._lock:
-            self._found[key] = compatible
-            self._found.move_to_end(key)
-            if len(self._found) > _REMEMBERED_MAX:
-                self._found.popitem(last=False)
-
-
-_READABLE: Final = _Remembered()
-_READERS: Final = _Remembered()
+_Identity: TypeAlias = tuple[bytes, bool]
+_READABLE: Final[Cache[_Identity, frozenset[bytes]]] = Cache(_REMEMBERED_MAX)
+_READERS: Final[Cache[_Identity, frozenset[bytes]]] = Cache(_REMEMBERED_MAX)

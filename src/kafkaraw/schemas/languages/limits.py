@@ -13,6 +13,7 @@ from decimal import Decimal, DecimalException
 from typing import Any, Final, TypeAlias
 
 from kafkaraw.schemas.errors import SchemaParseError
+from kafkaraw.schemas.json_codec import refuse_constant
 from kafkaraw.schemas.model import SchemaBundle
 
 Json: TypeAlias = Any
@@ -96,7 +97,7 @@ def load_json(text: str, *, comments: bool = False, decimals: bool = False) -> J
         SchemaParseError: the text is not JSON (with line and column), or nested too deep.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_decimal if decimals else None)
+        value = json.loads(text, parse_constant=refuse_constant, parse_float=_decimal if decimals else None)
     except json.JSONDecodeError as error:
         if comments and "/" in text:
             return load_json(without_comments(text))
@@ -111,10 +112,6 @@ def load_json(text: str, *, comments: bool = False, decimals: bool = False) -> J
         ) from None
     _check_depth(value)
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _decimal(text: str) -> Decimal:

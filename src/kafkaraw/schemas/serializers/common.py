@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
@@ -22,6 +21,7 @@ from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.errors import ConfigError, KafkaError, RetriableError, SerializationError, UsageError
 from kafkaraw.light_classes import dataclass
+from kafkaraw.net.process_hooks import ForkedLock
 from kafkaraw.schemas.errors import FramingError, RegistryError, SchemaNotFoundError
 from kafkaraw.schemas.framing import (
     HEADER_NAMES,
@@ -153,7 +153,7 @@ class _Waiting:
     def __init__(self, registry: AnyRegistry) -> None:
         self.registry = registry
         self.waits_by: Literal["await", "block"] = "await" if is_async(registry) else "block"
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         self._flights: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def parsed(self, schema: Schema) -> ParsedSchema:

@@ -26,7 +26,7 @@ from kafkaraw.schemas.serializers.common import (
     SchemaSerializer,
     UnreadableError,
 )
-from kafkaraw.schemas.serializers.json_validator import InvalidObjectError, Validator
+from kafkaraw.schemas.serializers.json_validator import InvalidObjectError, Validator, dump_valid
 from kafkaraw.schemas.subjects import SubjectStrategy
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         if type(value) is not dict:
             value = as_json(value)
         try:
-            made = self._dumped(prepared.encoder, value)
+            made = dump_valid(prepared.encoder, value, self._dump, bounds_depth=self._bounds_depth)
         except (InvalidObjectError, TypeError, ValueError, RecursionError) as error:
             registered = prepared.registered
             raise SerializationError(
@@ -110,20 +110,6 @@ class JsonSchemaSerializer(SchemaSerializer):
                 f"{'' if registered.subject is None else f', subject {registered.subject}'})"
             ) from None
         return prepared.prefix + (made.encode() if isinstance(made, str) else made)
-
-    def _dumped(self, validator: Validator | None, value: Any) -> str | bytes:
-        if validator is None:
-            return self._dump(value)
-        if not self._bounds_depth:
-            validator.check(value)
-            return self._dump(value)
-        try:
-            made = self._dump(value)
-        except TypeError:
-            validator.check(value)  # which says where
-            raise
-        validator.check_shallow(value)
-        return made
 
 
 class JsonSchemaDeserializer(SchemaDeserializer[T]):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urljoin
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.schemas.languages import ParsedSchema
+
+Written = TypeVar("Written", str | bytes, bytes)
 
 DEPTH_MAX: Final = 1_024
 """Lists and objects within each other; jsonschema-rs recurses, and a deeper object could overflow its stack."""
@@ -73,6 +75,35 @@ class Validator:
             where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
             text = error.message if len(error.message) <= 300 else error.message[:297] + "..."
             raise InvalidObjectError(f"{where.lstrip('.') or 'the object'}: {text}") from None
+
+
+def dump_valid(
+    validator: Validator | None, value: Any, write: Callable[[Any], Written], *, bounds_depth: bool
+) -> Written:
+    """Check an object and write it as JSON.
+
+    Args:
+        validator: checks the object; None does not.
+        value: the object.
+        write: writes it.
+        bounds_depth: whether `write` refuses deep objects with a TypeError, as orjson does; else they are counted.
+
+    Raises:
+        InvalidObjectError: it does not fit, is nested too deep, or contains itself; says where and why.
+        TypeError, ValueError, RecursionError: it cannot be written.
+    """
+    if validator is None:
+        return write(value)
+    if not bounds_depth:
+        validator.check(value)
+        return write(value)
+    try:
+        made = write(value)
+    except TypeError:
+        validator.check(value)  # which says where
+        raise
+    validator.check_shallow(value)
+    return made
 
 
 def check_depth(value: Any) -> None:

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kafkaraw._version import __version__
 from kafkaraw.light_classes import dataclass, field
+from kafkaraw.schemas.json_codec import standard_load
 from kafkaraw.schemas.server.api_errors import ApiError, forwarding_failed, unknown_leader
 from kafkaraw.schemas.server.forwarding import (
     FORWARDED_HEADER,
@@ -209,7 +210,7 @@ class _Call:
             return None
         try:
             text = self._body.decode(json.detect_encoding(self._body))
-            found = json.loads(text, parse_constant=_refuse_constant)
+            found = standard_load(text)
             if _SURROGATE.search(text) is not None:  # an escape can be half of a pair, which no record can have
                 json.dumps(found, ensure_ascii=False).encode("utf-8")
             return found
@@ -356,10 +357,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _internal_error(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _error(ApiError(500, 500, "Internal Server Error"), request.scope)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _check_request_type(headers: Headers) -> None:
