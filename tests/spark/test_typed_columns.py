@@ -149,6 +149,44 @@ def test_raw_columns_have_the_bytes_of_good_and_bad_records(spark, kafka, regist
     assert [row.value_error is None for row in rows] == [True, False, True]
 
 
+def test_columns_that_come_from_decoding_can_be_chosen_without_the_typed_one(spark, kafka, registry):
+    topic = kafka.new_topic()
+    first = registry.register(f"{topic}-value", V1)
+    sent = [framed(first, varint(1)), b"plain", None]
+    send(kafka, topic, *sent)
+    reader = kafka.batch(spark, **typed(registry, topic, decodeErrors="column", includeRaw="true"))
+    reasons = reader.schema("offset long, value_error string").load().orderBy("offset").collect()
+    assert [row.value_error is None for row in reasons] == [True, False, True]
+    raw = reader.schema("offset long, value_raw binary").load().orderBy("offset").collect()
+    assert [row.value_raw for row in raw] == sent
+    assert [row.offset for row in reader.schema("offset long").load().collect()] == [0, 1, 2]
+
+
+def test_a_query_fails_while_the_registry_is_down_and_loses_nothing(spark, kafka, tmp_path):
+    topic = kafka.new_topic()
+    registered = [(f"{topic}-value", V1), (f"{topic}-other", V2)]
+    with EmbeddedRegistry() as server, Registry(server.url) as client:
+        port = server.settings.port
+        first, second = (client.register(name, Schema(json.dumps(each))).id for name, each in registered)
+        options = {"subscribe": topic, "value.format": "avro", "schema.registry.url": server.url}
+        options |= {"startingOffsets": "earliest", "decodeErrors": "column", "schema.registry.max.retries": "0"}
+        frame = kafka.stream(spark, **options).load().select("value.*", "value_error")
+
+    def run() -> None:
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
+        writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+
+    send(kafka, topic, framed(first, varint(1)), framed(second, varint(2) + b"\2\2x"))
+    with pytest.raises(PySparkException, match=r"cannot get the schema with id .*is the registry running"):
+        run()
+    with EmbeddedRegistry(port=port) as server, Registry(server.url) as client:
+        for name, each in registered:
+            client.register(name, Schema(json.dumps(each)))
+        run()
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, None), (2, None)]
+
+
 def test_bad_records_go_to_the_dead_letter_topic_with_their_bytes(spark, kafka, registry):
     topic, dead = kafka.new_topic(), kafka.new_topic()
     first = registry.register(f"{topic}-value", V1)

@@ -157,18 +157,16 @@ def decoding_for(options: SparkOptions, schema: StructType) -> Decoding | None:
     if schemas is None:
         return None
     names = {field.name: field for field in schema.fields}
-    kept = {each.name: _kept(names[each.name].metadata) for each in schemas.columns if each.name in names}
-    missing = tuple(each for each in schemas.columns if each.name in names and kept[each.name] is None)
+    chosen = [each for each in schemas.columns if not names.keys().isdisjoint(_derived(each.name))]
+    kept = {each.name: _kept(names[each.name].metadata) if each.name in names else None for each in chosen}
+    missing = tuple(each for each in chosen if kept[each.name] is None)
     asked: dict[str, TypedColumn] = {}
     if missing:
         asked = {each.name: each for each in resolved_columns(replace(schemas, columns=missing), options.topics)}
-    columns = tuple(
-        TypedColumn(each.name, each.format, kept[each.name] or asked[each.name].reader)
-        for each in schemas.columns
-        if each.name in names
-    )
+    columns = tuple(TypedColumn(each.name, each.format, kept[each.name] or asked[each.name].reader) for each in chosen)
     for column in columns:
-        _check_type(column, names[column.name].dataType, schemas.recursion_max)
+        if column.name in names:
+            _check_type(column, names[column.name].dataType, schemas.recursion_max)
     producer = {"client_id": "kafkaraw-spark"} | settings_for(ProducerConfig, options.client)
     topic = options.dead_letter_topic if schemas.errors is DecodeErrors.DEAD_LETTER else None
     return Decoding(
@@ -181,6 +179,11 @@ def decoding_for(options: SparkOptions, schema: StructType) -> Decoding | None:
         schemas.ignore_rules,
         schemas.include_raw,
     )
+
+
+def _derived(name: str) -> tuple[str, ...]:
+    """Return the columns that come from decoding a column."""
+    return name, f"{name}{ERROR_SUFFIX}", f"{name}{RAW_SUFFIX}"
 
 
 def _kept(metadata: Mapping[str, Any] | None) -> Texts | None:
