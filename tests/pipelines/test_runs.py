@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.pipelines import topic
 from kafkaraw.pipelines.model import Changes, FlowKind
+from kafkaraw.pipelines.running.checkpoints import fork
 from kafkaraw.pipelines.running.runner import RunOptions, Silent, run, seconds_of
 from kafkaraw.pipelines.running.storage import Storage, StorageInUseError
 from kafkaraw.pipelines.snapshots import SnapshotTable
@@ -224,6 +226,20 @@ def test_a_topic_that_was_made_anew_is_refused(spark, kafka, definition):
         summary = run(definition.pipeline(), spark, RunOptions(once=True), topics=functions)
         assert states(summary) == {"clean": state}, ids
     assert "was deleted and made anew since the last run" in summary.failed[0].failure.text
+
+
+def test_a_forked_flow_loses_and_repeats_nothing(spark, kafka, definition):
+    name = kafka.new_topic()
+    send = lambda n: kafka.producer.send(name, b'{"n": %d}' % n).result(30)  # noqa: E731
+    definition.table("clean", lambda: topic(name, value="json", schema="n LONG").select("n"))
+    settings = {"dead_letter_topic": f"{name}-dead", "replay_topic": f"{name}-replays"}
+    pipeline = definition.pipeline(**settings)
+    send(1)
+    assert run(pipeline, spark, RunOptions(once=True)).exit_code == 0
+    fork(Storage(Path(pipeline.storage)), "clean")
+    send(2)
+    assert run(pipeline, spark, RunOptions(once=True)).exit_code == 0
+    assert rows(spark, definition, "clean") == [1, 2]
 
 
 def test_changes_of_a_topic_are_applied_to_a_table_that_others_read(spark, kafka, definition):

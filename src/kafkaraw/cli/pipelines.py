@@ -14,6 +14,7 @@ import click
 from kafkaraw.errors import ConfigError, KafkaError
 
 COMMANDS: Final = {
+    "checkpoint": "kafkaraw.cli.pipelines_checkpoint:checkpoint",
     "dead-letters": "kafkaraw.cli.pipelines_dead_letters:dead_letters",
     "plan": "kafkaraw.cli.pipelines_plan:plan",
     "run": "kafkaraw.cli.pipelines_run:run",

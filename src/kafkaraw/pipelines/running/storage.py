@@ -324,10 +324,10 @@ class FlowStorage:
         self._switch_to(number)
         return number
 
-    def start_offsets(self) -> dict[str, dict[int, int]] | None:
-        """Return where the current generation starts; None for where the definition says."""
+    def start_offsets(self, generation: int | None = None) -> dict[str, dict[int, int]] | None:
+        """Return where a generation, by default the current one, starts; None for where the definition says."""
         try:
-            found = json.loads((self.folder() / "start.json").read_text(encoding="utf-8"))
+            found = json.loads((self.folder(generation) / "start.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         return {topic: {int(each): offset for each, offset in offsets.items()} for topic, offsets in found.items()}
