@@ -21,6 +21,7 @@ from kafkaraw.core import connection
 from kafkaraw.core.group import states
 from kafkaraw.core.producer import batches, transaction
 from kafkaraw.core.sasl import conversation
+from kafkaraw.pipelines.running import flow_query
 
 OUTPUT = Path(__file__).with_name("state-machines.md")
 NOTICE = "<!-- Made by docs/draw_state_machines.py from the transition tables; change those, not this page. -->"
@@ -156,6 +157,13 @@ MACHINES = (
         "`TransactionMachine`.",
         by_trigger(transaction.TRANSITIONS),
     ),
+    Machine(
+        "Flow of a pipeline",
+        "pipelines/running/flow_query.py",
+        "TRANSITIONS",
+        "`FlowQuery`, one for each flow of a run. A materialized view is computed again after it has completed.",
+        by_state(flow_query.TRANSITIONS),
+    ),
 )
 
 
@@ -184,7 +192,9 @@ def _section(machine: Machine) -> Iterator[str]:
         for after, trigger, befores in rest:
             yield f"| {after.name}{trigger and f': {trigger}'} | {_sources(machine, befores)} |"
         yield ""
-    if any(isinstance(state.value, str) and state.value.upper() != state.name for state in machine.states):
+    if any(
+        isinstance(state.value, str) and state.value.upper().replace(" ", "_") != state.name for state in machine.states
+    ):
         yield from ("| state | meaning |", "|---|---|")
         yield from (f"| {state.name} | {state.value} |" for state in machine.states)
         yield ""
