@@ -57,6 +57,10 @@ $(READY): pyproject.toml constraints.txt setup.py $(NATIVE_SOURCES)
 demo: setup ## Stream 336,776 real flights through Kafka and Spark
 	@$(BIN)/kafkaraw demo flights $(ARGS)
 
+.PHONY: examples
+examples: setup ## Run the example pipelines on real data, compare their results, draw them into build/examples
+	@for each in flights messaging metrics; do echo "== $$each"; $(BIN)/python -m examples.$$each $(ARGS); done
+
 .PHONY: check
 check: setup ## Format, lint, types, import contracts (seconds)
 	$(BIN)/ruff format --check .

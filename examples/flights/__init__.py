@@ -1,0 +1,1 @@
+"""Stream processing: delays of flights, joined with weather and aircraft."""

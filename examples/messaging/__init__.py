@@ -1,0 +1,1 @@
+"""Messaging: work orders with retries, several workers, and the results joined back."""

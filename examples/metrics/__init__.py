@@ -1,0 +1,1 @@
+"""Metrics and logs of this machine, aggregated for each minute, and alerts."""

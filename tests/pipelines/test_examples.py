@@ -1,0 +1,35 @@
+"""The examples: their own tests in YAML, and small runs of the whole with a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from examples.flights.__main__ import run as flights
+from examples.harness import SETTINGS, place_of
+from examples.messaging.__main__ import run as messaging
+from examples.metrics.__main__ import run as metrics
+from kafkaraw.pipelines.testing import load
+from kafkaraw.pipelines.testing.yaml_tests import read_tests, run_test
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TESTS = [
+    (each.parent, test) for each in sorted(EXAMPLES.glob("*/spark-pipeline.yml")) for test in read_tests(each.parent)
+]
+
+
+@pytest.mark.parametrize(("folder", "test"), TESTS, ids=[f"{folder.name}: {test.name}" for folder, test in TESTS])
+def test_the_tests_of_an_example_pass(folder, test, spark):
+    assert run_test(test, load(folder, spark), spark) is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("run", [flights, messaging, metrics], ids=["flights", "messaging", "metrics"])
+def test_the_result_of_a_small_run_is_that_of_plain_python(run, spark, tmp_path):
+    definition = EXAMPLES / run.__module__.split(".")[1]
+    for name, value in SETTINGS.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    with place_of(definition, tmp_path, print) as place:
+        assert run(place, spark, "small").startswith("<svg")
