@@ -143,6 +143,12 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     return [*own, *letter.headers]
 
 
+def refused_headers(pipeline: str, flow: str) -> dict[str, str]:
+    """Return the headers of rows that a topic does not take, as the option `deadLetterHeaders` of the sink."""
+    said = (pipeline, flow, Reason.SINK.value, "", "{message}", "{topic}", "-1", "-1", "{time}")
+    return dict(zip(HEADERS, said, strict=True))
+
+
 # -- Spark
 
 

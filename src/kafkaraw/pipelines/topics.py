@@ -20,7 +20,15 @@ from kafkaraw.pipelines.evaluation import Evaluation, InputKind, Purpose, curren
 from kafkaraw.pipelines.expectations import active_registry, definition_location
 from kafkaraw.pipelines.json_columns import JsonColumns
 from kafkaraw.pipelines.judging import observed
-from kafkaraw.pipelines.letters import LARGEST_RECORD, REPLAYED_FOR, Reason, bad_rows, is_for, record_column
+from kafkaraw.pipelines.letters import (
+    LARGEST_RECORD,
+    REPLAYED_FOR,
+    Reason,
+    bad_rows,
+    is_for,
+    record_column,
+    refused_headers,
+)
 from kafkaraw.pipelines.model import (
     KEY_COLUMN,
     RECORD_COLUMN,
@@ -611,6 +619,8 @@ def sink_options(pipeline: Pipeline, topic: str, flow: str, target: TopicTarget 
     options |= dict(pipeline.settings.kafka) | {"topic": topic, "exactlyOnce": "true"}
     if target is None:
         return options | {"includeTimestamp": "true"}
+    options |= {"deadLetterTopic": pipeline.settings.dead_letter_topic}
+    options["deadLetterHeaders"] = json.dumps(refused_headers(pipeline.name, flow))
     if target.value in _TYPED:
         options |= dict(pipeline.settings.registry) | {"value.format": target.value}
         options["value.schema.subject"] = target.subject or f"{topic}-value"

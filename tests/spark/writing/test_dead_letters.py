@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from kafkaraw import Admin, Consumer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.errors import RecordTooLargeError
+from kafkaraw.errors import ConfigError, RecordTooLargeError
 from kafkaraw.records import Record, encode_batch
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.writing.dead_letters import Sieve
@@ -98,6 +99,17 @@ def test_a_dead_letter_has_the_error_and_as_much_of_the_record_as_fits():
         ),
         ("mine", b"1"),
     )
+
+
+def test_given_headers_replace_the_usual_ones():
+    config = sieve()._producer
+    chosen = (("why", "{message} {topic}"), ("at", "{time}"), ("x", "{y}"))
+    _, (letter,) = Sieve("dead", config, TOPICS.get, chosen).sift(one_row(value="v" * 300), "small")
+    (why, said), (at, when), last = letter.headers
+    assert (why, said[-14:], at, last) == ("why", b"' is 300 small", "at", ("x", b"{y}"))
+    assert abs(int(when or b"") - 1000 * time.time()) < 60_000
+    with pytest.raises(ConfigError, match="deadLetterHeaders='x': must be a JSON object of texts"):
+        parse_options({"kafka.bootstrap.servers": "h:1", "topic": "t", "deadLetterHeaders": "x"})
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,12 @@ def _metric_lines(status: RunStatus) -> Iterator[str]:
             for count, number in counts.items():
                 labels = _labels(pipeline=status.pipeline, flow=flow.flow, observation=observation, count=count)
                 yield f"{_PREFIX}_counted{labels} {number}"
+    yield from _header("records", "gauge", "Records that a flow has read, by what became of them")
+    for each in status.balance:
+        for part, amount in each.as_json().items():
+            if part != "flow":
+                labels = _labels(pipeline=status.pipeline, flow=each.flow, part=part)
+                yield f"{_PREFIX}_records{labels} {amount}"
 
 
 def _header(name: str, kind: str, text: str) -> Iterator[str]:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.light_classes import dataclass, field
+from kafkaraw.pipelines.balance import ROWS as ROWS
+from kafkaraw.pipelines.balance import WRITTEN as WRITTEN
+from kafkaraw.pipelines.balance import FlowBalance, balance_of
 from kafkaraw.pipelines.tables import Metrics
 
 if TYPE_CHECKING:
     from kafkaraw.pipelines.running.supervision import Failure
 
-WRITTEN: Final = "kafkaraw.written"
-"""The observation that counts the rows that go into a flow's target."""
-ROWS: Final = "rows"
 UNHEALTHY_FAILURES: Final = 5
 """A flow that fails so many times in a row is reported as unhealthy, though it is started again."""
 
@@ -167,7 +167,13 @@ class RunStatus:
         """Whether no flow has failed for good, and none fails again and again."""
         return all(each.state != "failed" and each.failures < UNHEALTHY_FAILURES for each in self.flows)
 
+    @property
+    def balance(self) -> tuple[FlowBalance, ...]:
+        """Whether the counts of the flows that read topics add up."""
+        return balance_of(self.flows)
+
     def as_json(self) -> dict[str, object]:
         """Return the values for JSON."""
         values = {name: getattr(self, name) for name in ("pipeline", "mode", "state", "since", "at", "pid", "healthy")}
-        return values | {"flows": [each.as_json() for each in self.flows]}
+        flows = [each.as_json() for each in self.flows]
+        return values | {"flows": flows, "balance": [each.as_json() for each in self.balance]}

@@ -98,6 +98,7 @@ def summary_fields(summary: Summary) -> dict[str, object]:
         "rows_written": sum(each.rows_written for each in flows),
         "late_rows": sum(each.late_rows for each in flows),
         "restarts": sum(each.restarts for each in flows),
+        "unbalanced": [str(each) for each in summary.status.balance if not each.is_balanced],
     }
 
 
@@ -145,6 +146,8 @@ class Bars(Report):
             f"{fields['rows_written']:,} written, {fields['late_rows']:,} late, {fields['restarts']} restarts",
             markup=False,
         )
+        for each in summary.status.balance:
+            self._console.print(("" if each.is_balanced else "NOT BALANCED: ") + str(each), markup=False)
 
 
 def flow_table(status: RunStatus) -> Table:

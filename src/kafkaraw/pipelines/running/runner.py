@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import dataclass
+from kafkaraw.pipelines.balance import CountsTable
 from kafkaraw.pipelines.model import DatasetKind, FlowKind, Pipeline, PipelineError
 from kafkaraw.pipelines.plan import Plan
 from kafkaraw.pipelines.running.commits import Commits
@@ -173,6 +174,7 @@ class _Run:
         self._preparation = Preparation(pipeline, storage, spark, self._targets, topics)
         self._queries = Queries(pipeline, spark, self._targets, self._preparation, topics, once=options.once)
         self._commits = Commits(pipeline)
+        self._counts = CountsTable(storage.root / "expectations")
         self._flows: dict[str, FlowQuery] = {}
         self._upstream: dict[str, tuple[FlowQuery, ...]] = {}
         self._refreshes: dict[str, _Refresh] = {}
@@ -203,6 +205,7 @@ class _Run:
         failed = any(each.state is FlowState.FAILED for each in self._flows.values())
         status = self._status("failed" if failed else "stopped" if self._stopping else "completed")
         self._reporter.status(status)
+        self._counts.write(status.flows)
         return Summary(status, time.time() - self._since)
 
     def _add(self, prepared: PreparedFlow) -> None:
@@ -236,7 +239,9 @@ class _Run:
             self._status_at = now + _STATUS_S
             raise_if_jvm_died(self._spark, None)
             self._note_positions()
-            self._reporter.status(self._status("stopping" if self._stopping else "running"))
+            status = self._status("stopping" if self._stopping else "running")
+            self._reporter.status(status)
+            self._counts.write(status.flows)
 
     def _note_positions(self) -> None:
         for flow in self._flows.values():

@@ -99,6 +99,8 @@ class SparkOptions:
         include_timestamp: whether the column `timestamp` becomes the records' timestamps.
         dead_letter_topic: topic for rows that are too large for their own topic, and for records that cannot be
             decoded; None to fail.
+        dead_letter_headers: headers in front of those of rows that are too large, instead of `kafkaraw.error.topic` and
+            `.message`; None for these two.
         schemas: which columns are decoded or encoded with schemas of a registry; None for bytes.
         exactly_once: write in transactions; None for at least once.
         what_to_read: which of subscribe, subscribePattern and assign are given.
@@ -127,6 +129,7 @@ class SparkOptions:
     topic: str | None = None
     include_timestamp: bool = False
     dead_letter_topic: str | None = None
+    dead_letter_headers: tuple[tuple[str, str], ...] | None = None
     exactly_once: ExactlyOnce | None = None
     schemas: SchemaOptions | None = None
     what_to_read: tuple[str, ...] = ()
@@ -173,6 +176,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "topic": ("topic", texts.topic),
     "includeTimestamp": ("include_timestamp", texts.boolean),
     "deadLetterTopic": ("dead_letter_topic", texts.name_of),
+    "deadLetterHeaders": ("dead_letter_headers", texts.headers),
 }
 
 # Options for the start and the end, and how their texts are read. If several are given, the first one applies.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -103,6 +104,17 @@ def name_of(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(f"{name} is empty; give a name, or leave it out")
     return text.strip()
+
+
+def headers(name: str, text: str) -> tuple[tuple[str, str], ...]:
+    """Parse headers: a JSON object of texts."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ConfigError(f'{name}={text!r}: must be a JSON object of texts, such as {{"origin": "{{topic}}"}}')
+    return tuple(found.items())
 
 
 def named_batch(name: str, text: str) -> tuple[str, int]:

@@ -29,6 +29,7 @@ LOG_DIRS = "logDirs"
 # Options that are about brokers or streams, and cannot be combined with it.
 OF_BROKERS = (
     "commitOffsets",
+    "deadLetterHeaders",
     "deadLetterTopic",
     "exactlyOnce",
     "fetchOffset.numRetries",

@@ -33,6 +33,7 @@ _MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _LIMITS_AGE_MAX_S: Final = 60.0
 
 _PREFIX: Final = "kafkaraw.error."
+_USUAL: Final = ((f"{_PREFIX}topic", "{topic}"), (f"{_PREFIX}message", "{message}"))
 # The parts that are left out, one after the other, until the dead-letter topic accepts the rest.
 _LEFT_OUT: Final[tuple[tuple[str, ...], ...]] = ((), ("value",), ("value", "headers"), ("value", "headers", "key"))
 _NOTHING: Final[dict[str, tuple[()] | None]] = {"value": None, "headers": (), "key": None}
@@ -65,9 +66,18 @@ class Sieve:
         topic: the dead-letter topic.
         producer: settings of the producer that will send the rows.
         limit: returns a topic's `max.message.bytes`; None if it is not known.
+        headers: of dead letters, in front of the row's own; `{topic}`, `{message}` and `{time}` (in ms since 1970) in
+            their values are replaced. None for `kafkaraw.error.topic` and `.message`.
     """
 
-    def __init__(self, topic: str, producer: ProducerConfig, limit: Callable[[str], int | None]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        producer: ProducerConfig,
+        limit: Callable[[str], int | None],
+        headers: tuple[tuple[str, str], ...] | None = None,
+    ) -> None:
+        self._headers = _USUAL if headers is None else headers
         self.topic = topic
         self._producer = producer
         self._limit = limit
@@ -116,7 +126,8 @@ class Sieve:
     def _dead(self, letter: Letter, topic: str, why: str) -> Letter:
         """Return the letter, without the parts that the dead-letter topic does not accept."""
         limit = self._limit(self.topic)
-        said: Headers = ((f"{_PREFIX}topic", topic.encode()), (f"{_PREFIX}message", why.encode()))
+        texts = {"{topic}": topic, "{time}": str(time.time_ns() // 1_000_000), "{message}": why}
+        said: Headers = tuple((name, _filled(text, texts).encode()) for name, text in self._headers)
         for left_out in _LEFT_OUT:
             rest = replace(letter, **{name: _NOTHING[name] for name in left_out})  # type: ignore[arg-type]  # by name
             note: Headers = ((f"{_PREFIX}left.out", ",".join(left_out).encode()),) if left_out else ()
@@ -124,6 +135,12 @@ class Sieve:
             if self._why_not(self.topic, rest, limit) is None:
                 break
         return rest
+
+
+def _filled(text: str, texts: Mapping[str, str]) -> str:
+    for place, each in texts.items():
+        text = text.replace(place, each)
+    return text
 
 
 def _maybe_larger(batch: pa.RecordBatch, first: int, limit: int) -> Iterator[int]:

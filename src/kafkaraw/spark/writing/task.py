@@ -58,6 +58,7 @@ class WriteSettings:
         client: settings of all clients, as text.
         exactly_once: write in transactions; None for at least once.
         dead_letter_topic: topic for rows that are too large; None to fail.
+        dead_letter_headers: of these rows, in front of their own; None for the usual ones.
         include_timestamp: whether the column `timestamp` becomes the records' timestamps. Otherwise it is a column like
             any other, which is ignored, as by Spark's JVM connector.
         encoding: the columns that are encoded with schemas of a registry.
@@ -68,6 +69,7 @@ class WriteSettings:
     client: Settings
     exactly_once: ExactlyOnce | None = None
     dead_letter_topic: str | None = None
+    dead_letter_headers: tuple[tuple[str, str], ...] | None = None
     include_timestamp: bool = False
     encoding: tuple[EncodedColumn, ...] = ()
 
@@ -106,6 +108,7 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
         options.client,
         options.exactly_once,
         options.dead_letter_topic,
+        options.dead_letter_headers,
         options.include_timestamp,
         _encoding(options, schema),
     )
@@ -175,7 +178,7 @@ def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
         return
     producer = parse(ProducerConfig, settings.producer, from_text=True)
     with limits_pool.borrow(settings.client) as limits:
-        yield Sieve(settings.dead_letter_topic, producer, limits)
+        yield Sieve(settings.dead_letter_topic, producer, limits, settings.dead_letter_headers)
 
 
 def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings, *, for_sums: bool = False) -> pa.RecordBatch:
