@@ -37,6 +37,7 @@ from kafkaraw.schemas.errors import (
     SubjectNotFoundError,
     VersionNotFoundError,
 )
+from kafkaraw.schemas.json_codec import ORJSON_IS_USED
 from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
@@ -296,7 +297,8 @@ class ColumnDecoder:
     def _check_for(self, slot: int, writer: Texts) -> Check:
         """Return what checks the documents of a writer."""
         if self._validate:
-            return validator_for(writer).check
+            validator = validator_for(writer)
+            return validator.check_shallow if ORJSON_IS_USED else validator.check
         json_schema(writer)
         return accept
 
