@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaraw import Admin, ConfigResource, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import replace
-from kafkaraw.schemas import EmbeddedRegistry, TlsSettings
+from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, TlsSettings
 
 CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # without TLS; a context of TLS takes 30 ms
 BROKER = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}
@@ -69,6 +69,17 @@ def register(registry: EmbeddedRegistry | str, subject: str, text: str) -> Any:
 
 def records_of(servers: str, topic: str) -> list[tuple[Any, Any]]:
     """Keys and values of a topic, NOOPs left out."""
+    return [(key, value) for key, value in all_records_of(servers, topic) if b"NOOP" not in key]
+
+
+def guid_in(registry: EmbeddedRegistry, subject: str) -> str:
+    """The GUID of a subject's first version."""
+    found: str = ask(registry, "GET", f"/subjects/{subject}/versions/1")["guid"]
+    return found
+
+
+def all_records_of(servers: str, topic: str) -> list[tuple[Any, Any]]:
+    """Keys and values of a topic."""
     with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         [end] = consumer.end_offsets([TopicPartition(topic, 0)]).values()
@@ -76,7 +87,7 @@ def records_of(servers: str, topic: str) -> list[tuple[Any, Any]]:
         while consumer.position(TopicPartition(topic, 0)) < end:
             for batch in consumer.poll(1.0).values():
                 found += [(bytes(it.key), None if it.value is None else bytes(it.value)) for it in batch]
-    return [(key, value) for key, value in found if b"NOOP" not in key]
+    return found
 
 
 def test_the_topic_is_made_compacted_and_survives_a_restart(
@@ -95,8 +106,6 @@ def test_the_topic_is_made_compacted_and_survives_a_restart(
     assert ask(first, "GET", "/v1/metadata/id")["scope"]["clusters"]["kafka-cluster"]
     first.stop()
     with Admin(bootstrap_servers=servers) as admin:
-        from kafkaraw import ConfigResource
-
         resource = ConfigResource.topic(topic)
         assert admin.describe_configs([resource])[resource]["cleanup.policy"].value == "compact"
     assert records_of(servers, topic) == [
@@ -265,6 +274,134 @@ def test_two_writers_at_once_never_give_an_id_or_a_version_twice(
         for number, version, text in answers:
             assert ask(registry, "GET", f"/schemas/ids/{number}")["schema"] == text
             assert ask(registry, "GET", f"/subjects/s/versions/{version}")["id"] == number
+
+
+def test_no_id_is_given_twice_even_when_compaction_has_removed_its_schema(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    topic = topic_of(request.node.name)
+    first = start(servers)
+    for number in range(1, 4):
+        assert register(first, f"s{number}", enum(f"e{number}"))["id"] == number
+    assert register(first, ":.c:s", enum("a"))["id"] == 1
+    for subject in ("s3", "s2", ":.c:s"):
+        ask(first, "DELETE", f"/subjects/{subject}")
+        ask(first, "DELETE", f"/subjects/{subject}?permanent=true")
+    first.stop()
+    with Producer(bootstrap_servers=servers) as producer:
+        for key, value in dict(all_records_of(servers, topic)).items():
+            if value is not None:  # what compaction leaves
+                producer.send(topic + "_compacted", value, key)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.alter_configs({ConfigResource.topic(topic + "_compacted"): {"cleanup.policy": "compact"}})
+    again = start(servers, {"kafkastore.topic": topic + "_compacted"})
+    assert ask(again, "GET", "/schemas?deleted=true&subjectPrefix=:*:") == [
+        {"subject": "s1", "version": 1, "id": 1, "schema": enum("e1"), "guid": guid_in(again, "s1")}
+        | {name: ask(again, "GET", "/subjects/s1/versions/1")[name] for name in ("schemaType", "ts", "deleted")}
+    ]
+    assert register(again, "s4", enum("e4"))["id"] == 4
+    assert register(again, ":.c:s", enum("b"))["id"] == 2
+
+
+def test_twenty_clients_that_register_at_once_get_one_id_per_schema(
+    servers: str, start: Callable[..., EmbeddedRegistry]
+) -> None:
+    pair = [start(servers, elect=True), start(servers, elect=True)]
+    answers: list[tuple[str, int, int]] = []
+
+    def write(number: int) -> None:
+        urls = [registry.url for registry in (pair if number % 2 else pair[::-1])]
+        with Registry(urls, default_api_timeout_ms=60_000) as client:
+            for subject, text in (("same", enum("a")), (f"own{number}", enum(f"e{number}")), ("same", enum("a"))):
+                found = client.register(subject, Schema(text))
+                assert found.version is not None
+                answers.append((text, found.id, found.version))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 60
+    assert len({number for _, number, _ in answers}) == len({text for text, _, _ in answers}) == 21
+    assert len(set(answers)) == 21
+    assert ask(pair[0], "GET", "/subjects/same/versions") == [1]
+
+
+def test_what_was_answered_before_during_and_after_a_failover_stays(
+    servers: str, start: Callable[..., EmbeddedRegistry]
+) -> None:
+    first, second = start(servers, elect=True), start(servers, elect=True)
+    answers: dict[str, tuple[int, int]] = {}
+    ends = threading.Event()
+    urls = [first.url, second.url]
+
+    def write(name: str) -> None:
+        with Registry(urls, default_api_timeout_ms=60_000, retries=50, retry_backoff_ms=50) as client:
+            number = 0
+            while not ends.is_set():
+                text = enum(f"{name}{number}")
+                found = client.register(f"{name}{number}", Schema(text))
+                answers[text] = found.id, found.version or 0
+                number += 1
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "vwxyz"]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(answers) >= 20)
+    first.stop()
+    known = len(answers)
+    wait_until(lambda: len(answers) >= known + 20, 60)
+    ends.set()
+    for thread in threads:
+        thread.join(60)
+    assert len({number for number, _ in answers.values()}) == len(answers)
+    for registry in (second, start(servers, elect=True)):
+        for text, (number, version) in answers.items():
+            assert version == 1
+            assert ask(registry, "GET", f"/schemas/ids/{number}")["schema"] == text
+
+
+def test_a_registry_starts_on_a_topic_that_was_written_halfway(
+    servers: str, start: Callable[..., EmbeddedRegistry], request: pytest.FixtureRequest
+) -> None:
+    topic = topic_of(request.node.name)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, {"cleanup.policy": "compact"})])
+    key = '{"keytype":"SCHEMA","subject":"%s","version":%d,"magic":1}'
+    value = '{"subject":"%s","version":%d,"id":%d,"schema":%s,"references":%s,"deleted":%s}'
+    reference = '[{"name":"E","subject":"gone","version":1}]'
+    with Producer(bootstrap_servers=servers) as producer:
+        for one, other in (
+            # The first of two tombstones of a permanent deletion; the subject's soft deletion came before.
+            (key % ("half", 1), value % ("half", 1, 1, '"\\"int\\""', "[]", "false")),
+            (key % ("half", 2), value % ("half", 2, 2, '"\\"long\\""', "[]", "false")),
+            ('{"keytype":"DELETE_SUBJECT","subject":"half","magic":0}', '{"subject":"half","version":2}'),
+            (key % ("half", 2), None),
+            # A context without schemas, and a mode and a configuration without a subject.
+            (
+                '{"keytype":"CONTEXT","tenant":"default","context":".c","magic":0}',
+                '{"tenant":"default","context":".c"}',
+            ),
+            ('{"keytype":"MODE","subject":"lost","magic":0}', '{"subject":"lost","mode":"READONLY"}'),
+            # A reference whose schema is gone, a schema that does not parse, and one that is cut off.
+            (key % ("broken", 1), value % ("broken", 1, 5, '"{\\"type\\":\\"E\\"}"', reference, "false")),
+            (key % ("damaged", 1), value % ("damaged", 1, 6, '"{"', "[]", "false")),
+            (key % ("cut", 1), (value % ("cut", 1, 7, '"\\"int\\""', "[]", "false"))[:40]),
+        ):
+            producer.send(topic, None if other is None else other.encode(), one.encode())
+    registry = start(servers)
+    assert ask(registry, "GET", "/subjects/half/versions?deleted=true") == [1]
+    assert ask(registry, "DELETE", "/subjects/half?permanent=true") == [1]
+    assert ask(registry, "GET", "/subjects?deleted=true") == ["broken", "damaged"]
+    assert ask(registry, "GET", "/schemas/ids/6")["schema"] == "{"
+    for subject in ("broken", "damaged"):
+        status, code, message = register(registry, subject, '"string"')
+        assert (status, code) in ((422, 42201), (409, 40901)), message
+    assert register(registry, "cut", '"string"')["version"] == 1
+    assert register(registry, ":.c:s", '"string"')["id"] == 1
+    assert ask(registry, "DELETE", "/subjects/damaged/versions/1") == 1
+    assert ask(registry, "DELETE", "/subjects/broken/versions/latest?permanent=false") == 1
 
 
 def test_kafka_may_be_down_at_the_start_and_later() -> None:

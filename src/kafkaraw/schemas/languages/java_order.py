@@ -17,12 +17,14 @@ def in_hash_order(maps: Sequence[Collection[str]], only: Iterable[str] | None = 
         maps: the set is made of the first, then the others are added.
         only: return these names only, in the order that they have among all.
     """
+    names = list(dict.fromkeys(name for one in maps for name in one) if only is None else only)
+    if len(names) < 2:
+        return names
     total = len(maps[0]) if len(maps) == 1 else len(maps[0]) + sum(name not in maps[0] for name in maps[1])
     capacity = 16
     while capacity < max(len(maps[0]) / 0.75 + 1, 16) or total > capacity * 0.75:
         capacity *= 2
-    names = list(dict.fromkeys(name for one in maps for name in one) if only is None else only)
-    return sorted(names, key=lambda name: _spread_hash(name) & (capacity - 1)) if len(names) > 1 else names
+    return sorted(names, key=lambda name: _spread_hash(name) & (capacity - 1))
 
 
 def _spread_hash(name: str) -> int:

@@ -67,7 +67,7 @@ class Key:
         kind: what the record is about.
         subject: the subject; None for the global configuration or mode, and for NOOP and CONTEXT.
         version: the version, of SCHEMA only.
-        context: the context's name, of CONTEXT only.
+        context: the context's name, of CONTEXT, and of NOOP with a value.
     """
 
     kind: KeyType
@@ -232,7 +232,21 @@ class Marker:
     """The value of CLEAR_SUBJECT, CONTEXT and ASSOC records, which say nothing beyond their keys to this registry."""
 
 
-Value: TypeAlias = SchemaValue | ConfigValue | ModeValue | DeleteSubjectValue | Marker
+@dataclass(frozen=True, slots=True)
+class HighestId:
+    """The highest id that a context has given: the value of a NOOP record whose key names the context.
+
+    It remains when compaction has removed the schema with this id, so that the id is not given again. A registry of
+    Confluent's reads the key as that of every NOOP record, and skips it.
+
+    Attributes:
+        id: the id.
+    """
+
+    id: int
+
+
+Value: TypeAlias = SchemaValue | ConfigValue | ModeValue | DeleteSubjectValue | Marker | HighestId
 
 NOOP: Final = Key(KeyType.NOOP)
 
@@ -253,6 +267,8 @@ def encode_key(key: Key) -> bytes:
     fields: dict[str, object] = {"keytype": key.kind.value}
     if key.kind is KeyType.CONTEXT:
         fields |= {"tenant": TENANT, "context": key.context}
+    elif key.context is not None:
+        fields["context"] = key.context
     elif key.subject is not None:
         fields["subject"] = key.subject
     if key.version is not None:
@@ -275,6 +291,8 @@ def encode_value(record: RegistryRecord) -> bytes | None:
         return _json(subject | {"mode": value.mode.value})
     if isinstance(value, DeleteSubjectValue):
         return _json(subject | {"version": value.version})
+    if isinstance(value, HighestId):
+        return _json({"context": key.context, "maxId": value.id})
     return _json({"tenant": TENANT, "context": key.context} if key.kind is KeyType.CONTEXT else subject)
 
 
@@ -323,7 +341,7 @@ def decode(key: bytes | None, value: bytes | None) -> RegistryRecord:
         RecordError: it is none of a registry's, or is damaged.
     """
     parsed = decode_key(key)
-    if value is None or parsed.kind is KeyType.NOOP:
+    if value is None or parsed == NOOP:
         return RegistryRecord(parsed, None)
     fields = _object(value, "value")
     try:
@@ -355,6 +373,9 @@ def decode_key(key: bytes | None) -> Key:
         raise RecordError(f"the {kind} key has no subject")
     if subject is not None and not isinstance(subject, str):
         raise RecordError(f"the subject {subject!r} of a {kind} key is no text")
+    if kind is KeyType.NOOP:
+        named = fields.get("context")
+        return Key(kind, context=named if isinstance(named, str) else None)
     if kind is KeyType.CONTEXT:
         context = fields.get("context")
         if not isinstance(context, str):
@@ -400,6 +421,7 @@ _VALUES: Final[Mapping[KeyType, Callable[[dict[str, Any]], Value]]] = {
     KeyType.CLEAR_SUBJECT: lambda fields: Marker(),
     KeyType.CONTEXT: lambda fields: Marker(),
     KeyType.ASSOC: lambda fields: Marker(),
+    KeyType.NOOP: lambda fields: HighestId(_positive(fields.get("maxId"), "maxId")),
 }
 
 

@@ -873,8 +873,10 @@ class RegistryService:
             planned = await plan()
             if not planned.records:
                 return planned.answer
-            outcomes = await self._log.append(planned.records)
-            refused = [(it, what) for it, what in zip(planned.records, outcomes, strict=True) if not what.applied]
+            deleted = [it.key for it in planned.records if it.key.kind is KeyType.SCHEMA and it.value is None]
+            records = (*self.state.ids_to_keep(deleted), *planned.records)
+            outcomes = await self._log.append(records)
+            refused = [(it, what) for it, what in zip(records, outcomes, strict=True) if not what.applied]
             if not refused:
                 return planned.answer
             for record, outcome in refused:

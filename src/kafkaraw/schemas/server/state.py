@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from kafkaraw.schemas.server.names import (
 from kafkaraw.schemas.server.records import (
     ConfigValue,
     DeleteSubjectValue,
+    HighestId,
     Key,
     KeyType,
     ModeValue,
@@ -87,11 +88,13 @@ class _Context:
         versions_by_id: id to subject to the version that was registered last with this id.
         id_by_guid: the id of a content.
         max_id: the highest id that was ever seen.
+        kept_id: the highest id that a record of the topic names, which stays when its schema is deleted.
     """
 
     versions_by_id: dict[int, dict[str, int]] = field(default_factory=dict)
     id_by_guid: dict[str, int] = field(default_factory=dict)
     max_id: int = 0
+    kept_id: int = 0
 
 
 class State:
@@ -151,6 +154,9 @@ class State:
             _put(self._modes, key.subject, value.mode if isinstance(value, ModeValue) else None)
         elif key.kind is KeyType.CONTEXT and key.context is not None:
             (self.contexts.discard if value is None else self.contexts.add)(key.context)
+        elif isinstance(value, HighestId) and key.context is not None:
+            context = self._contexts[key.context]
+            context.max_id, context.kept_id = max(context.max_id, value.id), max(context.kept_id, value.id)
         elif isinstance(value, DeleteSubjectValue) and key.subject is not None:
             self._delete_softly(key.subject, value.version)
         elif key.kind is KeyType.CLEAR_SUBJECT and value is not None:
@@ -319,6 +325,16 @@ class State:
     def next_id(self, subject: str) -> int:
         """Return an id that is free in the context of a subject."""
         return self._contexts[context_of(subject)].max_id + 1
+
+    def ids_to_keep(self, deleted: Iterable[Key]) -> list[RegistryRecord]:
+        """Return the records that must be in the topic before schemas are deleted, so that no id is given again."""
+        names = sorted({context_of(key.subject) for key in deleted if key.subject is not None})
+        found = [(name, self._contexts[name]) for name in names]
+        return [
+            RegistryRecord(Key(KeyType.NOOP, context=name), HighestId(context.max_id))
+            for name, context in found
+            if context.kept_id < context.max_id
+        ]
 
     def max_id(self, subject: str | None) -> int:
         """Return the highest id of a context; 1 if there is none."""

@@ -37,7 +37,6 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.schemas.server.records import (
     NOOP,
-    KeyType,
     RecordError,
     RegistryRecord,
     decode,
@@ -270,7 +269,7 @@ class TopicLog:
         except RecordError as error:
             self._note_skipped(offset, error)
             return
-        if parsed.key.kind is KeyType.NOOP:
+        if parsed.key == NOOP:
             self._state.skip(offset)
             return
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Any, Final
 
 import re2
@@ -468,6 +469,7 @@ class _Comparison:
         return found
 
 
+@cache
 def _upper(word: str) -> str:
     return "".join(f"_{one}" if one.isupper() else one for one in word).upper()
 
