@@ -63,6 +63,6 @@ def test_files_that_cannot_be_written_leave_nothing(tmp_path, monkeypatch):
 def test_tests_of_a_new_pipeline_pass(tmp_path, spark):
     write_pipeline(tmp_path / "shop", "localhost:9092")
     pipeline = load_pipeline(read_specification(tmp_path / "shop"), spark)
-    assert [each.name for each in planned(pipeline, spark).flows] == ["clean_orders", "revenue", "best_customers"]
+    assert [each.name for each in planned(pipeline, spark).flows] == ["clean", "revenue", "customers"]
     tests = read_tests(tmp_path / "shop")
     assert [run_test(each, pipeline, spark) for each in tests] == [None, None]

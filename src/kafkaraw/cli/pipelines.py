@@ -16,6 +16,7 @@ from kafkaraw.errors import ConfigError, KafkaError
 COMMANDS: Final = {
     "checkpoint": "kafkaraw.cli.pipelines_checkpoint:checkpoint",
     "dead-letters": "kafkaraw.cli.pipelines_dead_letters:dead_letters",
+    "init": "kafkaraw.cli.pipelines_plan:init",
     "plan": "kafkaraw.cli.pipelines_plan:plan",
     "run": "kafkaraw.cli.pipelines_run:run",
     "status": "kafkaraw.cli.pipelines_run:status",

@@ -29,7 +29,7 @@ configuration:
 """
 
 _TRANSFORMATIONS: Final = '''\
-"""Orders: a table of orders, the revenue of each hour as a topic, and the best customers."""
+"""Orders: a table of orders, the revenue of each hour as a topic, and what customers have spent."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def orders():
 
 @dp.table
 @kp.expect_or_drop("has a customer", "customer IS NOT NULL")
-def clean_orders():
+def clean():
     """All orders that have a customer."""
     return spark.readStream.table("orders").select("id", "customer", "amount", "at")
 
@@ -63,9 +63,9 @@ def revenue():
 
 
 @dp.materialized_view
-def best_customers():
+def customers():
     """What each customer has spent."""
-    return spark.read.table("clean_orders").groupBy("customer").agg(F.sum("amount").alias("amount"))
+    return spark.read.table("clean").groupBy("customer").agg(F.sum("amount").alias("amount"))
 '''
 
 _TESTS: Final = """\
@@ -76,14 +76,14 @@ _TESTS: Final = """\
       - {id: 2, customer: bob, amount: 10, at: 2026-01-01T10:30:00Z}
       - {id: 3, customer: ada, amount: 1.5, at: 2026-01-01T11:00:00Z}
   expect:
-    clean_orders:
+    clean:
       - {id: 1, customer: ada, amount: 3.5}
       - {id: 2, customer: bob, amount: 10}
       - {id: 3, customer: ada, amount: 1.5}
     NAME.revenue:
       - {hour: 2026-01-01 10:00, amount: 13.5, orders: 2}
       - {hour: 2026-01-01 11:00, amount: 1.5, orders: 1}
-    best_customers:
+    customers:
       - {customer: ada, amount: 5}
       - {customer: bob, amount: 10}
   dead letters: []
@@ -95,12 +95,12 @@ _TESTS: Final = """\
       - not JSON
       - {id: 2, amount: 10, at: 2026-01-01T10:30:00Z}
   expect:
-    clean_orders: []
+    clean: []
   dead letters:
     - {reason: expectation, expectation: amount is positive}
     - {reason: decode, value: not JSON}
   counts:
-    clean_orders: {dropped: 1}
+    clean: {dropped: 1}
 """
 
 _SAMPLE: Final = """\
