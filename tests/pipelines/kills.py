@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
@@ -26,6 +27,9 @@ from kafkaraw.pipelines.snapshots import SnapshotTable
 from kafkaraw.pipelines.tables import StreamingTable
 from tests.pipelines import killed_run
 from tests.spark.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 120
@@ -58,8 +62,17 @@ def pipeline_of_seed(seed: int, kafka: Kafka, folder: Path) -> Killed:
     return Killed(seed, folder, topic, values)
 
 
-def run_killed(pipelines: Sequence[Killed], kafka: Kafka, output: Path, *, kills: int) -> int:
+def run_killed(
+    pipelines: Sequence[Killed], kafka: Kafka, output: Path, *, kills: int, spark: SparkSession | None = None
+) -> int:
     """Run pipelines together until they are killed some times, and then to their end; returns the number of kills.
+
+    Args:
+        pipelines: the pipelines.
+        kafka: their brokers.
+        output: the file for what the killed processes print.
+        kills: how often they are killed.
+        spark: the session of the last run; None for a process of its own.
 
     Raises:
         AssertionError: an output has lost or repeated a row.
@@ -71,7 +84,10 @@ def run_killed(pipelines: Sequence[Killed], kafka: Kafka, output: Path, *, kills
         code = _run(pipelines, kafka.servers, output, step, delay, choose.choice(("driver", "jvm")))
         assert code in (0, -9), output.read_text()[-3000:]
         killed += code != 0
-    assert _run(pipelines, kafka.servers, output, 0, 0.0, "driver") == 0, output.read_text()[-3000:]
+    if spark is None:
+        assert _run(pipelines, kafka.servers, output, 0, 0.0, "driver") == 0, output.read_text()[-3000:]
+    else:
+        assert killed_run.run_all(spark, kafka.servers, [(str(each.folder), each.topic) for each in pipelines]) == 0
     for each in pipelines:
         check(kafka, each)
     return killed

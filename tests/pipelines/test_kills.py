@@ -10,9 +10,9 @@ from tests.pipelines.kills import TOGETHER, pipeline_of_seed, run_killed
 
 
 @pytest.mark.timeout(600)
-def test_outputs_are_exact_after_a_kill(kafka, tmp_path):
+def test_outputs_are_exact_after_a_kill(spark, kafka, tmp_path):
     pipelines = [pipeline_of_seed(seed, kafka, tmp_path / str(seed)) for seed in (1, 2)]
-    run_killed(pipelines, kafka, tmp_path / "output", kills=1)
+    assert run_killed(pipelines, kafka, tmp_path / "output", kills=1, spark=spark) == 1
 
 
 @pytest.mark.soak
