@@ -25,6 +25,18 @@ def test_the_tests_of_an_example_pass(folder, test, spark):
 
 
 @pytest.mark.soak
+def test_tables_rebuilt_from_changes_are_those_of_the_database(spark, tmp_path):
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
+    from examples.commit_log.__main__ import run
+    from examples.commit_log.postgres import find_programs
+
+    if find_programs() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with place_of(EXAMPLES / "commit_log", tmp_path, print) as place:
+        assert run(place, spark, "small").startswith("<svg")
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("run", [flights, messaging, metrics], ids=["flights", "messaging", "metrics"])
 def test_the_result_of_a_small_run_is_that_of_plain_python(run, spark, tmp_path):
     definition = EXAMPLES / run.__module__.split(".")[1]

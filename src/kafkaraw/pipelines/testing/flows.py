@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.light_classes import dataclass, field, replace
+from kafkaraw.pipelines.changes import LIVE, ChangedTable, changed_schema
 from kafkaraw.pipelines.evaluation import Evaluation, Purpose, evaluate_dataset, evaluate_flow, message_of, stand_in
 from kafkaraw.pipelines.model import (
     RECORD_COLUMN,
@@ -23,7 +24,9 @@ from kafkaraw.pipelines.model import (
     FlowDefinition,
     FlowKind,
     Pipeline,
+    PipelineError,
 )
+from kafkaraw.pipelines.snapshots import SnapshotTable
 from kafkaraw.pipelines.tables import BatchId, StreamingTable, file_name_of
 from kafkaraw.pipelines.testing.given import GivenRows
 from kafkaraw.pipelines.testing.topics import TopicsInMemory, TopicsOfBroker
@@ -84,7 +87,7 @@ class TestedFlows:
         self._states: dict[str, FlowState] = {}
         self._done: set[str] = set()  # flows of this run
         self._schemas: dict[str, StructType] = {}
-        self._tables: dict[str, StreamingTable] = {}
+        self._tables: dict[str, StreamingTable | SnapshotTable] = {}
 
     # -- what is given -------------------------------------------------------------------------------------------------
 
@@ -118,7 +121,10 @@ class TestedFlows:
         if name not in self._schemas:
             frame = self._planned(name)
             is_view = self.pipeline.dataset(name).kind is DatasetKind.TEMPORARY_VIEW
-            self._schemas[name] = (frame if is_view else frame.drop(RECORD_COLUMN, TOMBSTONE_COLUMN)).schema
+            rows = frame if is_view else frame.drop(RECORD_COLUMN, TOMBSTONE_COLUMN)
+            flow = next(iter(self.pipeline.flows_into(name)), None)
+            applied = None if flow is None else flow.changes
+            self._schemas[name] = rows.schema if applied is None else changed_schema(applied, rows)
         return self._schemas[name]
 
     def _planned(self, name: str) -> DataFrame:
@@ -202,6 +208,15 @@ class TestedFlows:
 
         if dataset is None or not dataset.kind.is_table:
             return keep
+        if flow.changes is not None:
+            snapshots = SnapshotTable(self._folder / "tables" / file_name_of(dataset.name))
+            self._tables[dataset.name] = snapshots
+            changed = ChangedTable(snapshots, flow.changes)
+
+            def apply(batch: DataFrame, number: int) -> None:
+                changed.apply(batch, BatchId(flow.name, 0, number), dict)
+
+            return apply
         table = StreamingTable(
             self._folder / "tables" / file_name_of(dataset.name),
             file_format=dataset.format or "parquet",
@@ -259,8 +274,12 @@ class TestedFlows:
 
     def _read_written(self, dataset: Dataset, *, streaming: bool) -> DataFrame:
         table = self._tables[dataset.name]
-        reader: Any = self.spark.readStream if streaming else self.spark.read
         schema = self.schema_of(dataset.name)
+        if isinstance(table, SnapshotTable):
+            if streaming:
+                raise PipelineError(f"{dataset.name!r} has changes applied to it, and cannot be read as a stream")
+            return table.read(self.spark, schema, within=LIVE)
+        reader: Any = self.spark.readStream if streaming else self.spark.read
         frame: DataFrame = reader.schema(schema).format(table.file_format).load(str(table.path))
         return frame
 

@@ -1,0 +1,1 @@
+"""Commit log: tables rebuilt from the changes of a PostgreSQL database."""
