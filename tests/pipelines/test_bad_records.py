@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
 
+from kafkaraw.client.admin import NewTopic
 from kafkaraw.light_classes import replace
 from kafkaraw.pipelines import expectations as kp
 from kafkaraw.pipelines.dead_letters.flows import dead_letter_flows
+from kafkaraw.pipelines.dead_letters.store import DeadLetters
 from kafkaraw.pipelines.evaluation import Evaluation, Purpose, evaluate_flow
 from kafkaraw.pipelines.expectations import expectations_of
 from kafkaraw.pipelines.judging import counts, judged
 from kafkaraw.pipelines.latest import latest_by_key
-from kafkaraw.pipelines.letters import letter_of
+from kafkaraw.pipelines.letters import HEADERS, letter_of
 from kafkaraw.pipelines.mapping import map_records
 from kafkaraw.pipelines.model import (
     Dataset,
@@ -28,6 +31,7 @@ from kafkaraw.pipelines.model import (
     PipelineError,
     Settings,
 )
+from kafkaraw.pipelines.topic_admin import create_topics
 from kafkaraw.pipelines.topics import read_topic, sink_options, topic
 
 AT = Location("flows.py", 1)
@@ -38,9 +42,10 @@ class Runs:
 
     def __init__(self, spark, kafka, folder: Path, name: str) -> None:
         self.spark, self.kafka, self.folder = spark, kafka, folder
-        dead, replays = kafka.new_topic(), kafka.new_topic()
-        settings = Settings(dead, replays, name, kafka={"kafka.bootstrap.servers": kafka.servers})
+        unique = kafka.new_topic()
+        settings = Settings(f"{unique}-dead", f"{unique}-re", name, kafka={"kafka.bootstrap.servers": kafka.servers})
         self.pipeline = Pipeline(name, folder, str(folder), (), (), settings)
+        create_topics(self.pipeline, True)
 
     def view(self, function) -> None:
         view = Dataset(
@@ -92,7 +97,8 @@ class Runs:
             writer = frame.writeStream.format("kafkaraw").options(**sink_options(self.pipeline, flow.target, flow.name))
             writer = writer.option("checkpointLocation", str(self.folder / flow.name))
             writer.trigger(availableNow=True).start().awaitTermination()
-        return [letter_of(record) for record in self.kafka.records(self.pipeline.settings.dead_letter_topic)]
+        records = self.kafka.records(self.pipeline.settings.dead_letter_topic)
+        return [letter_of(each) for each in records if each.headers[0][0] == HEADERS[0]]
 
 
 @pytest.fixture
@@ -151,6 +157,40 @@ def test_bad_records_are_dead_letters_as_they_were_and_good_ones_rows(spark, kaf
         assert (letter.timestamp_ms, letter.topic, letter.partition) == (1000 + letter.offset, orders_topic, 1)
         assert letter.pipeline == runs.pipeline.name
     assert len(runs.dead_letters()) == 4  # another run adds none
+
+
+def test_arbitrary_records_are_dead_letters_byte_for_byte_also_after_a_replay(spark, kafka, runs):
+    chosen = random.Random(20261124)
+    name = f"{kafka.new_topic()}-any"
+    kafka.admin.create_topics([NewTopic(name, 2, configs={"message.timestamp.after.max.ms": str(2**63 - 1)})])
+
+    def some_bytes():
+        return None if chosen.random() < 0.2 else chosen.randbytes(chosen.choice([0, 1, 7, 300]))
+
+    sent = {}
+    for number in range(300):
+        names = chosen.choices(["h", "", "ü\0", "kafkaraw.time", "kafkaraw.pipeline"], k=chosen.randrange(6))
+        headers = tuple((each, some_bytes()) for each in names)
+        key, value, at = some_bytes(), b"{" + chosen.randbytes(number % 50), chosen.choice([0, number, 2**52 + number])
+        kafka.producer.send(name, value, key, headers=list(headers), timestamp_ms=at, partition=number % 2)
+        sent[number % 2, number // 2] = key, value, headers, at
+    kafka.producer.flush()
+
+    def anything():
+        return topic(name, value="json", schema="id LONG", key="bytes")
+
+    runs.table(anything)
+
+    def check(letters):
+        got = {
+            (each.partition, each.offset): (each.key, each.value, each.headers, each.timestamp_ms) for each in letters
+        }
+        assert got == sent
+        assert len(letters) == len(sent) and {each.topic for each in letters} == {name}
+
+    check(runs.dead_letters())
+    assert DeadLetters(runs.pipeline.name, runs.pipeline.settings).replay().count == 300
+    check(runs.dead_letters()[300:])
 
 
 def test_expect_or_fail_fails_with_the_record(spark, kafka, runs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from textwrap import dedent
 
 import pytest
@@ -12,6 +13,7 @@ from kafkaraw.pipelines.balance import balance_of
 from kafkaraw.pipelines.dead_letters.store import DeadLetters, Filter
 from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.letters import letter_of
+from kafkaraw.pipelines.running.last_status import LastStatus, printed
 from kafkaraw.pipelines.running.runner import RunOptions, run
 from kafkaraw.pipelines.specification import read_specification
 
@@ -109,6 +111,9 @@ def test_a_corrected_flow_gets_the_replayed_records_once_and_all_counts_agree(sp
     assert [(row.expectation, row.action, row.rows, row.unmet) for row in counted.collect()] == [
         ("amount is positive", "quarantine", 5, 1)
     ]
+    shown = printed(LastStatus(summary.status.as_json(), running=False))
+    assert re.search(r"^clean +orders +amount is positive +quarantine +5 +1$", shown, re.MULTILINE)
+    assert "clean: 7 records = 3 rows out + 1 dropped + 3 dead letters + 0 left out by functions" in shown
     again = [each.letter for each in store.find() if each.state.value == "open"]
     assert sorted((each.reason, each.offset) for each in again) == [("decode", 2), ("sink", -1)]
     assert all(each.is_balanced for each in summary.status.balance)

@@ -151,7 +151,7 @@ class CountsTable:
 
     def write(self, flows: Iterable[FlowNumbers]) -> None:
         """Replace the file, if something was counted since the last call."""
-        rows = [row for flow in flows for row in _rows_of(flow)]
+        rows = [row for flow in flows for row in rows_of(flow)]
         if rows == self._kept or (not rows and self._kept is None):
             return
         import pyarrow as pa
@@ -166,7 +166,8 @@ class CountsTable:
         self._kept = rows
 
 
-def _rows_of(flow: FlowNumbers) -> list[dict[str, object]]:
+def rows_of(flow: FlowNumbers) -> list[dict[str, object]]:
+    """Return the counts of a flow's expectations as rows of `CountsTable`."""
     return [
         {
             "flow": flow.flow,

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.light_classes import dataclass
+from kafkaraw.light_classes import dataclass, field
+from kafkaraw.pipelines.balance import FlowBalance, rows_of
 from kafkaraw.pipelines.running.storage import Storage, local_path
 from kafkaraw.pipelines.specification import read_specification
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _GOING_ON: Final = ("starting", "running", "stopping")
 _KILLED: Final = "killed"
@@ -61,6 +65,30 @@ def last_status(place: Path) -> LastStatus:
     return LastStatus(values, running)
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The numbers of a flow in the status file."""
+
+    flow: str
+    totals: Mapping[str, Mapping[str, int]]
+    positions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+def _expectations(flows: Iterable[Mapping[str, Any]]) -> Table | None:
+    """Return the counts of all expectations; None if there are none."""
+    from rich.table import Table
+
+    rows = [row for each in flows for row in rows_of(_Counted(each["flow"], each["totals"]))]
+    if not rows:
+        return None
+    table = Table(box=None, pad_edge=False, header_style="")
+    for column in rows[0]:
+        table.add_column(column.upper(), justify="right" if column in ("rows", "unmet") else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
+
+
 def printed(status: LastStatus) -> str:
     """Return the status as a table."""
     from rich.console import Console
@@ -83,4 +111,10 @@ def printed(status: LastStatus) -> str:
     verb = "runs" if status.running else "ran"
     console.print(f"{values['pipeline']}: {values['state']}; {verb} {values['mode']} since {since:%Y-%m-%dT%H:%M:%SZ}")
     console.print(table)
+    expectations = _expectations(values["flows"])
+    if expectations is not None:
+        console.print()
+        console.print(expectations)
+    for each in values.get("balance", ()):
+        console.print(str(FlowBalance(**each)))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
