@@ -16,6 +16,7 @@ from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
 from kafkaraw.schemas.model import Schema, SchemaReference, SchemaType
 from kafkaraw.schemas.serializers.avro import AvroDeserializer, AvroSerializer
+from kafkaraw.schemas.serializers.confluent_names import from_confluent
 from kafkaraw.schemas.serializers.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
 from kafkaraw.schemas.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer
 from tests.schemas.serializers import avro_cases
@@ -237,3 +238,53 @@ def test_protobuf_registers_imports_as_references():
         assert (found.version, found.schema.schema_str) == (expected.version, expected.schema.schema_str)
         key = lambda reference: reference.name  # noqa: E731
         assert sorted(found.schema.references or [], key=key) == sorted(expected.schema.references or [], key=key)
+
+
+ORDER = '{"type":"record","name":"Order","fields":[{"name":"a","type":"int"}]}'
+ORDER_JSON = '{"title":"Order","type":"object","properties":{"a":{"type":"integer"}}}'
+SET = {
+    "auto.register.schemas": False,
+    "normalize.schemas": True,
+    "use.schema.id": 1,
+    "use.latest.version": True,
+    "use.latest.with.metadata": {"owner": "me"},
+    "skip.known.types": False,
+    "subject.name.strategy.type": "RECORD",
+    "subject.name.strategy.conf": {"subject.name.strategy.fallback.type": "RECORD"},
+    "subject.name.strategy": confluent.topic_record_subject_name_strategy,
+    "reference.subject.name.strategy": confluent.reference_subject_name_strategy,
+    "schema.id.serializer": confluent.header_schema_id_serializer,
+    "schema.id.deserializer": confluent.prefix_schema_id_deserializer,
+    "validate": False,
+    "validate.strict": True,
+    "validate.strict.allow.default": True,
+}
+"""A value other than the default one for each name; the missing ones ask for what is refused by name."""
+REFUSED = {
+    "use.deprecated.format",
+    "validation.rules.execution",
+    "validation.rules.fail.fast",
+    "validation.rules.executor",
+}
+
+
+@pytest.mark.parametrize(
+    ("theirs_class", "make"),
+    [
+        (confluent_avro.AvroSerializer, lambda client, given: AvroSerializer(client, ORDER, **given)),
+        (confluent_avro.AvroDeserializer, AvroDeserializer),
+        (confluent_json.JSONSerializer, lambda client, given: JsonSchemaSerializer(client, ORDER_JSON, **given)),
+        (confluent_json.JSONDeserializer, JsonSchemaDeserializer),
+        (confluent_protobuf.ProtobufSerializer, lambda client, given: ProtobufSerializer(client, imports(), **given)),
+        (confluent_protobuf.ProtobufDeserializer, ProtobufDeserializer),
+    ],
+    ids=lambda it: getattr(it, "__name__", ""),
+)
+def test_every_name_of_a_configuration_is_accepted(theirs_class, make):
+    client = ConfluentRegistry(registry())
+    build = make if not isinstance(make, type) else lambda client, given: make(client, **given)
+    defaults = theirs_class._default_conf
+    build(client, from_confluent(defaults))
+    for name in defaults.keys() - REFUSED:
+        other = {"auto.register.schemas": False} if name[:4] == "use." and "auto.register.schemas" in defaults else {}
+        build(client, from_confluent({name: SET[name]} | other))

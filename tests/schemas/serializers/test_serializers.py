@@ -376,6 +376,21 @@ def test_protobuf_without_a_class_reads_by_the_writers_schema(registry):
         deserializer(b"\0\0\0\0\1\4\2\x08", READ)
 
 
+def test_protobuf_without_a_class_may_read_by_the_latest_schema(registry):
+    old, new = (f'syntax = "proto3"; package p; message A {{ int32 x = 1;{more} }}' for more in ("", " int32 y = 2;"))
+    written = registry.register("t-value", Schema(old, SchemaType.PROTOBUF))
+    registry.register("t-value", Schema(new, SchemaType.PROTOBUF))
+    data = write_prefix(written.id) + b"\0\x08\x07"
+    context = DeserializationContext("t", "value", [])
+    assert not hasattr(ProtobufDeserializer(registry)(data, context), "y")
+    for subject in ("topic", lambda _, name: "t-value" if name == "p.A" else "x"):
+        message = ProtobufDeserializer(registry, subject=subject, use_latest_version=True)(data, context)
+        assert (message.x, message.y) == (7, 0)
+    registry.register("t-value", Schema(new.replace(" A ", " B "), SchemaType.PROTOBUF))
+    with pytest.raises(UnreadableError, match=r"a p\.A, which the latest version"):
+        ProtobufDeserializer(registry, use_latest_version=True)(data, context)
+
+
 def test_protobuf_refuses_other_messages_and_unknown_fields(registry):
     serializer = ProtobufSerializer(registry, struct_pb2.Struct)
     with pytest.raises(SerializationError, match=r"writes messages of google.protobuf.Struct, not Value; pass one"):

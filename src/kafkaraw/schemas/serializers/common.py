@@ -648,6 +648,9 @@ class SchemaDeserializer(ABC, Generic[T]):
             ) from error
         return Reader(registered, decoder, expires_s)
 
+    def _record_name(self, writer: ParsedSchema | None) -> str | None:
+        return None if writer is None else writer.name
+
     async def _parsed_writer(self, registered: RegisteredSchema) -> ParsedSchema | None:
         return await self._waiting.parsed(registered.schema)
 
@@ -677,8 +680,7 @@ class SchemaDeserializer(ABC, Generic[T]):
             if self._reader is None and self._reader_schema is not None:
                 self._reader = await self._waiting.parsed(self._reader_schema)
             return self._reader, None
-        name = None if writer is None else writer.name
-        subject = await subject_of(self._strategy, self._registry, context, name)
+        subject = await subject_of(self._strategy, self._registry, context, self._record_name(writer))
         if self._use_metadata is None:
             latest = await answer_of(self._registry.version(subject, "latest"))
         else:

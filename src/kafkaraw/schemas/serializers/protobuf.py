@@ -180,10 +180,12 @@ class _Parser:
 
     Attributes:
         writer: the writer's schema; its file is looked at when a message is read without a class.
+        reader: the reader's schema, which has the class then; None if it is the writer's.
         classes: by message indexes.
     """
 
     writer: ParsedSchema | None
+    reader: ParsedSchema | None
     classes: dict[tuple[int, ...], Any]
 
 
@@ -194,6 +196,8 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
         registry: a `Registry`, for blocking consumers, or an `AsyncRegistry`, for `AsyncConsumer`.
         message_type: the generated class of the messages; None makes a class from the writer's schema.
         subject: see `SchemaDeserializer`, as for the arguments that are not named here.
+        use_latest_version: make the class from the latest version of the subject; a given class stays.
+        use_latest_with_metadata: the same, from the latest version with these properties.
         ignore_rules: see there.
         from_dict: called with message and context; returns the object for the application.
         latest_ttl_s: see there.
@@ -210,6 +214,8 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
         message_type: type[T] | None = None,
         *,
         subject: SubjectStrategy = "topic",
+        use_latest_version: bool = False,
+        use_latest_with_metadata: Mapping[str, str] | None = None,
         ignore_rules: bool = False,
         from_dict: Callable[[Any, DeserializationContext], Any] | None = None,
         latest_ttl_s: float = LATEST_TTL_S,
@@ -218,14 +224,24 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
             raise ConfigError(f"ProtobufDeserializer: message_type={message_type!r} is no class that protoc generates")
         self._message_type = message_type
         super().__init__(
-            registry, subject=subject, ignore_rules=ignore_rules, from_dict=from_dict, latest_ttl_s=latest_ttl_s
+            registry,
+            subject=subject,
+            use_latest_version=use_latest_version,
+            use_latest_with_metadata=use_latest_with_metadata,
+            ignore_rules=ignore_rules,
+            from_dict=from_dict,
+            latest_ttl_s=latest_ttl_s,
         )
+
+    def _record_name(self, writer: ParsedSchema | None) -> str | None:
+        kind: Any = self._message_type
+        return super()._record_name(writer) if kind is None else kind.DESCRIPTOR.full_name
 
     async def _parsed_writer(self, registered: RegisteredSchema) -> ParsedSchema | None:
         return None if self._message_type is not None else await super()._parsed_writer(registered)
 
     def _decoder(self, writer: Any, reader: Any) -> _Parser:
-        return _Parser(writer, {})
+        return _Parser(writer, reader, {})
 
     def _decode(self, reader: Reader, data: bytes, start: int, header: bytes | None) -> Any:
         if header is not None:
@@ -248,7 +264,10 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
             from google.protobuf.message_factory import GetMessageClass
 
             assert parser.writer is not None
-            made = GetMessageClass(message_at(parser.writer.native, indexes))
+            found = message_at(parser.writer.native, indexes)
+            if parser.reader is not None:
+                found = _message_named(parser.reader.native, found.full_name)
+            made = GetMessageClass(found)
             parser.classes[indexes] = made
         return made
 
@@ -284,6 +303,20 @@ def message_at(file: Any, indexes: tuple[int, ...]) -> Any:
         found = messages[index]
         messages = list(found.nested_types)
     return found
+
+
+def _message_named(file: Any, name: str) -> Any:
+    """Return the descriptor of a message by its full name.
+
+    Raises:
+        UnreadableError: the file and its imports have no such message.
+    """
+    try:
+        return file.pool.FindMessageTypeByName(name)
+    except KeyError:
+        raise UnreadableError(
+            f"the record is a {name}, which the latest version of the subject does not have"
+        ) from None
 
 
 def _text_of(file: Any) -> str:

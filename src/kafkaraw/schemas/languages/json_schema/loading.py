@@ -8,6 +8,7 @@ Must not do I/O. Start at `Loader.load`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -452,7 +453,7 @@ def _sorted(value: Json) -> Json:
 def _check_simple(word: str, form: str, value: Json, path: str) -> None:
     number = isinstance(value, int) and not isinstance(value, bool)
     fits = {
-        _INTEGER: number or (not isinstance(value, bool | str | list | dict | None) and value == int(value)),
+        _INTEGER: number or (isinstance(value, Decimal) and value == value.to_integral_value()),
         _NUMBER: not isinstance(value, bool | str | list | dict | None),
         _BOOLEAN: isinstance(value, bool),
         _STRING: isinstance(value, str),
