@@ -14,7 +14,17 @@ import pyarrow as pa
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DayTimeIntervalType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    YearMonthIntervalType,
+)
 
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, SchemaType
@@ -28,6 +38,7 @@ from kafkaraw.spark.reading.typed_columns import METADATA, TypedColumns, decodin
 from kafkaraw.spark.source import KafkaDataSource
 from kafkaraw.spark.versions import running
 from kafkaraw.spark.writing.task import sum_rows, write_settings
+from kafkaraw.spark.writing.typed_rows import comparable
 from tests.schemas.arrow.random_avro import varint
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -463,6 +474,29 @@ def test_sums_of_rows_do_not_depend_on_the_version_of_the_schema(spark, registry
 
 
 # -- functions
+
+
+def test_maps_that_avro_lacks_have_sums_of_rows(registry):
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "maps", "exactlyOnce": "true", "value.format": "protobuf"}
+    options |= {"schema.registry.url": registry.url}
+    inner = MapType(IntegerType(), ArrayType(MapType(StringType(), LongType())))
+    schema = StructType([StructField("value", StructType([StructField("m", inner)]), False)])
+    with pytest.raises(UsageError, match="Protobuf has no type for list"):  # the sums are no hindrance any more
+        write_settings(parse_options(options), schema)
+    schema["value"].dataType = StructType([StructField("m", MapType(IntegerType(), StringType()))])
+    settings = write_settings(parse_options(options), schema)
+    kind = pa.struct([("m", pa.map_(pa.int32(), pa.string()))])
+    rows = [{"m": [(1, "a")]}, {"m": [(2, "a")]}, {"m": [(1, "a")]}, {"m": None}]
+    batch = pa.RecordBatch.from_arrays([pa.array(rows, kind)], ["value"])
+    first, second, third, fourth = comparable(batch, settings.encoding).column("value").to_pylist()
+    assert first == third and len({first, second, fourth}) == 3
+
+
+def test_a_type_that_arrow_lacks_is_refused_before_the_write(registry):
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "t", "value.format": "avro"}
+    schema = StructType([StructField("value", StructType([StructField("age", YearMonthIntervalType())]))])
+    with pytest.raises(UsageError, match="a type that Arrow lacks; cast it first"):
+        write_settings(parse_options(options | {"schema.registry.url": registry.url}), schema)
 
 
 @pytest.mark.skipif(running() < (4, 1), reason="Spark has Arrow functions since 4.1")

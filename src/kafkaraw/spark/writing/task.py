@@ -117,10 +117,16 @@ def write_settings(options: SparkOptions, schema: StructType) -> WriteSettings:
 def _encoding(options: SparkOptions, schema: StructType) -> tuple[EncodedColumn, ...]:
     if options.schemas is None:
         return ()
+    from pyspark.errors import PySparkException
+
     from kafkaraw.spark.arrow_schemas import arrow_schema
     from kafkaraw.spark.writing.typed_rows import encoding_for
 
-    return encoding_for(options, arrow_schema(schema))
+    try:
+        types = arrow_schema(schema)
+    except PySparkException as error:
+        raise UsageError(f"the columns have a type that Arrow lacks; cast it first: {error}") from None
+    return encoding_for(options, types)
 
 
 def make_producer(settings: Settings) -> Producer:

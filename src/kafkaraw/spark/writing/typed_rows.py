@@ -69,7 +69,7 @@ def encoding_for(options: SparkOptions, types: pa.Schema) -> tuple[EncodedColumn
         raise ConfigError(f"{missing[0]}.format: there is no column {missing[0]!r}, only {', '.join(types.names)}")
     if options.exactly_once is not None:
         for each in schemas.columns:  # types that `comparable` cannot encode
-            avro_schema_of(types.field(each.name).type, ROOT_RECORD)
+            avro_schema_of(_with_lists(types.field(each.name).type), ROOT_RECORD)
     with Registry.from_config(schemas.registry) as registry:
         return tuple(
             _column(registry, each, schemas, options.topic, types.field(each.name).type) for each in schemas.columns
@@ -122,9 +122,26 @@ def comparable(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.
     """
     for each in columns:
         kind = batch.schema.field(each.name).type
-        derived = Texts(FORMATS["avro"], avro_schema_of(kind, ROOT_RECORD))
+        derived = Texts(FORMATS["avro"], avro_schema_of(_with_lists(kind), ROOT_RECORD))
         batch = _replaced(batch, each.name, ColumnEncoder("avro", _NO_ID, derived, each.name))
     return batch
+
+
+def _with_lists(kind: pa.DataType) -> pa.DataType:
+    """Return the type with lists of entries for the maps that Avro lacks: those whose keys are no strings."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_struct(kind):
+        return pa.struct([each.with_type(_with_lists(each.type)) for each in kind])
+    if t.is_map(kind):
+        item = kind.item_field.with_type(_with_lists(kind.item_type))
+        if t.is_string(kind.key_type):
+            return pa.map_(kind.key_type, item)
+        return pa.list_(pa.field("element", pa.struct([kind.key_field, item]), nullable=False))
+    if t.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_lists(kind.value_type)))
+    return kind
 
 
 def _replaced(batch: pa.RecordBatch, name: str, encoder: ColumnEncoder) -> pa.RecordBatch:
