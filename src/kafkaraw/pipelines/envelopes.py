@@ -207,13 +207,7 @@ def _changes(rows: DataFrame, source: TopicSource, evaluation: Evaluation) -> Da
         .otherwise(F.lit("")),
     )
     add_bad_rows(evaluation, lambda: bad_rows(flagged.where("_bad"), Reason.DECODE, F.lit(""), said))
-    counted = observed(
-        flagged,
-        "function",
-        evaluation,
-        undecodable=F.count_if(F.col("_bad")),
-        dropped=F.count_if(F.col(TOMBSTONE_COLUMN)),
-    )
+    counted = observed(flagged, "function", evaluation, undecodable=F.count_if(F.col("_bad")))
     is_delete = op == _DELETE
     return counted.where(~F.col("_bad") & ~F.col(TOMBSTONE_COLUMN)).select(
         op.alias(OP),
