@@ -533,6 +533,15 @@ def test_functions_use_schemas_with_rules_only_if_told_to_ignore_them(spark, reg
     assert [row.v.id for row in framed_rows.select(ignoring.alias("v")).collect()] == [0, 1]
 
 
+@pytest.mark.parametrize("format", ["xml", "protobuf"])
+def test_functions_refuse_another_format_before_the_query(registry, format):
+    registry.register("of-avro", V1)
+    with pytest.raises(ConfigError, match=f"format=.?{format}"):
+        from_schema("v", registry.url, subject="of-avro", format=format)
+    with pytest.raises((ConfigError, UsageError), match=format):
+        to_schema("v", registry.url, subject="of-avro", format=format)
+
+
 @pytest.mark.skipif(running() < (4, 1), reason="Spark has Arrow functions since 4.1")
 def test_functions_write_and_read_a_message_of_a_protobuf_schema(spark, registry):
     registry.client.register("messages", Schema(PROTO, SchemaType.PROTOBUF))

@@ -58,14 +58,17 @@ def from_schema(  # noqa: PLR0913 - one option per question
             bytes cannot be decoded.
 
     Raises:
-        ConfigError: Spark is older than 4.1, or neither subject nor schema is given.
+        ConfigError: Spark is older than 4.1, neither subject nor schema is given, or the format is another one.
         RegistryError: the registry has no such schema, or cannot be asked.
     """
     if on_error not in ("fail", "null", "struct"):
         raise ConfigError(f"on_error={on_error!r}: must be fail, null or struct")
     settings = _settings(registry)
+    _checked(format)
     with Registry.from_config(settings) as client:
         found = _given(client, format, subject, version, schema)
+        if found.schema_type is not FORMATS[format]:
+            raise ConfigError(f"format={format}: subject {subject!r} has a schema of {found.schema_type.value}")
         texts = Texts.of(client.bundle(found), message)
     kind = spark_type(columns_for(texts, recursive_field_max_depth))
 
@@ -124,20 +127,22 @@ def to_schema(  # noqa: PLR0913 - one option per question
         ignore_rules: write with a schema that has rules, such as encryption, without running them.
 
     Raises:
-        ConfigError: Spark is older than 4.1.
-        UsageError: the schema has rules.
+        ConfigError: Spark is older than 4.1, or the format is unknown.
+        UsageError: the schema has rules, or is of another format.
         RegistryError: the registry refuses the schema, has none, or cannot be asked.
     """
     settings = _settings(registry)
+    _checked(format)
     with Registry.from_config(settings) as client:
         found: RegisteredSchema
         if schema is None:
             found = client.version(subject, version)
         else:
-            found = client.register(subject, Schema(schema, FORMATS[_checked(format)]))
+            found = client.register(subject, Schema(schema, FORMATS[format]))
         texts = Texts.of(client.bundle(found.schema, subject=subject), message)
     check_rules(found, ignore_rules=ignore_rules)
     schema_id = found.id
+    ColumnEncoder(format, schema_id, texts, "column", recursive_field_max_depth)  # refuses what tasks would refuse
 
     def encode(typed: pa.Array) -> pa.Array:
         return ColumnEncoder(format, schema_id, texts, "column", recursive_field_max_depth).encode(typed)
@@ -152,17 +157,16 @@ def _settings(registry: str | Mapping[str, str]) -> RegistrySettings:
     return RegistrySettings({_URL: registry} if isinstance(registry, str) else registry)
 
 
-def _checked(format: str) -> str:
+def _checked(format: str) -> None:
     if format not in FORMATS:
         raise ConfigError(f"format={format!r}: must be {' or '.join(FORMATS)}")
-    return format
 
 
 def _given(client: Registry, format: str, subject: str | None, version: int | str, schema: str | None) -> Schema:
     if (subject is None) is (schema is None):
         raise ConfigError("from_schema: give either subject or schema, the schema of the result")
     if schema is not None:
-        return Schema(schema, FORMATS[_checked(format)])
+        return Schema(schema, FORMATS[format])
     assert subject is not None
     return client.version(subject, version).schema
 
