@@ -141,6 +141,8 @@ def test_a_readers_schema_resolves_as_in_java(ask: Ask, data: st.DataObject) -> 
         return
     data_of_value = codec.encode(encoder(writer), data.draw(avro_cases.values(writer)), b"")
     answer = ask(data_of_value, writer=json.dumps(writer), reader=json.dumps(reader))
+    if "Invalid default" in answer.get("error", ""):  # a union has lost the branch of its default
+        return
     try:
         node = decoder(writer, reader)
     except UnresolvableError as error:  # Java refuses items of arrays and maps only when there is one
