@@ -154,6 +154,14 @@ def test_what_is_rarely_used_is_imported_on_first_use(statement: str) -> None:
     assert not early, f"`{statement}` loads {' '.join(early)}; `python -X importtime -c ...` shows who imports them"
 
 
+def test_names_of_pipelines_are_imported_on_first_use_and_without_spark() -> None:
+    assert [name for name in loaded_by("import kafkaraw") if name.startswith("kafkaraw.pipelines")] == []
+    lazy = loaded_by("from kafkaraw import pipelines")
+    assert [name for name in lazy if name.startswith("kafkaraw.pipelines")] == ["kafkaraw.pipelines"]
+    every = loaded_by("from kafkaraw import pipelines\n[getattr(pipelines, name) for name in pipelines.__all__]")
+    assert {"pyspark", "pyarrow", "yaml"} & set(every) == set()
+
+
 # Each function changes something of the whole process. Modules of Python's own may call it; modules of ours may not.
 WATCHED = """
 import asyncio, atexit, ctypes, faulthandler, gc, locale, logging, os, signal, socket, sys, threading, warnings

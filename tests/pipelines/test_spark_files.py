@@ -1,4 +1,4 @@
-"""Files that only use Spark's names: those of Spark's own `init`, and files that run under both commands."""
+"""Files that only use Spark's names run unchanged, those of Spark's own `init` among them."""
 
 from __future__ import annotations
 
