@@ -39,7 +39,7 @@ WAITING_GROUPS = (
 
 Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run.
 """
-WITH_SPARK = {"demo/test_pipeline.py": "pipelines"}
+WITH_SPARK = {"demo/test_pipeline.py": "pipelines", "docs/test_pipelines.py": "pipelines"}
 """Files that use the Spark session of another group, after its tests: the first ones decide on Spark's workers."""
 WITHOUT_JVM = (
     "spark/reading/test_ranges_without_records.py",

@@ -29,6 +29,7 @@ from tests.distribution import (
         ("tests/interop/test_groups.py::test_x", "interop"),
         ("tests/interop/test_acls.py::test_x", "interop/test_acls.py"),
         ("tests/interop/test_connectors.py::test_x", "interop/test_connectors.py"),
+        ("tests/docs/test_pipelines.py::test_x", "pipelines"),
         ("tests/docs/test_schemas.py::test_x", "docs/test_schemas.py"),
         ("tests/simulation/test_scenarios.py::test_x[7]", "tests/simulation/test_scenarios.py::test_x[7]"),
         ("tests/client/sending/test_close.py::test_x", "tests/client/sending/test_close.py"),
