@@ -40,6 +40,7 @@ FOREIGN = (
     "bench",
     "protocol/oracle",
     "docs/test_schemas.py",
+    "pipelines/test_command_run.py",
     "records/test_other_clients.py",
     "schemas/serializers/test_confluent_serializers.py",
     "schemas/server/test_confluent_client.py",
@@ -47,7 +48,7 @@ FOREIGN = (
 FOREIGN_FIXTURES = {"apache_kafka", "java"}
 SPARK_FIXTURE = "spark"
 # What starts Spark, besides the connectors' scenarios, which have a Spark of their own.
-SPARK = ("spark", "demo", "docs/test_schemas.py", "interop/test_demo.py")
+SPARK = ("spark", "demo", "docs/test_schemas.py", "interop/test_demo.py", "pipelines/test_command_run.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
 KAFKA = ("interop", "protocol/oracle")
 # What takes more than two seconds of processor time, runs nothing but Python, and is about processes, limits of
@@ -87,7 +88,10 @@ LONG = (
     "records/test_rows.py",
     "records/test_splitting.py",
     "records/test_switches_between_threads.py",
+    "schemas/arrow/test_protobuf_encoding.py",
     "schemas/languages/test_hostile_schemas.py",
+    "schemas/languages/test_versions.py",
+    "schemas/server/test_topic.py",
     "simulation/test_connection.py",
     "simulation/test_events.py",
     "simulation/test_faults.py",
