@@ -20,7 +20,6 @@ WAITING_GROUPS = (
     "interop",
     "pipelines",
     "interop/test_connectors.py",
-    "pipelines/test_command_run.py",
     "demo",
     "docs/test_schemas.py",
     "interop/test_acls.py",

@@ -24,7 +24,7 @@ from tests.distribution import (
         ("tests/spark/reading/test_planning.py::test_x[a::b]", "spark"),
         ("tests/spark/writing/test_rights.py::test_x", "tests/spark/writing/test_rights.py"),
         ("tests/demo/test_pipeline.py::test_x", "pipelines"),
-        ("tests/pipelines/test_command_run.py::test_x", "pipelines/test_command_run.py"),
+        ("tests/pipelines/test_command_run.py::test_x", "pipelines"),
         ("tests/demo/test_flights.py::test_x", "demo"),
         ("tests/interop/test_groups.py::test_x", "interop"),
         ("tests/interop/test_acls.py::test_x", "interop/test_acls.py"),

@@ -102,6 +102,8 @@ def test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one(
         assert get(f"{url}/healthz") == "ok\n"
         assert 'kafkaraw_pipeline_rows_written_total{pipeline="orders",flow="even"} 2\n' in get(f"{url}/metrics")
         wait_for(lambda: committed(kafka, "orders.even") == 4)  # what kafka-consumer-groups shows
+        # The query of dead letters reads the topic, too.
+        wait_for(lambda: sum(flow["rows_read"] for flow in json.loads(get(f"{url}/status"))["flows"]) == 8)
         shown = CliRunner().invoke(status, [str(folder)])
         assert (shown.exit_code, shown.output.splitlines()[0].startswith("orders: running")) == (0, True), shown.output
         process.send_signal(signal.SIGTERM)
@@ -110,7 +112,6 @@ def test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one(
         process.kill()
     assert process.returncode == 143, errors
     last = json.loads(output.splitlines()[-1])
-    # The query of dead letters reads the topic, too.
     assert (last["event"], last["state"], last["rows_read"], last["rows_written"]) == ("finished", "stopped", 8, 2)
 
     send(range(4, 8))

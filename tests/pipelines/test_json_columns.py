@@ -157,7 +157,7 @@ def test_each_record_has_all_values_or_is_bad_with_a_reason(spark):
     assert all(json.loads(case) for case in GOOD)
 
 
-def test_a_type_that_json_does_not_have_is_an_error():
+def test_a_type_that_json_does_not_have_is_an_error(spark):
     with pytest.raises(ConfigError, match=r"orders: column 'm', field 'x' is map<int,string>: keys of JSON are str"):
         JsonColumns(StructType.fromDDL("m STRUCT<x: MAP<INT, STRING>>"), "orders")
     with pytest.raises(ConfigError, match=r"orders: column 'i' is interval.*use string"):
