@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from examples.flights.__main__ import run as flights
 from examples.harness import SETTINGS, place_of
@@ -12,14 +14,21 @@ from examples.messaging.__main__ import run as messaging
 from examples.metrics.__main__ import run as metrics
 from kafkaraw.pipelines.testing import load
 from kafkaraw.pipelines.testing.yaml_tests import read_tests, run_test
+from tests.simulation.seeds import FIRST
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TESTS = [
-    (each.parent, test) for each in sorted(EXAMPLES.glob("*/spark-pipeline.yml")) for test in read_tests(each.parent)
-]
 
 
-@pytest.mark.parametrize(("folder", "test"), TESTS, ids=[f"{folder.name}: {test.name}" for folder, test in TESTS])
+def yaml_tests() -> Iterator[ParameterSet]:
+    """All tests; of each example, `make test` has one, another one with each commit: they take seconds."""
+    for folder in sorted(each.parent for each in EXAMPLES.glob("*/spark-pipeline.yml")):
+        found = read_tests(folder)
+        for number, test in enumerate(found):
+            marks = () if number == FIRST // 1000 % len(found) else (pytest.mark.soak,)
+            yield pytest.param(folder, test, id=f"{folder.name}: {test.name}", marks=marks)
+
+
+@pytest.mark.parametrize(("folder", "test"), yaml_tests())
 def test_the_tests_of_an_example_pass(folder, test, spark):
     assert run_test(test, load(folder, spark), spark) is None
 
