@@ -72,6 +72,15 @@ def test_the_group_s_offset_is_the_first_open_letter_of_each_partition(kafka):
     }
 
 
+def test_partitions_of_different_lengths_are_read_once(kafka):
+    topics = Topics(kafka, partitions=3)
+    topics.add(*(letter(number) for number in range(2_000)))
+    topics.add(letter(2_000), partition=2)
+    assert [each.letter.offset for each in topics.store.find()].count(2_000) == 1
+    assert topics.store.replay().count == 2_001
+    assert topics.replayed() == list(range(2_001))
+
+
 def test_to_origin_writes_the_record_as_it_was_to_its_partition(kafka, topics):
     origin = kafka.new_topic(partitions=2)
     headers = (("h", None), ("h", b"\xff"), (HEADERS[0], b"mine"))

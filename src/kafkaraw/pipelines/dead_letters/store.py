@@ -195,9 +195,9 @@ class DeadLetters:
             ends = consumer.end_offsets(partitions)
             starts = consumer.beginning_offsets(partitions)
             left = {tp for tp in partitions if starts[tp] < ends[tp]}
+            consumer.assign(sorted(left))
             deadline = time.monotonic() + _SILENCE_S
             while left:
-                consumer.assign(sorted(left)) if set(consumer.assignment()) != left else None
                 found = consumer.poll(0.2)
                 for tp, batch in found.items():
                     yield from (record for record in batch if record.offset < ends[tp])
