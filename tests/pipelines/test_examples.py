@@ -28,7 +28,7 @@ def yaml_tests() -> Iterator[ParameterSet]:
             yield pytest.param(folder, test, id=f"{folder.name}: {test.name}", marks=marks)
 
 
-@pytest.mark.parametrize(("folder", "test"), yaml_tests())
+@pytest.mark.parametrize(("folder", "test"), list(yaml_tests()))
 def test_the_tests_of_an_example_pass(folder, test, spark):
     assert run_test(test, load(folder, spark), spark) is None
 
