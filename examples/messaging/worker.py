@@ -90,7 +90,9 @@ def work(servers: str, name: str, is_stopped: Callable[[], bool]) -> int:
     """Work until told to stop; return the number of orders and retries handled."""
     handled = 0
     with (
-        Producer(bootstrap_servers=servers, transactional_id=f"work-{name}", transaction_timeout_ms=10_000) as producer,
+        Producer(
+            bootstrap_servers=servers, transactional_id=f"work-{name}", transaction_timeout_ms=120_000
+        ) as producer,
         Consumer(
             bootstrap_servers=servers,
             group_id=GROUP,

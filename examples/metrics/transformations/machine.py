@@ -14,6 +14,13 @@ LINE = r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\w+) (\S+) ?(.*)$"
 FIELDS = ("at", "action", "package", "version")
 
 
+def with_id(rows):
+    """Add the minute, and a text that identifies host, metric and minute."""
+    minute = F.date_format("minute", "yyyy-MM-dd'T'HH:mm'Z'")
+    rows = rows.withColumn("minute", F.col("window.start")).drop("window")
+    return rows.withColumn("id", F.concat_ws("|", "host", "metric", minute))
+
+
 @dp.temporary_view
 @kp.expect_or_quarantine("is a number", "value IS NOT NULL AND NOT isnan(value)")
 @kp.expect("percentages are between 0 and 100", "metric NOT LIKE '%.percent' OR value BETWEEN 0 AND 100")
@@ -25,26 +32,22 @@ def samples():
 @kp.to_topic("metrics-by-minute", key="id", output_mode="update", config={"cleanup.policy": "compact"})
 def metrics_by_minute():
     """Minimum, mean and maximum of each metric for each minute."""
-    minutes = spark.readStream.table("samples").groupBy(
-        "host", "metric", F.window("at", "1 minute").start.alias("minute")
-    )
+    minutes = spark.readStream.table("samples").groupBy("host", "metric", F.window("at", "1 minute"))
     return minutes.agg(
         F.count("*").alias("samples"),
         F.min("value").alias("min"),
         F.avg("value").alias("mean"),
         F.max("value").alias("max"),
-    ).withColumn("id", F.concat_ws("|", "host", "metric", F.date_format("minute", "yyyy-MM-dd'T'HH:mm'Z'")))
+    ).transform(with_id)
 
 
 @kp.to_topic("alerts", key="id", output_mode="update", config={"cleanup.policy": "compact"})
 def alerts():
     """One alert for each metric and minute in which the mean is above its limit."""
     limits = spark.createDataFrame(list(ALERT_ABOVE.items()), "metric STRING, above DOUBLE")
-    minutes = spark.readStream.table("samples").groupBy(
-        "host", "metric", F.window("at", "1 minute").start.alias("minute")
-    )
+    minutes = spark.readStream.table("samples").groupBy("host", "metric", F.window("at", "1 minute"))
     high = minutes.agg(F.avg("value").alias("mean")).join(F.broadcast(limits), "metric").where("mean > above")
-    return high.withColumn("id", F.concat_ws("|", "host", "metric", F.date_format("minute", "yyyy-MM-dd'T'HH:mm'Z'")))
+    return high.transform(with_id)
 
 
 @dp.table
