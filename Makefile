@@ -59,9 +59,9 @@ demo: setup ## Stream 336,776 real flights through Kafka and Spark
 
 .PHONY: examples
 examples: setup ## Run the example pipelines on real data, compare their results, draw them into build/examples
-	@# Only the example commit_log needs a client of PostgreSQL, and the server itself (apt-get install postgresql).
+	@# Only the example commit_log needs a client of PostgreSQL, and the server itself (apt-get install postgresql); activity needs chromium.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'psycopg[binary]>=3.2'
-	@for each in flights messaging metrics commit_log; do echo "== $$each"; $(BIN)/python -m examples.$$each $(ARGS); done
+	@for each in flights messaging metrics commit_log activity; do echo "== $$each"; $(BIN)/python -m examples.$$each $(ARGS); done
 
 .PHONY: check
 check: setup ## Format, lint, types, import contracts (seconds)

@@ -46,6 +46,17 @@ def test_tables_rebuilt_from_changes_are_those_of_the_database(spark, tmp_path):
 
 
 @pytest.mark.soak
+def test_sessions_of_a_browser_are_those_of_plain_python(spark, tmp_path):
+    from examples.activity.__main__ import run
+    from examples.activity.site import find_browser
+
+    if find_browser() is None:
+        pytest.skip("no browser is installed: apt-get install chromium")
+    with place_of(EXAMPLES / "activity", tmp_path, print) as place:
+        assert run(place, spark, "small").startswith("<svg")
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("run", [flights, messaging, metrics], ids=["flights", "messaging", "metrics"])
 def test_the_result_of_a_small_run_is_that_of_plain_python(run, spark, tmp_path):
     definition = EXAMPLES / run.__module__.split(".")[1]

@@ -1,0 +1,1 @@
+"""Activity tracking: page views of a web site, sessions and top pages."""
