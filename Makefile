@@ -105,6 +105,10 @@ bench-protocol: setup ## Encode and decode messages, ours and kafka-python's sid
 bench-imports: setup ## CPU of importing our clients and others', in fresh processes
 	@$(BIN)/python -m bench.imports $(ARGS)
 
+.PHONY: bench-pipelines
+bench-pipelines: setup ## A pipeline with three outputs, and the same job by hand with our connector and Spark's own
+	@$(BIN)/python -m bench.pipelines $(ARGS)
+
 .PHONY: bench-schemas
 bench-schemas: setup ## Serializers of Avro, JSON Schema and Protobuf, ours and confluent-kafka's side by side
 	@$(BIN)/python -m bench.schemas $(ARGS)
