@@ -21,6 +21,7 @@ from pathlib import Path
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.faults import FaultReply, Incoming
+from kafkaraw.protocol.error_codes import ErrorCode
 
 FLOWS = 10
 START_TIMEOUT_S = 300.0
@@ -62,6 +63,8 @@ class Requests:
             self.counts[incoming.api.name] += 1
             return answer(incoming)
 
+        # Requests pass the faults only if there are some.
+        faults.on(api="Produce", topic="no-such-topic").answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         faults.answer = counted  # type: ignore[method-assign]
 
 

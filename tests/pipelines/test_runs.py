@@ -12,8 +12,9 @@ import pytest
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.pipelines import topic
-from kafkaraw.pipelines.model import Changes, FlowKind
+from kafkaraw.pipelines.model import Changes, FlowKind, PipelineError
 from kafkaraw.pipelines.running.checkpoints import fork
+from kafkaraw.pipelines.running.plans import planned
 from kafkaraw.pipelines.running.runner import RunOptions, Silent, run, seconds_of
 from kafkaraw.pipelines.running.storage import Storage, StorageInUseError
 from kafkaraw.pipelines.snapshots import SnapshotTable
@@ -240,6 +241,26 @@ def test_a_forked_flow_loses_and_repeats_nothing(spark, kafka, definition):
     send(2)
     assert run(pipeline, spark, RunOptions(once=True)).exit_code == 0
     assert rows(spark, definition, "clean") == [1, 2]
+
+
+def test_a_change_that_a_checkpoint_cannot_follow_is_refused_until_it_is_forked(spark, kafka, definition):
+    one, other = kafka.new_topic(), kafka.new_topic()
+    for name in (one, other):
+        kafka.produce(name, [1])
+    storage = Storage(Path(definition.pipeline().storage))
+
+    def run_reading(name: str):
+        given = Definition(spark, storage.root, kafka.servers)
+        given.table("clean", lambda: topic(name).select("value"))
+        pipeline = given.pipeline(dead_letter_topic=f"{one}-dead", replay_topic=f"{one}-replays")
+        return run(pipeline, spark, RunOptions(once=True), plan=planned(pipeline, spark))
+
+    run_reading(one)
+    with pytest.raises(PipelineError, match=r"Run `kafkaraw pipelines checkpoint fork clean`"):
+        run_reading(other)
+    fork(storage, "clean")
+    run_reading(other)
+    assert storage.flow("clean").counts().totals["kafkaraw.written"] == {"rows": 2}
 
 
 def test_changes_of_a_topic_are_applied_to_a_table_that_others_read(spark, kafka, definition):

@@ -28,6 +28,11 @@ def test_a_directory_with_other_files_is_refused(tmp_path):
         Storage.of(str(tmp_path), "orders")
 
 
+def test_a_run_that_was_killed_when_it_claimed_the_storage_leaves_it_new(tmp_path):
+    (tmp_path / ".pipeline.json.0123abcd").touch()
+    assert Storage.of(str(tmp_path), "orders").owner()["name"] == "orders"
+
+
 def test_a_damaged_owner_file_is_named(tmp_path):
     (tmp_path / "pipeline.json").write_text("{")
     with pytest.raises(ConfigError, match=r"pipeline\.json is damaged"):

@@ -68,7 +68,7 @@ def existing_storage(pipeline: Pipeline) -> Storage | None:
         ConfigError: it belongs to another pipeline, or is something else.
     """
     storage = Storage(local_path(pipeline.storage))
-    if not storage.root.is_dir() or not any(storage.root.iterdir()):
+    if storage.is_new:
         return None
     storage.claim(pipeline.name)  # writes only if there is nothing
     return storage

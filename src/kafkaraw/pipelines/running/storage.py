@@ -32,6 +32,7 @@ from kafkaraw.light_classes import dataclass, field
 from kafkaraw.pipelines.tables import BatchId, Metrics, file_name_of, write_atomically
 
 _COUNTS_KEPT: Final = 2
+_CLAIM: Final = ".pipeline.json."
 _FORMER_JVM_TIMEOUT_S: Final = 20.0
 _FORMER_JVM_POLL_S: Final = 0.1
 
@@ -85,7 +86,7 @@ class Storage:
         """
         owner = self.owner()
         if owner is None:
-            if self.root.is_dir() and any(self.root.iterdir()):
+            if not self.is_new:
                 raise ConfigError(
                     f"storage {self.root}: this directory is not empty and holds no pipeline; name a new directory "
                     "in `storage` of spark-pipeline.yml"
@@ -98,6 +99,11 @@ class Storage:
                 f'storage of its own; if it was renamed, set "name" in {self.root / "pipeline.json"}'
             )
         return owner["id"]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is nothing yet, except for what a run has left that was killed when it claimed the storage."""
+        return not self.root.is_dir() or all(each.name.startswith(_CLAIM) for each in self.root.iterdir())
 
     def owner(self) -> dict[str, str] | None:
         """Return id and name of the pipeline; None if the storage is new.
