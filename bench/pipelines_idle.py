@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,9 +75,15 @@ class Running:
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "kafkaraw", "pipelines", "run", str(folder), "--port", "0"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self._url = json.loads(self._process.stdout.readline())["http"]
+        output = folder / "output"
+        with output.open("wb") as file:
+            self._process = subprocess.Popen(command, stdout=file)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not output.read_text().endswith("\n"):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("the run has not started")
+            time.sleep(0.1)
+        self._url = json.loads(output.read_text().splitlines()[0])["http"]
 
     def batches(self) -> int:
         """The number of finished micro-batches of all flows; 0 while Spark starts."""
@@ -110,7 +118,7 @@ class Running:
         """What they hold: memory, descriptors, threads, processes."""
         pids = self.processes()
         pages = sum(int(_fields(pid)[21]) for pid in pids)
-        return {
+        return _heap(pids) | {
             "MB resident": pages * os.sysconf("SC_PAGE_SIZE") >> 20,
             "MB of the driver": int(_fields(self._process.pid)[21]) * os.sysconf("SC_PAGE_SIZE") >> 20,
             "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids),
@@ -125,6 +133,17 @@ class Running:
             return self._process.wait(60)
         finally:
             self._process.kill()
+
+
+def _heap(pids: list[int]) -> dict[str, int]:
+    """The JVM's heap after a garbage collection; nothing without the JDK's jcmd."""
+    jvm = next((pid for pid in pids if Path(f"/proc/{pid}/comm").read_text() == "java\n"), None)
+    if jvm is None or shutil.which("jcmd") is None:
+        return {}
+    subprocess.run(["jcmd", str(jvm), "GC.run"], check=True, capture_output=True)
+    shown = subprocess.run(["jcmd", str(jvm), "GC.heap_info"], check=True, capture_output=True, text=True).stdout
+    used = re.search(r"used (\d+)K", shown)
+    return {} if used is None else {"MB of the heap after GC": int(used[1]) >> 10}
 
 
 def _all_processes() -> Iterator[int]:
