@@ -149,6 +149,30 @@ def test_a_terminal_shows_bars(kafka, write):
     assert (code, "completed after" in bars, "2 rows read, 1 written" in bars) == (0, True, True), bars
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_the_end_of_spark_s_jvm_is_named_with_what_to_do(kafka, write):
+    topic = kafka.new_topic()
+    folder = write(
+        {"transformations/a.py": DEFINITIONS.format(topic=topic)}, SPECIFICATION.format(servers=kafka.servers)
+    )
+    command = pipelines("run", str(folder), "--port", "0", "--master", "local[1]")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        url = json.loads(process.stdout.readline())["http"]
+        wait_for(lambda: process.poll() is not None or '"state": "running"' in _status(url))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        [jvm] = [int(each) for each in children if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+        os.kill(jvm, signal.SIGTERM)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert errors.startswith(
+        b"Error: Spark's JVM ended with exit code 143, and with it all flows. Run the pipeline again"
+    )
+
+
 def _status(url: str) -> str:
     try:
         return get(f"{url}/status")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.1
 _STATUS_S: Final = 1.0
+_JVM_END_S: Final = 15.0
 _ATTEMPTS_ONCE: Final = 6
 """With `once`, a flow that fails so many times in a row has failed: somebody waits for the end of the run."""
 
@@ -405,6 +406,10 @@ def raise_if_jvm_died(spark: SparkSession, error: Exception | None) -> None:
         JvmDiedError: it has.
     """
     code = jvm_exit_code(spark)
+    deadline = time.monotonic() + _JVM_END_S
+    while code is None and error is not None and _is_lost_connection(error) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)  # it closes connections some time before it ends
+        code = jvm_exit_code(spark)
     if code is not None:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         hint = " (SIGKILL often means that the system had no memory left)" if code == -signal.SIGKILL else ""
@@ -412,6 +417,16 @@ def raise_if_jvm_died(spark: SparkSession, error: Exception | None) -> None:
             f"Spark's JVM {how}{hint}, and with it all flows. Run the pipeline again: it continues after the last "
             "finished micro-batches. The log of this run has what the JVM has printed"
         ) from error
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Return whether an error, or one that led to it, is that of a connection to the JVM."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, ConnectionError) or type(each).__name__ == "Py4JNetworkError":
+            return True
+        each = each.__cause__ or each.__context__
+    return False
 
 
 def _gateway(spark: SparkSession) -> object:
