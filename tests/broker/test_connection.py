@@ -14,6 +14,7 @@ import pytest
 
 from kafkaraw.broker import turns
 from kafkaraw.broker.connection import WAITING_BYTES_MAX, BrokerConnection
+from kafkaraw.errors import InternalError
 from kafkaraw.net import Segments
 from kafkaraw.protocol import RequestHeader, decode_response, encode_request
 from kafkaraw.protocol.apis import api_of
@@ -112,6 +113,19 @@ def test_answers_come_in_the_order_of_requests():
         assert peer.link.correlation_ids() == [0, 1, 2, 3, 4]
 
     simulate(scenario)
+
+
+def test_a_fault_of_the_broker_itself_is_logged_with_its_traceback(caplog):
+    async def scenario(_: Simulation) -> None:
+        peer = Peer()
+        error = InternalError("a fault in kafkaraw itself ended the connection")
+        error.__cause__ = OSError("no module")
+        peer.connection.link_lost(error)
+
+    simulate(scenario)
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "a fault in kafkaraw itself" in record.getMessage()
+    assert isinstance(record.exc_info[1].__cause__, OSError)
 
 
 def test_a_waiting_fetch_holds_back_what_comes_after_it():

@@ -22,6 +22,10 @@ MODULES = "org.apache.kafka.common.security"
             {"sasl_username": "ada", "sasl_password": "plain"},
         ),
         (
+            'ScramLoginModule required username="id" password="hmac" tokenauth="true";',
+            {"sasl_username": "id", "sasl_password": "hmac", "sasl_token_auth": "true"},
+        ),
+        (
             f'{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId="me" clientSecret="s" scope="a b" ;',
             {
                 "sasl_oauthbearer_client_id": "me",
@@ -46,7 +50,6 @@ def test_the_known_modules_become_settings(text: str, settings: dict[str, str]):
     [
         ('com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://x";', "JndiLoginModule"),
         ('PlainLoginModule required username="ada" password="s3cret"', "not of the form"),
-        ('ScramLoginModule required username="a" password="s3cret" tokenauth="true";', "delegation tokens"),
         ('OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="s3cret";', "token.endpoint.url"),
         ('OAuthBearerLoginModule required clientId="a" extension_x="s3cret";', "extensions"),
         ('IAMLoginModule required awsProfileName="s3cret";', "AWS_PROFILE"),

@@ -17,6 +17,7 @@ import pytest
 
 from kafkaraw import Consumer
 from kafkaraw.broker import EmbeddedBroker
+from tests.rotation import rotating
 
 # Python 3.12 warns about every fork of a process with threads; that it works here is what is being tested.
 STRICT = ["-X", "dev", "-W", "error", "-W", "ignore:This process .* is multi-threaded:DeprecationWarning"]
@@ -262,19 +263,20 @@ UNACKNOWLEDGED = re.compile(
 )
 
 
-@pytest.mark.parametrize(
-    ("topic", "call"),
-    [
-        ("t1", "consumer.poll(50)"),
-        ("t2", "next(consumer)"),
-        ("t3", "send(b'v').result(50)"),
-        ("t4", "send(b'v'); producer.flush(50)"),
-        ("t5", "[send(bytes(1000)) for _ in range(1000)]"),
-        ("t6", "send(b'v'); producer.close()"),
-        ("t7", "admin.list_topics()"),
-        ("t8", "consumer.end_offsets(consumer.assignment(), 50)"),
-    ],
-)
+INTERRUPTED = [
+    ("t1", "consumer.poll(50)"),
+    ("t2", "next(consumer)"),
+    ("t3", "send(b'v').result(50)"),
+    ("t4", "send(b'v'); producer.flush(50)"),
+    ("t5", "[send(bytes(1000)) for _ in range(1000)]"),
+    ("t6", "send(b'v'); producer.close()"),
+    ("t7", "admin.list_topics()"),
+    ("t8", "consumer.end_offsets(consumer.assignment(), 50)"),
+]
+"""A topic of its own for each call; a third of them is this commit's."""
+
+
+@pytest.mark.parametrize(("topic", "call"), rotating(INTERRUPTED, 3))
 def test_ctrl_c_ends_every_wait_at_once_and_every_record_is_written_or_reported(broker_to_stop, topic, call):
     # At the exit the broker answers again. An interrupted close() delivers nothing any more, but an acknowledgement may
     # come before the connection is closed: so a record that is not reported must be in the log, whichever came first.

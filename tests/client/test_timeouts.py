@@ -28,9 +28,12 @@ from kafkaraw import (
     AsyncProducer,
     ConfigResource,
     Consumer,
+    ElectionType,
     PreparedTransaction,
     Producer,
+    ProducerState,
     QuotaEntity,
+    RaftVoterEndpoint,
     ResourcePattern,
     ResourceType,
     ScramPassword,
@@ -38,7 +41,7 @@ from kafkaraw import (
     TopicPartitionReplica,
 )
 from kafkaraw.errors import DeliveryError, KafkaTimeoutError, UsageError
-from kafkaraw.protocol import ResponseHeader, decode_request_header, encode_response
+from kafkaraw.protocol import ResponseHeader, Uuid, decode_request_header, encode_response
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.testing.memory_network import MemoryLink
 from kafkaraw.testing.virtual import Simulation, run_virtual
@@ -54,6 +57,9 @@ GRAIN_S = 0.01
 Call = Callable[[Any, float], Any]
 
 TOPIC = ConfigResource.topic("t")
+DIRECTORY = Uuid(b"\x09" * 16)
+VOTER = RaftVoterEndpoint("CONTROLLER", "localhost", 1)
+STATE = ProducerState(1, 0, 0, 0, 0, 0)
 ACL = AclBinding(ResourcePattern(ResourceType.TOPIC, "t"), "User:ada", AclOperation.READ)
 CALLS: dict[str, dict[str, Call]] = {
     "Admin": {
@@ -90,7 +96,30 @@ CALLS: dict[str, dict[str, Call]] = {
         "list_group_offsets": lambda admin, timeout: admin.list_group_offsets(["g"], timeout=timeout),
         "alter_group_offsets": lambda admin, timeout: admin.alter_group_offsets("g", {P0: 1}, timeout=timeout),
         "delete_group_offsets": lambda admin, timeout: admin.delete_group_offsets("g", [P0], timeout=timeout),
+        "list_offsets": lambda admin, timeout: admin.list_offsets({P0: 0}, timeout=timeout),
+        "describe_producers": lambda admin, timeout: admin.describe_producers([P0], timeout=timeout),
+        "describe_replica_log_dirs": lambda admin, timeout: admin.describe_replica_log_dirs(
+            [TopicPartitionReplica("t", 0, 0)], timeout=timeout
+        ),
+        "list_config_resources": lambda admin, timeout: admin.list_config_resources(timeout=timeout),
+        "elect_leaders": lambda admin, timeout: admin.elect_leaders(ElectionType.PREFERRED, [P0], timeout=timeout),
+        "alter_partition_reassignments": lambda admin, timeout: admin.alter_partition_reassignments(
+            {P0: [0]}, timeout=timeout
+        ),
+        "list_partition_reassignments": lambda admin, timeout: admin.list_partition_reassignments(timeout=timeout),
+        "describe_metadata_quorum": lambda admin, timeout: admin.describe_metadata_quorum(timeout=timeout),
+        "add_raft_voter": lambda admin, timeout: admin.add_raft_voter(9, DIRECTORY, [VOTER], timeout=timeout),
+        "remove_raft_voter": lambda admin, timeout: admin.remove_raft_voter(9, DIRECTORY, timeout=timeout),
+        "describe_features": lambda admin, timeout: admin.describe_features(timeout=timeout),
+        "update_features": lambda admin, timeout: admin.update_features({"transaction.version": 2}, timeout=timeout),
+        "unregister_broker": lambda admin, timeout: admin.unregister_broker(9, timeout=timeout),
+        "create_delegation_token": lambda admin, timeout: admin.create_delegation_token(timeout=timeout),
+        "renew_delegation_token": lambda admin, timeout: admin.renew_delegation_token(b"hmac", timeout=timeout),
+        "expire_delegation_token": lambda admin, timeout: admin.expire_delegation_token(b"hmac", timeout=timeout),
+        "describe_delegation_tokens": lambda admin, timeout: admin.describe_delegation_tokens(timeout=timeout),
         "list_transactions": lambda admin, timeout: admin.list_transactions(timeout=timeout),
+        "describe_transactions": lambda admin, timeout: admin.describe_transactions(["tx"], timeout=timeout),
+        "abort_transaction": lambda admin, timeout: admin.abort_transaction(P0, STATE, timeout=timeout),
         "fence_producers": lambda admin, timeout: admin.fence_producers(["tx"], timeout=timeout),
         "end_transaction": lambda admin, timeout: admin.end_transaction(
             PreparedTransaction("tx", 1, 0, bumps_epochs=True), commit=True, timeout=timeout

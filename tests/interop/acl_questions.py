@@ -89,6 +89,7 @@ from kafkaraw.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from kafkaraw.records import encode_batch
+from tests.interop.acl_cluster_questions import CLUSTER_REQUESTS
 from tests.interop.acl_entries import create_entries, every_entry
 from tests.interop.acl_group_questions import GROUP_QUESTIONS, GROUPS, SEVERAL
 
@@ -462,6 +463,8 @@ QUESTIONS = [
         range(1, 6),
     ),
     Question("DeleteTopics", _delete_topics, range(6, 99)),
+    # `test_cluster_answers` compares what those are answered who may.
+    *(Question(name, lambda ids, made=made: made, refusals_only=True) for name, made in CLUSTER_REQUESTS.items()),
     *GROUP_MEMBERS,
     *(Question(name, lambda ids, made=made: made, versions) for name, (made, versions) in SEVERAL.items()),
 ]

@@ -1,4 +1,4 @@
-"""What users are told about their mistakes: every row of the tables beside this file, on both faces.
+"""What users are told about their mistakes: every row of the tables beside this file, on both faces in turn.
 
 A message says where it failed, with which value, and what to do, within the time that the row gives. `mistake.py` says
 what a row is. Kept out: names of arguments that do not exist (`poll(timeout_ms=1)`), of which Python itself speaks.
@@ -24,13 +24,18 @@ from kafkaraw.protocol import ResponseHeader, decode_request_header, encode_resp
 from kafkaraw.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.mistakes import administering, clients, connecting, consuming, producing, tools
 from tests.mistakes.mistake import PASSWORD, Desk, Mistake, Places, drive
+from tests.rotation import rotating
 
 TABLE = [
     mistake
     for module in (clients, producing, consuming, connecting, administering, tools)
     for mistake in module.MISTAKES
 ]
-ROWS = [pytest.param(face, mistake, id=f"{mistake.what}, {face}") for mistake in TABLE for face in mistake.faces]
+ROWS = [
+    pytest.param(*face.values, mistake, id=f"{mistake.what}, {face.values[0]}", marks=face.marks)
+    for mistake in TABLE
+    for face in rotating(mistake.faces, 1)
+]
 PYTHONS_OWN = ("object has no attribute", "not supported between", "positional argument", "to unpack", "unhashable")
 
 

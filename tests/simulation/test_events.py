@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.rotation import rotating
 from tests.simulation.read_methods import READ_METHODS
 from tests.simulation.scenarios import (
     run_scenario,
@@ -113,7 +114,7 @@ SEEDS = {
 what a seed does."""
 
 
-@pytest.mark.parametrize("scenario", EVENTS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", rotating(EVENTS, 3), ids=lambda scenario: scenario.__name__)
 def test_the_events_for_which_a_scenario_is_made_occur(scenario: Callable):
     covered: Counter[str] = Counter()
     for seed in dict.fromkeys(SEEDS[scenario]):
@@ -127,13 +128,16 @@ def test_the_events_for_which_a_scenario_is_made_occur(scenario: Callable):
 # Seeds whose runs are short.
 @pytest.mark.parametrize(
     ("scenario", "seed"),
-    [
-        (with_one_broker, 3),
-        (with_several_brokers, 2),
-        (with_many_senders, 13),
-        (with_transactions, 1),
-        (with_group, 5),
-    ],
+    rotating(
+        [
+            (with_one_broker, 3),
+            (with_several_brokers, 2),
+            (with_many_senders, 13),
+            (with_transactions, 1),
+            (with_group, 5),
+        ],
+        2,
+    ),
     ids=lambda it: it.__name__ if callable(it) else "",
 )
 def test_the_same_seed_produces_the_same_bytes(scenario: Callable, seed: int):

@@ -1,17 +1,19 @@
 """Every kind of fault against every client, on virtual time: each call ends by its deadline, with the right result.
 
-The faults affect some requests of each API in turn; after them, all calls must succeed.
+The faults affect some requests of each API in turn; after them, all calls must succeed. Each commit has a third.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from kafkaraw.broker import BrokerConfig, BrokerNode, Fault
 from kafkaraw.broker.faults import Trigger
@@ -24,6 +26,7 @@ from kafkaraw.errors import BrokerError, KafkaError, RetriableError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 from kafkaraw.testing.virtual import Simulation, run_virtual
+from tests.rotation import rotating
 
 HOST, PORT = "127.0.0.1", 9092
 TOPIC = "flights"
@@ -88,6 +91,12 @@ CODES = {
     "DeleteTopics": (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT),
 }
 APIS = ("ApiVersions", "Metadata", "InitProducerId", "Produce", "ListOffsets", "Fetch")
+
+
+def third(*values: Iterable[object]) -> list[ParameterSet]:
+    """Return each combination of an API and a fault; a third of them is this commit's."""
+    combinations = list(itertools.product(*values))
+    return rotating(combinations, -(-len(combinations) // 3))
 
 
 class World:
@@ -178,8 +187,7 @@ def simulate(body: Callable[[World], object], seed: int = 1) -> None:
     run_virtual(main, seed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("api", "kind"), third(APIS, KINDS))
 def test_all_records_are_written_and_read_once_despite_a_fault(api: str, kind: str):
     async def body(world: World) -> None:
         for nth in (1, 2, 5):
@@ -190,7 +198,10 @@ def test_all_records_are_written_and_read_once_despite_a_fault(api: str, kind: s
     simulate(body)
 
 
-@pytest.mark.parametrize(("api", "code"), [(api, code) for api in APIS if api in CODES for code in CODES[api]])
+RETRIABLE = [(api, code) for api in APIS if api in CODES for code in CODES[api]]
+
+
+@pytest.mark.parametrize(("api", "code"), rotating(RETRIABLE, -(-len(RETRIABLE) // 3)))
 def test_retriable_errors_are_retried_without_loss_or_duplicates(api: str, code: ErrorCode):
     async def body(world: World) -> None:
         world.faults.on(api, times=3).answer(code)
@@ -200,8 +211,7 @@ def test_retriable_errors_are_retried_without_loss_or_duplicates(api: str, code:
     simulate(body)
 
 
-@pytest.mark.parametrize("api", ["CreateTopics", "DeleteTopics", "Metadata", "ApiVersions"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("api", "kind"), third(["CreateTopics", "DeleteTopics", "Metadata", "ApiVersions"], KINDS))
 def test_an_admin_call_ends_by_its_deadline(api: str, kind: str):
     async def body(world: World) -> None:
         async with AsyncAdmin(**world.settings) as admin:
@@ -231,8 +241,7 @@ def test_an_admin_call_retries_retriable_errors(api: str, code: ErrorCode):
     simulate(body)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "corrupt"])
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize(("api", "kind"), third(APIS, [*KINDS, "corrupt"]))
 def test_no_call_exceeds_its_deadline_when_every_request_fails(api: str, kind: str):
     """With the same fault on every request of an API, calls may fail, but by their deadlines."""
 

@@ -285,7 +285,7 @@ class Cluster:
         return node
 
     async def add_node(self) -> int:
-        """Start a new node and return its id. Only partitions that are created later get replicas on it."""
+        """Start a new node and return its id. It gets replicas of new and of reassigned partitions."""
         node_id = max(self._configs) + 1
         self._configs[node_id] = self._config_of(node_id)
         try:

@@ -31,7 +31,7 @@ from kafkaraw.broker.security.principals import PrincipalMapping
 from kafkaraw.broker.slow_readers import SlowReaderWatch
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.broker.turns import Steps, Turn, run_in_turns
-from kafkaraw.errors import AuthenticationError, KafkaError, ProtocolError
+from kafkaraw.errors import AuthenticationError, InternalError, KafkaError, ProtocolError
 from kafkaraw.net import Link
 from kafkaraw.protocol import (
     REQUEST_HEADER_SIZE_MIN,
@@ -202,14 +202,21 @@ class BrokerConnection:
                 timer.cancel()
         self._quiet_timer = None
         if error is not None and link is not None:
-            # Bytes that are no Kafka frame come from a client with a wrong port; lost connections are common.
-            level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
-            _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
+            self._log_loss(link, error)
         self._cancel_waiting()
         if self._closing or not self._is_authenticated:
             self.close()
         else:
             self._work()
+
+    @staticmethod
+    def _log_loss(link: Link, error: KafkaError) -> None:
+        """Log why a connection ended: many are lost; bytes that are no frame come from clients of another port."""
+        if isinstance(error, InternalError):
+            _logger.error("connection from %s lost: %s", link.peer, error, exc_info=error)
+        else:
+            level = logging.WARNING if isinstance(error, ProtocolError) else logging.INFO
+            _logger.log(level, "connection from %s lost: %s", link.peer, printable(error))
 
     def _cancel_waiting(self) -> None:
         """Cancel a request that waits, such as a long poll; a request that is being worked on is completed."""

@@ -19,6 +19,7 @@ from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicConfigs
 from kafkaraw.broker.configs.topic_config import TopicConfig
+from kafkaraw.broker.features import FEATURES_FILE, TRANSACTION_VERSION, Features
 from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions import elections
@@ -105,6 +106,18 @@ class Member(Protocol):
         """Close replicas of a topic and remove their files."""
         ...
 
+    def open_replica(self, topic: Topic, topic_partition: TopicPartition) -> None:
+        """Open a new, empty replica of an existing partition; `lead_or_follow` follows.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        ...
+
+    def drop_replica(self, topic: Topic, topic_partition: TopicPartition) -> None:
+        """Close a replica that is no longer this node's, and remove its files; no effect without such a replica."""
+        ...
+
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
         """Make this node's replica leader or follower, as a new partition state says."""
         ...
@@ -128,6 +141,7 @@ class Controller:
         producer_ids: allocates the cluster's producer ids.
         credentials: the SCRAM credentials.
         quotas: the quotas that clients have set.
+        features: the levels of features.
         dynamic_configs: dynamic configurations of brokers, groups and client metrics.
         changes: runs topic changes (`making_topic` and similar) one after another, alternating with other work.
     """
@@ -148,6 +162,10 @@ class Controller:
             lambda text: storage.write_text(ROOT, SCRAM_FILE, text, private=True),
         )
         self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
+        self.features = Features(
+            {TRANSACTION_VERSION: config.transaction_version},
+            lambda text: storage.write_text(ROOT, FEATURES_FILE, text),
+        )
         self.dynamic_configs = DynamicConfigs(lambda text: storage.write_text(ROOT, CONFIGS_FILE, text, private=True))
         self._topics_text = TopicsWriter()
         self._members: dict[int, Member] = {}
@@ -188,6 +206,9 @@ class Controller:
         quotas = self.storage.read_text(ROOT, QUOTAS_FILE)
         if quotas is not None:
             self.quotas.load(quotas)
+        features = self.storage.read_text(ROOT, FEATURES_FILE)
+        if features is not None:
+            self.features.load(features)
         configs = self.storage.read_text(ROOT, CONFIGS_FILE)
         if configs is not None:
             self.dynamic_configs.load(configs)
@@ -265,6 +286,10 @@ class Controller:
             )
         )
         self._remind(new)
+        for topic in self.catalog.topics():
+            for key, state in zip(topic.partitions(), self.catalog.states_of(topic), strict=True):
+                if state.is_reassigned:
+                    self._complete(key)
 
     def broker_down(self, node_id: int) -> None:
         """Unregister a node that is unreachable or about to stop; its partitions get other leaders, if possible."""
@@ -332,6 +357,7 @@ class Controller:
         if live and self.catalog.controller_id not in live:
             later = [node_id for node_id in live if node_id > self.catalog.controller_id]
             self.catalog.controller_id = (later or live)[0]
+            self.catalog.controller_epoch += 1
 
     # -- leadership ------------------------------------------------------------------------------------------------
 
@@ -351,6 +377,38 @@ class Controller:
             )
         self._apply({topic_partition: elections.led_by(state, node_id)})
 
+    def elect(
+        self, topic_partition: TopicPartition, decide: Callable[[PartitionState, Collection[int]], PartitionState]
+    ) -> bool:
+        """Elect a leader of an existing partition.
+
+        Args:
+            topic_partition: the partition.
+            decide: returns the next state, from the state and the running nodes.
+
+        Returns:
+            Whether the state has changed.
+        """
+        state = self.catalog.state_of(topic_partition)
+        assert state is not None, topic_partition
+        elected = decide(state, self._live(topic_partition))
+        self._apply({topic_partition: elected})
+        return elected != state
+
+    def unregister(self, node_id: int) -> bool:
+        """Remove a node from the metadata; one that runs gets no leaders and no clients until it is started again.
+
+        Its replicas stay assigned to it, as in Kafka.
+
+        Returns:
+            Whether there was such a node.
+        """
+        if node_id not in self.catalog.racks:
+            return False
+        self.broker_down(node_id)
+        del self.catalog.racks[node_id]
+        return True
+
     def shrink_isr(self, topic_partition: TopicPartition, lagging: Iterable[int]) -> None:
         """Remove followers that lag too far behind from the ISR of a partition."""
         state = self.catalog.state_of(topic_partition)
@@ -363,6 +421,69 @@ class Controller:
         if state is not None and node_id in self.catalog.brokers:
             # Not urgent: if this write is lost, the stored ISR is too small, which is safe; it is never too large.
             self._apply({topic_partition: elections.expanded(state, node_id)}, urgent=False)
+            if state.is_reassigned:  # later, because the leader that reports the follower may lose its replica
+                asyncio.get_running_loop().call_soon(self._complete, topic_partition)
+
+    # -- reassignments ---------------------------------------------------------------------------------------------
+
+    def reassign(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
+        """Move an existing partition to other nodes; it is complete once the new replicas are in sync.
+
+        Raises:
+            OSError: the storage of a node is full or broken; nothing is changed.
+        """
+        topic, state = self.catalog.topic(topic_partition.topic), self.catalog.state_of(topic_partition)
+        assert topic is not None and state is not None, topic_partition
+        moved = elections.reassigned(state, target)
+        opened: list[Member] = []
+        try:
+            for node_id in moved.adding:
+                member = self._members.get(node_id)  # a node that is down opens its replica when it starts
+                if member is not None and node_id not in state.replicas:
+                    opened.append(member)
+                    member.open_replica(topic, topic_partition)
+        except OSError:
+            for member in opened:
+                member.drop_replica(topic, topic_partition)
+            raise
+        self._assign(topic_partition, moved)
+        self._complete(topic_partition)
+
+    def cancel_reassignment(self, topic_partition: TopicPartition) -> bool:
+        """Cancel the reassignment of an existing partition: remove the replicas that it has added.
+
+        Returns:
+            Whether there was one.
+        """
+        state = self.catalog.state_of(topic_partition)
+        assert state is not None, topic_partition
+        if not state.is_reassigned:
+            return False
+        self._assign(topic_partition, elections.reverted(state, self._live(topic_partition)))
+        return True
+
+    def _complete(self, topic_partition: TopicPartition) -> None:
+        """Complete a reassignment, if its new replicas are in sync."""
+        state = self.catalog.state_of(topic_partition)
+        if state is not None and state.is_reassigned and not self._closed:
+            self._assign(topic_partition, elections.completed(state, self._live(topic_partition)))
+
+    def _assign(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Apply a state with other replicas, and remove the replicas that are not among them."""
+        topic = self.catalog.topic(topic_partition.topic)
+        assert topic is not None, topic_partition
+        if state == self.catalog.state_of(topic_partition):
+            return
+        assignments = list(topic.assignments)
+        assignments[topic_partition.partition] = state.replicas
+        self.catalog.add(replace(topic, assignments=tuple(assignments)), self.catalog.states_of(topic))
+        self._apply({topic_partition: state})
+        for node_id, member in list(self._members.items()):
+            if node_id not in state.replicas:
+                self._failed_replicas.get(topic_partition, {}).pop(node_id, None)
+                member.drop_replica(topic, topic_partition)
+
+    # -- changes of states -----------------------------------------------------------------------------------------
 
     def _change(self, decide: Callable[[TopicPartition, PartitionState, bool], PartitionState]) -> None:
         """Apply the decision of `decide` to every partition; its last argument allows unclean leader election."""

@@ -167,7 +167,7 @@ class EmbeddedCluster:
         self._run(lambda cluster: cluster.start_node(node_id), timeout)
 
     def add_node(self, timeout: float = START_TIMEOUT_S) -> int:
-        """Start a new node and return its id. Only partitions that are created later get replicas on it."""
+        """Start a new node and return its id. It gets replicas of new and of reassigned partitions."""
         return self._run(lambda cluster: cluster.add_node(), timeout)
 
     def move_leader(self, topic: str, partition: int, node_id: int, timeout: float = WAIT_TIMEOUT_S) -> None:

@@ -117,6 +117,8 @@ class BrokerNode:
     async def _listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
         security = self.config.security
         login = security.requires_sasl(endpoint.name)
+        if login:
+            _ = self.state.sasl_servers  # imported now: an import that fails later would end a client's connection
         listener = await self._network.listen(
             endpoint.host,
             endpoint.port,

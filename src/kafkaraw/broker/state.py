@@ -385,6 +385,32 @@ class BrokerState:
             for key, partition in made.items():
                 self.lead_or_follow(key, partition.state)
 
+    def open_replica(self, topic: Topic, topic_partition: TopicPartition) -> None:
+        """Open a new, empty replica of an existing partition; `lead_or_follow` follows.
+
+        Raises:
+            OSError: the storage is full or broken.
+        """
+        config = TopicConfig.of(topic.configs, self.config.topic_defaults)
+        partition = run_to_end(self._opening_replica(topic_partition, topic, config))
+        self._partitions[topic_partition] = partition
+        self.controller.replication.add(partition)
+        home = self.directories.home_of(topic_partition)
+        if home is not None:
+            home.storage.sync_folder(ROOT)  # without it, a crash may remove its folder
+
+    def drop_replica(self, topic: Topic, topic_partition: TopicPartition) -> None:
+        """Close a replica that is no longer this node's, and remove its files; no effect without such a replica."""
+        self._offline.pop(topic_partition, None)  # the next start removes its files
+        partition = self._partitions.pop(topic_partition, None)
+        if topic.name == TRANSACTION_TOPIC:
+            self.transactions.drop(topic_partition)
+        elif topic.name == OFFSETS_TOPIC:
+            self.groups.drop(topic_partition)
+        if partition is not None or self.directories.home_of(topic_partition) is not None:
+            config = TopicConfig.of(topic.configs, self.config.topic_defaults)
+            run_to_end(self._removing(topic, [(topic_partition, partition)], delay_ms=config.file_delete_delay_ms))
+
     def lead_or_follow(self, topic_partition: TopicPartition, state: PartitionState) -> None:
         """Make this node's replica leader or follower, as a new partition state says."""
         partition = self._partitions.get(topic_partition)

@@ -252,6 +252,9 @@ class ClientConfig:
     sasl_mechanism: str | None = setting(None, "SASL mechanism for authentication.", choices=(None, *SASL_MECHANISMS))
     sasl_username: str | None = setting(None, "User name for PLAIN and SCRAM.")
     sasl_password: str | None = setting(None, "Password for PLAIN and SCRAM.", secret=True)
+    sasl_token_auth: bool = setting(
+        False, "The user is the id of a delegation token, and the password its HMAC in base64; with SCRAM."
+    )
     sasl_oauth_token_provider: Callable[[], str | Awaitable[str]] | None = setting(
         None, "Function that returns a token for OAUTHBEARER; called for each authentication.", convert=_callable
     )
@@ -621,6 +624,8 @@ def _check_login(config: ClientConfig) -> None:
     missing = [name for name in _login_needs(config) if not getattr(config, name)]
     if missing:
         raise ConfigError(f"sasl_mechanism={config.sasl_mechanism!r} needs {' and '.join(missing)}")
+    if config.sasl_token_auth and not config.sasl_mechanism.startswith("SCRAM"):
+        raise ConfigError(f"sasl_token_auth needs a SCRAM mechanism, not sasl_mechanism={config.sasl_mechanism!r}")
     url = config.sasl_oauthbearer_token_endpoint_url
     if url is None:
         return

@@ -40,9 +40,12 @@ def settings_of_jaas(text: str, mechanism: str) -> dict[str, str]:
 
 
 def _password(options: Options) -> dict[str, str]:
-    if options.get("tokenauth", "").lower() == "true":
-        raise ConfigError("sasl.jaas.config: delegation tokens (tokenauth) are not supported")
     return _renamed(options, {"username": "sasl_username", "password": "sasl_password"})
+
+
+def _scram(options: Options) -> dict[str, str]:
+    token = {"sasl_token_auth": "true"} if options.get("tokenauth", "").lower() == "true" else {}
+    return _password(options) | token
 
 
 def _oauth(options: Options) -> dict[str, str]:
@@ -77,7 +80,7 @@ def _renamed(options: Options, names: Mapping[str, str]) -> dict[str, str]:
 # Login module -> how its options are read, and the mechanisms that it is for.
 _MODULES: Final[dict[str, tuple[Callable[[Options], dict[str, str]], Sequence[str]]]] = {
     "PlainLoginModule": (_password, ["PLAIN"]),
-    "ScramLoginModule": (_password, ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    "ScramLoginModule": (_scram, ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
     "OAuthBearerLoginModule": (_oauth, ["OAUTHBEARER"]),
     "Krb5LoginModule": (_kerberos, ["GSSAPI"]),
     "IAMLoginModule": (_iam, ["AWS_MSK_IAM"]),

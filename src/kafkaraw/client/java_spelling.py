@@ -28,6 +28,7 @@ _SOURCES: Final = {
         f"clientSecret in {_LOGIN}",
     ),
     "sasl_password": (f"password in {_LOGIN}",),
+    "sasl_token_auth": (f"tokenauth in {_LOGIN}",),
     "sasl_username": (f"username in {_LOGIN}",),
     "ssl_cafile": ("ssl.truststore.location",),
     "ssl_cadata": ("ssl.truststore.location", "ssl.truststore.certificates"),

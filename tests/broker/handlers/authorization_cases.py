@@ -7,6 +7,7 @@ from functools import partial
 from kafkaraw.broker.handlers.authorization import DENIED_WITH
 from kafkaraw.broker.log.directories import IN_MEMORY
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.acl_codes import (
     CLUSTER_NAME,
 )
@@ -14,12 +15,14 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages import alter_configs as alter_configs_messages
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkaraw.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkaraw.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kafkaraw.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
     EntityData,
 )
 from kafkaraw.protocol.messages.alter_configs import AlterConfigsRequest
+from kafkaraw.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kafkaraw.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -42,15 +45,19 @@ from kafkaraw.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkaraw.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkaraw.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from kafkaraw.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kafkaraw.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from kafkaraw.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from kafkaraw.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from kafkaraw.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkaraw.protocol.messages.end_txn import EndTxnRequest
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaraw.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kafkaraw.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaraw.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkaraw.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -69,11 +76,14 @@ from kafkaraw.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kafkaraw.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafkaraw.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from kafkaraw.protocol.messages.update_features import UpdateFeaturesRequest
 from kafkaraw.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -270,6 +280,41 @@ DESCRIBE_GROUP: Right = (Op.DESCRIBE, On.GROUP, "g")
 
 CASES: dict[str, list[Case]] = {
     **GROUP_CASES,
+    "ListConfigResources": [
+        Case(lambda state: ListConfigResourcesRequest(), CLUSTER_DENIED, [on_cluster(Op.DESCRIBE_CONFIGS)])
+    ],
+    "AlterPartitionReassignments": [
+        Case(lambda state: AlterPartitionReassignmentsRequest(topics=[]), CLUSTER_DENIED, [on_cluster(Op.ALTER)])
+    ],
+    "ListPartitionReassignments": [
+        Case(lambda state: ListPartitionReassignmentsRequest(), CLUSTER_DENIED, [on_cluster(Op.DESCRIBE)])
+    ],
+    "ElectLeaders": [
+        Case(lambda state: ElectLeadersRequest(topic_partitions=None), CLUSTER_DENIED, [on_cluster(Op.ALTER)])
+    ],
+    "DescribeQuorum": [Case(lambda state: DescribeQuorumRequest(topics=[]), CLUSTER_DENIED, [on_cluster(Op.DESCRIBE)])],
+    "UpdateFeatures": [
+        Case(lambda state: UpdateFeaturesRequest(feature_updates=[]), CLUSTER_DENIED, [on_cluster(Op.ALTER)])
+    ],
+    "UnregisterBroker": [
+        Case(lambda state: UnregisterBrokerRequest(broker_id=77), CLUSTER_DENIED, [on_cluster(Op.ALTER)])
+    ],
+    "AddRaftVoter": [
+        Case(
+            lambda state: AddRaftVoterRequest(
+                cluster_id=None, timeout_ms=1, voter_id=7, voter_directory_id=ZERO_UUID, listeners=[]
+            ),
+            CLUSTER_DENIED,
+            [on_cluster(Op.ALTER)],
+        )
+    ],
+    "RemoveRaftVoter": [
+        Case(
+            lambda state: RemoveRaftVoterRequest(cluster_id=None, voter_id=7, voter_directory_id=ZERO_UUID),
+            CLUSTER_DENIED,
+            [on_cluster(Op.ALTER)],
+        )
+    ],
     "Produce": [
         Case(produce, TOPIC_DENIED, [on_topic(Op.WRITE)]),
         Case(produce, TOPIC_DENIED, [on_topic(Op.WRITE)], version=12),

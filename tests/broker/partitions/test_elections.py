@@ -10,9 +10,12 @@ from kafkaraw.broker.partitions.elections import (
     NO_LEADER,
     PartitionState,
     can_lead,
+    completed,
     expanded,
     first_state,
     led_by,
+    reassigned,
+    reverted,
     shrunk,
     with_leader,
     without_node,
@@ -124,3 +127,26 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 TestAnyHistory = AnyHistory.TestCase
+
+
+def test_reassignment_has_the_replicas_of_both_until_the_new_ones_are_in_sync():
+    moving = reassigned(THREE, (4, 2))
+    assert moving == PartitionState((4, 2, 1, 3), 1, (1, 2, 3), 1, 1, adding=(4,), removing=(1, 3))
+    assert completed(moving, live=(1, 2, 3, 4)) is moving
+    caught_up = expanded(moving, 4)
+    assert completed(caught_up, live=(1, 2, 3, 4)) == PartitionState((4, 2), 4, (2, 4), 2, 3)
+    assert completed(caught_up, live=(1,)) is caught_up  # no node could lead
+
+
+def test_reassignment_to_the_same_replicas_changes_nothing():
+    assert reassigned(THREE, (1, 2, 3)) is THREE
+    assert completed(THREE, live=(1, 2, 3)) is THREE
+
+
+def test_reassignment_in_another_order_keeps_the_leader():
+    assert completed(reassigned(THREE, (3, 1, 2)), live=(1, 2, 3)).leader == 1
+
+
+def test_cancelled_reassignment_removes_what_it_has_added():
+    moving = expanded(reassigned(THREE, (4, 5, 1)), 4)
+    assert reverted(moving, live=(1, 2, 3, 4)) == PartitionState((1, 2, 3), 1, (1, 2, 3), 2, 3)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaraw.broker.features import LEVELS
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import handles, served_apis
 from kafkaraw.broker.replies import Reply
@@ -27,10 +28,7 @@ PRODUCE_KEY: Final = 0
 API_VERSIONS_KEY: Final = 18
 SOFTWARE_VERSION_MIN: Final = 3
 ZERO_LEVEL_VERSION_MIN: Final = 4  # older clients refuse a feature whose lowest level is 0 (KAFKA-17011)
-TRANSACTION_VERSION: Final = "transaction.version"
-TRANSACTION_VERSION_MAX: Final = 2
 EPOCH_BUMP_END_TXN: Final = 5
-FEATURES_EPOCH: Final = 1
 ANY_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -48,14 +46,16 @@ def handle(state: BrokerState, context: RequestContext, request: ApiVersionsRequ
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
     response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=advertised(state, served_apis().values()))
     if state.offer.versions(API_BY_NAME["EndTxn"]).max >= EPOCH_BUMP_END_TXN:
-        level = state.config.transaction_version
-        response.finalized_features_epoch = FEATURES_EPOCH
+        features = state.controller.features
+        response.finalized_features_epoch = features.epoch
         response.finalized_features = [
-            FinalizedFeatureKey(name=TRANSACTION_VERSION, max_version_level=level, min_version_level=level)
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in features.levels.items()
         ]
         if context.api_version >= ZERO_LEVEL_VERSION_MIN:
             response.supported_features = [
-                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION_MAX)
+                SupportedFeatureKey(name=name, min_version=low, max_version=high)
+                for name, (low, high) in LEVELS.items()
             ]
     return response
 

@@ -1,4 +1,4 @@
-"""Leader election and ISR changes of a partition, as pure functions.
+"""Leader election, ISR changes and reassignments of a partition, as pure functions.
 
 A `PartitionState` is immutable; each function returns the next state. A change of leader increments the leader epoch,
 and every change increments the partition epoch. `controller` calls these functions, stores the states and notifies the
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kafkaraw.light_classes import dataclass
+from kafkaraw.light_classes import dataclass, replace
 
 NO_LEADER: Final = -1
 
@@ -26,6 +26,8 @@ class PartitionState:
         leader_epoch: incremented at each change of the leader, also to none.
         isr: the replicas that have all acknowledged records. Never empty: the last one stays, running or not.
         partition_epoch: incremented at each change.
+        adding: the replicas that a reassignment adds; it is complete once they are in sync.
+        removing: the replicas that the reassignment removes when it is complete.
     """
 
     replicas: tuple[int, ...]
@@ -33,6 +35,13 @@ class PartitionState:
     isr: tuple[int, ...]
     leader_epoch: int = 0
     partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment of the replicas is in progress."""
+        return bool(self.adding or self.removing)
 
 
 def first_state(replicas: tuple[int, ...], live: Collection[int] | None = None) -> PartitionState:
@@ -99,6 +108,17 @@ def led_by(state: PartitionState, node: int) -> PartitionState:
     return _changed(state, node, state.isr)
 
 
+def with_preferred(state: PartitionState, live: Collection[int]) -> PartitionState:
+    """Return the state with the first replica as leader, if that can lead without losing records."""
+    preferred = state.replicas[0]
+    return led_by(state, preferred) if can_lead(state, preferred, live) else state
+
+
+def with_unclean(state: PartitionState, live: Collection[int]) -> PartitionState:
+    """Return the state of a partition without a leader with one, in sync or not."""
+    return with_leader(state, live, unclean=True)
+
+
 def shrunk(state: PartitionState, lagging: Collection[int]) -> PartitionState:
     """Return the state without lagging followers in the ISR. The leader reports them, and stays in the ISR."""
     if state.leader == NO_LEADER:
@@ -118,4 +138,50 @@ def _changed(state: PartitionState, leader: int, isr: tuple[int, ...]) -> Partit
     if (leader, isr) == (state.leader, state.isr):
         return state
     leader_epoch = state.leader_epoch + (leader != state.leader)
-    return PartitionState(state.replicas, leader, isr, leader_epoch, state.partition_epoch + 1)
+    return replace(state, leader=leader, isr=isr, leader_epoch=leader_epoch, partition_epoch=state.partition_epoch + 1)
+
+
+# -- reassignments: a leader begins a new epoch when the replicas change, with which it gets to know its followers
+
+
+def reassigned(state: PartitionState, target: tuple[int, ...]) -> PartitionState:
+    """Return the state at the begin of a reassignment: with the replicas of both, the new ones first."""
+    removing = tuple(sorted(node for node in state.replicas if node not in target))
+    adding = tuple(sorted(node for node in target if node not in state.replicas))
+    if (target, adding, removing) == (state.replicas, state.adding, state.removing):
+        return state
+    return _with_replicas(state, (*target, *removing), state.isr, state.leader, adding, removing)
+
+
+def completed(state: PartitionState, live: Collection[int]) -> PartitionState:
+    """Return the state after a reassignment; the same state if it cannot be completed yet."""
+    isr = tuple(node for node in state.isr if node not in state.removing)
+    replicas = tuple(node for node in state.replicas if node not in state.removing)
+    leader = _leader_among(state, replicas, isr, live)
+    if not state.is_reassigned or not isr or not set(state.adding) <= set(isr) or leader == NO_LEADER:
+        return state
+    return _with_replicas(state, replicas, isr, leader)
+
+
+def reverted(state: PartitionState, live: Collection[int]) -> PartitionState:
+    """Return the state after a reassignment was cancelled: without the replicas that it added."""
+    isr = tuple(node for node in state.isr if node not in state.adding)
+    replicas = tuple(node for node in state.replicas if node not in state.adding)
+    return _with_replicas(state, replicas, isr or replicas[:1], _leader_among(state, replicas, isr, live))
+
+
+def _leader_among(state: PartitionState, replicas: tuple[int, ...], isr: tuple[int, ...], live: Collection[int]) -> int:
+    if state.leader in replicas:
+        return state.leader
+    return next((node for node in replicas if node in isr and node in live), NO_LEADER)
+
+
+def _with_replicas(
+    state: PartitionState,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    leader: int,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> PartitionState:
+    return PartitionState(replicas, leader, isr, state.leader_epoch + 1, state.partition_epoch + 1, adding, removing)

@@ -76,6 +76,7 @@ class Catalog:
     Attributes:
         authorizer: decides about permissions; None permits every operation to every client.
         brokers: the running, reachable brokers.
+        controller_epoch: incremented when another node becomes the controller.
         version: incremented when a topic is created, deleted or changed.
         racks: the rack of every node that belongs to the cluster, running or not.
     """
@@ -83,6 +84,7 @@ class Catalog:
     def __init__(self, cluster_id: str, controller_id: int) -> None:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
+        self.controller_epoch = 0
         self.brokers: dict[int, Broker] = {}
         self.authorizer: Authorizer | None = None
         self.racks: dict[int, str | None] = {}

@@ -61,17 +61,7 @@ def _additional(topic: Topic, count: int) -> int:
 
 
 def _checked(replicas: Sequence[int], number: int, factor: int, catalog: Catalog) -> tuple[int, ...]:
-    if not replicas:
-        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
-    before = None
-    for node_id in sorted(replicas):
-        if node_id not in catalog.racks:
-            raise _bad_assignment(
-                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
-            )
-        if node_id == before:
-            raise _bad_assignment(f"The manual partition assignment includes the broker {node_id} more than once.")
-        before = node_id
+    check_nodes(replicas, catalog)
     if len(replicas) != factor:
         raise _bad_assignment(
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
@@ -83,6 +73,25 @@ def _checked(replicas: Sequence[int], number: int, factor: int, catalog: Catalog
             "controlled shutdown."
         )
     return tuple(replicas)
+
+
+def check_nodes(replicas: Sequence[int], catalog: Catalog) -> None:
+    """Refuse a list of replicas that is empty, or has an unknown node or one twice.
+
+    Raises:
+        ApiError: the list is not valid.
+    """
+    if not replicas:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    before = None
+    for node_id in sorted(replicas):
+        if node_id not in catalog.racks:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
+        if node_id == before:
+            raise _bad_assignment(f"The manual partition assignment includes the broker {node_id} more than once.")
+        before = node_id
 
 
 def _bad_assignment(message: str) -> ApiError:

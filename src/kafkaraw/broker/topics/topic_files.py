@@ -58,7 +58,11 @@ def _line(topic: Topic, states: Sequence[PartitionState]) -> str:
     }
     if any(state != first_state(state.replicas) for state in states):
         row["partitions"] = [
-            [state.leader, list(state.isr), state.leader_epoch, state.partition_epoch] for state in states
+            [
+                *(state.leader, list(state.isr), state.leader_epoch, state.partition_epoch),
+                *([list(state.adding), list(state.removing)] if state.is_reassigned else ()),
+            ]
+            for state in states
         ]
     return json.dumps(row)
 
@@ -101,7 +105,15 @@ def _read_topic(row: Mapping[str, Any]) -> StoredTopic:
     )
     rows = row.get("partitions", ())
     states = [
-        PartitionState(replicas, int(leader), tuple(int(node) for node in isr), int(leader_epoch), int(partition_epoch))
-        for replicas, (leader, isr, leader_epoch, partition_epoch) in zip(topic.assignments, rows, strict=False)
+        PartitionState(
+            replicas, int(leader), _nodes(isr), int(leader_epoch), int(partition_epoch), *map(_nodes, reassignment)
+        )
+        for replicas, (leader, isr, leader_epoch, partition_epoch, *reassignment) in zip(
+            topic.assignments, rows, strict=False
+        )
     ]
     return topic, states
+
+
+def _nodes(ids: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(node) for node in ids)

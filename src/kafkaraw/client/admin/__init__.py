@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.configs import ConfigEntry as ConfigEntry
     from kafkaraw.client.admin.configs import ConfigResource as ConfigResource
     from kafkaraw.client.admin.configs import ConfigSynonym as ConfigSynonym
+    from kafkaraw.client.admin.features import FeatureMetadata as FeatureMetadata
+    from kafkaraw.client.admin.features import FeatureUpdate as FeatureUpdate
+    from kafkaraw.client.admin.features import UpgradeType as UpgradeType
+    from kafkaraw.client.admin.features import VersionRange as VersionRange
     from kafkaraw.client.admin.group_descriptions import GroupDescription as GroupDescription
     from kafkaraw.client.admin.group_descriptions import GroupListing as GroupListing
     from kafkaraw.client.admin.group_descriptions import GroupState as GroupState
@@ -25,14 +29,24 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.group_descriptions import MemberDescription as MemberDescription
     from kafkaraw.client.admin.log_dirs import LogDirDescription as LogDirDescription
     from kafkaraw.client.admin.log_dirs import ReplicaInfo as ReplicaInfo
+    from kafkaraw.client.admin.log_dirs import ReplicaLogDir as ReplicaLogDir
     from kafkaraw.client.admin.log_dirs import TopicPartitionReplica as TopicPartitionReplica
+    from kafkaraw.client.admin.offsets import OffsetSpec as OffsetSpec
     from kafkaraw.client.admin.partitions import NewPartitions as NewPartitions
+    from kafkaraw.client.admin.producers import ProducerState as ProducerState
+    from kafkaraw.client.admin.quorum import MetadataQuorum as MetadataQuorum
+    from kafkaraw.client.admin.quorum import QuorumReplica as QuorumReplica
+    from kafkaraw.client.admin.quorum import RaftVoterEndpoint as RaftVoterEndpoint
     from kafkaraw.client.admin.quotas import QuotaEntity as QuotaEntity
     from kafkaraw.client.admin.quotas import QuotaName as QuotaName
+    from kafkaraw.client.admin.replicas import ElectionType as ElectionType
+    from kafkaraw.client.admin.replicas import PartitionReassignment as PartitionReassignment
+    from kafkaraw.client.admin.tokens import DelegationToken as DelegationToken
     from kafkaraw.client.admin.topics import NewTopic as NewTopic
     from kafkaraw.client.admin.topics import TopicCreated as TopicCreated
     from kafkaraw.client.admin.topics import TopicDescription as TopicDescription
     from kafkaraw.client.admin.topics import TopicListing as TopicListing
+    from kafkaraw.client.admin.transactions import TransactionDescription as TransactionDescription
     from kafkaraw.client.admin.transactions import TransactionListing as TransactionListing
     from kafkaraw.client.admin.users import ScramPassword as ScramPassword
     from kafkaraw.client.admin.users import ScramRemoval as ScramRemoval
@@ -62,6 +76,20 @@ _MODULES = {
     "TopicCreated": "topics",
     "TopicDescription": "topics",
     "TopicListing": "topics",
+    "OffsetSpec": "offsets",
+    "ProducerState": "producers",
+    "ReplicaLogDir": "log_dirs",
+    "TransactionDescription": "transactions",
+    "ElectionType": "replicas",
+    "PartitionReassignment": "replicas",
+    "MetadataQuorum": "quorum",
+    "QuorumReplica": "quorum",
+    "RaftVoterEndpoint": "quorum",
+    "FeatureMetadata": "features",
+    "FeatureUpdate": "features",
+    "UpgradeType": "features",
+    "VersionRange": "features",
+    "DelegationToken": "tokens",
     "TransactionListing": "transactions",
     "ScramPassword": "users",
     "ScramRemoval": "users",
@@ -76,17 +104,28 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConfigSynonym",
+    "DelegationToken",
+    "ElectionType",
+    "FeatureMetadata",
+    "FeatureUpdate",
     "GroupDescription",
     "GroupListing",
     "GroupState",
     "GroupType",
     "LogDirDescription",
     "MemberDescription",
+    "MetadataQuorum",
     "NewPartitions",
     "NewTopic",
+    "OffsetSpec",
+    "PartitionReassignment",
+    "ProducerState",
+    "QuorumReplica",
     "QuotaEntity",
     "QuotaName",
+    "RaftVoterEndpoint",
     "ReplicaInfo",
+    "ReplicaLogDir",
     "ResourcePattern",
     "ScramPassword",
     "ScramRemoval",
@@ -94,7 +133,10 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
     "TopicPartitionReplica",
+    "TransactionDescription",
     "TransactionListing",
+    "UpgradeType",
+    "VersionRange",
 ]
 
 

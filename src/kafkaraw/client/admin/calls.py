@@ -1,12 +1,14 @@
 """Shared code of the areas of the admin client: the deadline of a call, and the retry loops.
 
 An operation on several items (topics, groups, ...) uses `Calls.each`: it sends one request for all items, retries those
-with a retriable error, and at the end raises an error that names every item that failed. An operation with one result
-for all uses `Calls.retry`. Both stop at the deadline. This module does not know the operations.
+with a retriable error, and at the end raises an error that names every item that failed. `each_leader` does so with one
+request per leader, `each_broker` with one per broker. An operation with one result for all uses `Calls.retry`. All stop
+at the deadline. This module does not know the operations.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -17,10 +19,19 @@ from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.engine import Ask, Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, RetriableError, UsageError
+from kafkaraw.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    NetworkError,
+    RetriableError,
+    StaleMetadataError,
+    UsageError,
+)
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.records import TopicPartition
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -29,6 +40,9 @@ N = TypeVar("N", bound=Hashable)
 
 # For an admin client "does not exist" is a final error: no operation waits until a topic, replica or group is created.
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE})
+
+_LATER = (NetworkError, KafkaTimeoutError, StaleMetadataError)
+"""Failures of one broker: the responses of the others still count."""
 
 
 class Calls:
@@ -57,6 +71,84 @@ class Calls:
         """Send a request to any broker."""
         return await self.engine.request_any(message, timeout=deadline.remaining)
 
+    async def ask_node(self, node_id: int, message: Ask[Q], deadline: Deadline) -> Q:
+        """Send a request to one broker; it gets at most `request_timeout_ms`."""
+        seconds = deadline.at_most(self.engine.config.request_timeout_ms / 1000)
+        return await self.engine.request(node_id, message, timeout=seconds)
+
+    async def each_broker(self, ask: Callable[[int], Awaitable[KafkaError | None]], deadline: Deadline) -> None:
+        """Carry out an operation on every broker that runs, concurrently; one that has left the cluster is omitted.
+
+        Args:
+            ask: carries it out on the broker with a node id, and returns the error if it failed.
+            deadline: of the whole call.
+
+        Raises:
+            KafkaError: the first failure; its message names the other ones.
+        """
+
+        async def one(node_id: int) -> KafkaError | None:
+            try:
+                return await ask(node_id) if node_id in self.engine.cluster.brokers else None
+            except _LATER as error:
+                return error
+
+        async def once(nodes: Sequence[int]) -> dict[int, KafkaError]:
+            outcomes = await asyncio.gather(*map(one, nodes))
+            return {node_id: error for node_id, error in zip(nodes, outcomes, strict=True) if error is not None}
+
+        await self.engine.refresh((), timeout=deadline.remaining)
+        await self.each(sorted(self.engine.cluster.brokers), once, deadline)
+
+    async def each_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, KafkaError]]],
+        deadline: Deadline,
+        what: Callable[[TopicPartition], str],
+    ) -> None:
+        """Carry out an operation on partitions at their leaders, concurrently; fresh metadata before every attempt.
+
+        Args:
+            partitions: the partitions.
+            ask: carries it out on partitions of one leader, called with its node id, and returns those that failed.
+            deadline: of the whole call.
+            what: the operation on a partition, for messages, such as "delete all records of t-0".
+
+        Raises:
+            KafkaError: the first failure; its message names the other ones.
+        """
+
+        async def one(node_id: int, share: Sequence[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
+            try:
+                return await ask(node_id, share)
+            except KafkaError as error:
+                return dict.fromkeys(share, error)
+
+        async def once(keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+            await self.engine.refresh({key.topic for key in keys}, timeout=deadline.remaining)
+            failures: dict[TopicPartition, KafkaError] = {}
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for key in keys:
+                leader = self.engine.cluster.leader_of(key)
+                if leader is None:
+                    code = self._why_no_leader(key)
+                    failures[key] = failure(code, None, what(key), resource=key.topic, operation="DESCRIBE")
+                else:
+                    by_leader.setdefault(leader, []).append(key)
+            for outcome in await asyncio.gather(*(one(node_id, share) for node_id, share in by_leader.items())):
+                failures.update(outcome)
+            return failures
+
+        await self.each(partitions, once, deadline)
+
+    def _why_no_leader(self, key: TopicPartition) -> int:
+        cluster = self.engine.cluster
+        known = cluster.partition(key) is not None
+        return cluster.error_of(key.topic) or (
+            ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
     async def each(
         self,
         items: Iterable[K],
@@ -83,7 +175,7 @@ class Calls:
                 final.update((item, failures[item]) for item in again)
                 break
             left, attempt = again, attempt + 1
-        self._raise_first(final)
+        self.raise_first(final)
 
     async def retry(self, once: Callable[[], Awaitable[R]], deadline: Deadline) -> R:
         """Carry out an operation that succeeds or fails as a whole, and retry it after a retriable error.
@@ -122,7 +214,8 @@ class Calls:
                 raise  # the cluster was not even found
             return dict.fromkeys(items, error)
 
-    def _raise_first(self, failures: Mapping[K, KafkaError]) -> None:
+    def raise_first(self, failures: Mapping[K, KafkaError]) -> None:
+        """Raise the first of some failures; its message names the other ones, its `failures` has all by item."""
         if not failures:
             return
         errors = list(failures.values())

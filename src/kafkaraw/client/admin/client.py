@@ -1,11 +1,11 @@
 """`AsyncAdmin`: the operations of the admin client. It passes every operation on to the class of its area.
 
-An area is imported when one of its operations is first called: most programs use one or two of the eleven.
+An area is imported when one of its operations is first called: most programs use one or two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Never, Self
 
@@ -22,18 +22,33 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
     from kafkaraw.client.admin.cluster import ClusterAdmin, ClusterDescription
     from kafkaraw.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
+    from kafkaraw.client.admin.features import FeatureAdmin, FeatureMetadata, FeatureUpdate
     from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, GroupType
     from kafkaraw.client.admin.group_offsets import GroupOffsetAdmin
     from kafkaraw.client.admin.groups import GroupAdmin
-    from kafkaraw.client.admin.log_dirs import LogDirAdmin, LogDirDescription, TopicPartitionReplica
+    from kafkaraw.client.admin.log_dirs import LogDirAdmin, LogDirDescription, ReplicaLogDir, TopicPartitionReplica
+    from kafkaraw.client.admin.offsets import OffsetAdmin, OffsetSpec
     from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
+    from kafkaraw.client.admin.producers import ProducerAdmin, ProducerState
+    from kafkaraw.client.admin.quorum import MetadataQuorum, QuorumAdmin, RaftVoterEndpoint
     from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
-    from kafkaraw.client.admin.topics import NewTopic, TopicAdmin, TopicCreated, TopicDescription, TopicListing
-    from kafkaraw.client.admin.transactions import TransactionAdmin, TransactionListing
+    from kafkaraw.client.admin.replicas import ElectionType, PartitionReassignment, ReplicaAdmin
+    from kafkaraw.client.admin.tokens import DelegationToken, TokenAdmin
+    from kafkaraw.client.admin.topics import (
+        NewTopic,
+        TopicAdmin,
+        TopicCreated,
+        TopicDescription,
+        TopicKey,
+        TopicListing,
+    )
+    from kafkaraw.client.admin.transactions import TransactionAdmin, TransactionDescription, TransactionListing
     from kafkaraw.client.admin.users import ScramPassword, ScramRemoval, UserAdmin
     from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
+    from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
     from kafkaraw.client.java_names import Properties
     from kafkaraw.protocol import Uuid
+    from kafkaraw.protocol.config_codes import ConfigResourceType
     from kafkaraw.records import TopicPartition
 
 
@@ -122,19 +137,21 @@ class AsyncAdmin:
         return await self._topics.list_topics(timeout=timeout)
 
     async def describe_topics(
-        self, names: Iterable[str], *, timeout: float | None = None
-    ) -> dict[str, TopicDescription]:
+        self, topics: Iterable[TopicKey], *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> dict[TopicKey, TopicDescription]:
         """Describe topics: partitions, leaders and replicas.
 
         Args:
-            names: the topics to describe.
+            topics: names or ids. An id never finds a newer topic with the same name.
+            authorized_operations: also return the operations on each topic that this client may do (from brokers 2.3).
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
             BrokerError: a topic cannot be described, for example because it does not exist; as in `create_topics`.
+            UnsupportedVersionError: an id is given, and the broker is older than 3.1.
             KafkaError: no broker answered in time.
         """
-        return await self._topics.describe_topics(names, timeout=timeout)
+        return await self._topics.describe_topics(topics, authorized_operations=authorized_operations, timeout=timeout)
 
     async def create_partitions(
         self,
@@ -178,6 +195,52 @@ class AsyncAdmin:
         """
         return await self._partitions.delete_records(offsets, timeout=timeout)
 
+    async def list_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Find offsets in partitions: both ends, by timestamp, and the ends of tiered storage.
+
+        Args:
+            offsets: by partition a place (`OffsetSpec`), or a timestamp in milliseconds since 1970: that of the first
+                record which is as late or later.
+            isolation_level: with "read_committed", LATEST is the last stable offset.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            the offset by partition, with the timestamp and the leader epoch of the record there if the broker returns
+            them; None if there is no such offset.
+
+        Raises:
+            BrokerError: a partition does not exist, or has no leader. The message names each partition that failed;
+                `failures` has the errors by partition.
+            UnsupportedVersionError: a broker is too old for a place.
+            KafkaError: a leader did not answer in time.
+        """
+        return await self._offsets.list_offsets(offsets, isolation_level=isolation_level, timeout=timeout)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker: int | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """Return the producers that have written to partitions with idempotence or in transactions.
+
+        Args:
+            partitions: the partitions.
+            broker: ask this replica; None asks the leader of each partition.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a partition does not exist, or this client may not READ it. The message names each partition
+                that failed; `failures` has the errors by partition.
+            UsageError: there is no such broker.
+            UnsupportedVersionError: a broker is older than 2.8.
+            KafkaError: a leader did not answer in time.
+        """
+        return await self._producers.describe_producers(partitions, broker=broker, timeout=timeout)
+
     # -- the cluster and its configuration
 
     async def describe_cluster(
@@ -210,6 +273,22 @@ class AsyncAdmin:
             KafkaError: a broker did not answer in time.
         """
         return await self._log_dirs.describe_log_dirs(brokers, timeout=timeout)
+
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout: float | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
+        """Return the log directories of replicas, and those to which they are being moved.
+
+        Args:
+            replicas: the replicas; a broker is asked for its own.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a broker refuses.
+            UsageError: there is no broker with one of the ids.
+            KafkaError: a broker did not answer in time.
+        """
+        return await self._log_dirs.describe_replica_log_dirs(replicas, timeout=timeout)
 
     async def alter_replica_log_dirs(
         self, destinations: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
@@ -283,6 +362,193 @@ class AsyncAdmin:
         """
         await self._configs.alter_configs(changes, timeout=timeout, validate_only=validate_only)
 
+    async def list_config_resources(
+        self, kinds: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
+    ) -> list[ConfigResource]:
+        """List the resources that have configurations: topics, brokers, groups and client metrics subscriptions.
+
+        Args:
+            kinds: only these kinds; None is all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the broker refuses.
+            UnsupportedVersionError: the broker is older than 3.7, or than 4.1 for other kinds than client metrics.
+            KafkaError: no broker answered in time.
+        """
+        return await self._configs.list_config_resources(kinds, timeout=timeout)
+
+    # -- leaders, replicas, and the metadata quorum
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, bool]:
+        """Elect leaders of partitions: their preferred replicas, or replicas that are not in sync.
+
+        Args:
+            election_type: PREFERRED, or UNCLEAN for partitions without a leader, which may lose records.
+            partitions: the partitions; None is all that need such an election.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            by partition, whether a leader was elected; False if the election was not needed.
+
+        Raises:
+            BrokerError: no replica can be elected, for example because the preferred one is not in sync. The message
+                names each partition that failed; `failures` has the errors by partition. The others have leaders.
+            KafkaError: no broker answered in time.
+        """
+        return await self._replicas.elect_leaders(election_type, partitions, timeout=timeout)
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Move replicas of partitions to other brokers, or cancel moves; returns when the moves have begun.
+
+        `list_partition_reassignments` shows a move until the new replicas are in sync and the old ones are removed.
+
+        Args:
+            reassignments: by partition the ids of the brokers, the preferred leader first; None cancels a move.
+            allow_replication_factor_change: whether the number of replicas may change (False: from brokers 4.1 on).
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a partition or a broker does not exist, or there is no move to cancel
+                (NO_REASSIGNMENT_IN_PROGRESS). The message names each partition that failed; `failures` has the errors
+                by partition. The other moves have begun.
+            UnsupportedVersionError: the broker is older than 2.4.
+            KafkaError: no broker answered in time.
+        """
+        await self._replicas.alter_partition_reassignments(
+            reassignments, allow_replication_factor_change=allow_replication_factor_change, timeout=timeout
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """List the moves of replicas between brokers that are in progress.
+
+        Args:
+            partitions: only these partitions; None is all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the broker refuses.
+            UnsupportedVersionError: the broker is older than 2.4.
+            KafkaError: no broker answered in time.
+        """
+        return await self._replicas.list_partition_reassignments(partitions, timeout=timeout)
+
+    async def describe_metadata_quorum(self, *, timeout: float | None = None) -> MetadataQuorum:
+        """Describe the quorum of controllers: its leader, voters and observers, and how far each of them is.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the broker refuses.
+            UnsupportedVersionError: the cluster uses ZooKeeper.
+            KafkaError: no broker answered in time.
+        """
+        return await self._quorum.describe_metadata_quorum(timeout=timeout)
+
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        endpoints: Iterable[RaftVoterEndpoint],
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Add a controller to the voters of the metadata quorum; it must run as an observer.
+
+        Args:
+            voter_id: the id of the controller.
+            directory_id: the id of its metadata directory.
+            endpoints: its addresses, one for each listener of controllers.
+            cluster_id: the cluster must have this id; None does not check.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the quorum refuses, for example because its voters are static.
+            UnsupportedVersionError: the broker is older than 3.9.
+            KafkaError: no broker answered in time.
+        """
+        await self._quorum.add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id, timeout=timeout)
+
+    async def remove_raft_voter(
+        self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Remove a controller from the voters of the metadata quorum.
+
+        Args:
+            voter_id: the id of the controller.
+            directory_id: the id of its metadata directory.
+            cluster_id: the cluster must have this id; None does not check.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the quorum refuses, for example because it has no such voter.
+            UnsupportedVersionError: the broker is older than 3.9.
+            KafkaError: no broker answered in time.
+        """
+        await self._quorum.remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id, timeout=timeout)
+
+    async def describe_features(self, *, timeout: float | None = None) -> FeatureMetadata:
+        """Return the features of the cluster: the levels in force, and those that the broker supports.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            KafkaError: no broker answered in time.
+        """
+        return await self._features.describe_features(timeout=timeout)
+
+    async def update_features(
+        self,
+        updates: Mapping[str, int | FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Change the levels of features.
+
+        Args:
+            updates: changes by feature; a number is short for `FeatureUpdate(number)`, an upgrade to this level.
+            validate_only: only validate the request.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the controller refuses; no feature is changed.
+            UnsupportedVersionError: the broker is older than 2.7.
+            KafkaError: no broker answered in time.
+        """
+        await self._features.update_features(updates, validate_only=validate_only, timeout=timeout)
+
+    async def unregister_broker(self, broker: int, *, timeout: float | None = None) -> None:
+        """Remove a broker from the cluster's metadata, after it was stopped for good.
+
+        Args:
+            broker: its id.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: there is no such broker (BROKER_ID_NOT_REGISTERED).
+            UnsupportedVersionError: the cluster uses ZooKeeper.
+            KafkaError: no broker answered in time.
+        """
+        await self._cluster.unregister_broker(broker, timeout=timeout)
+
     # -- users and quotas
 
     async def alter_user_scram_credentials(
@@ -320,6 +586,85 @@ class AsyncAdmin:
             KafkaError: no broker answered in time.
         """
         return await self._users.describe_user_scram_credentials(users, timeout=timeout)
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """Create a delegation token, with which clients authenticate by SCRAM and `sasl_token_auth=True`.
+
+        Args:
+            owner: the principal that a client with the token is, such as "User:ada"; None is this client's own.
+            renewers: principals that may renew and expire it, besides the owner and this client.
+            max_lifetime_ms: it expires for good after this time, in milliseconds; None is the broker's limit.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the broker has no `delegation.token.secret.key`, this connection is not authenticated or is
+                authenticated with a token, or this client may not CREATE_TOKENS for the owner.
+            KafkaError: no broker answered in time.
+        """
+        return await self._tokens.create_delegation_token(
+            owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout=timeout
+        )
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, renew_period_ms: int | None = None, timeout: float | None = None
+    ) -> int:
+        """Let a delegation token expire later, up to its maximum lifetime.
+
+        Args:
+            hmac: its secret.
+            renew_period_ms: it expires after this time, in milliseconds; None is the broker's default.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            when it expires, in milliseconds since 1970.
+
+        Raises:
+            BrokerError: there is no such token, it has expired, or this client is neither its owner nor a renewer.
+            KafkaError: no broker answered in time.
+        """
+        return await self._tokens.renew_delegation_token(hmac, renew_period_ms=renew_period_ms, timeout=timeout)
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, expiry_period_ms: int | None = None, timeout: float | None = None
+    ) -> int:
+        """Let a delegation token expire earlier.
+
+        Args:
+            hmac: its secret.
+            expiry_period_ms: it expires after this time, in milliseconds; None is immediately.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            when it expires, in milliseconds since 1970.
+
+        Raises:
+            BrokerError: there is no such token, or this client is neither its owner nor a renewer.
+            KafkaError: no broker answered in time.
+        """
+        return await self._tokens.expire_delegation_token(hmac, expiry_period_ms=expiry_period_ms, timeout=timeout)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        """Return the delegation tokens that this client owns, may renew, or may DESCRIBE; with their secrets.
+
+        Args:
+            owners: only those that these principals own or may renew; None is all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the broker has no `delegation.token.secret.key`, or this connection is authenticated with a
+                token.
+            KafkaError: no broker answered in time.
+        """
+        return await self._tokens.describe_delegation_tokens(owners, timeout=timeout)
 
     async def alter_client_quotas(
         self,
@@ -569,22 +914,74 @@ class AsyncAdmin:
     # -- transactions
 
     async def list_transactions(
-        self, *, states: Iterable[str] = (), timeout: float | None = None
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
     ) -> list[TransactionListing]:
         """List the transactional ids of the cluster that this client may describe. The client asks every broker.
 
         Args:
             states: only those in one of these states, such as "Ongoing"; none is all. A state that a broker does not
                 know matches nothing.
+            producer_ids: only those of these producers; none is all.
+            longer_than_ms: only those with a transaction that has been open for longer, in milliseconds (from brokers
+                3.8).
+            pattern: only transactional ids that this RE2 regex matches as a whole (from brokers 4.1).
             timeout: seconds; None is `default_api_timeout_ms`.
 
         Raises:
             UsageError: a broker does not know one of the states.
-            BrokerError: a broker refuses.
-            UnsupportedVersionError: a broker is older than Kafka 3.0.
+            BrokerError: a broker refuses, for example the regex.
+            UnsupportedVersionError: a broker is older than Kafka 3.0, or does not know a filter.
             KafkaError: a broker did not answer in time.
         """
-        return await self._transactions.list_transactions(states=states, timeout=timeout)
+        return await self._transactions.list_transactions(
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=longer_than_ms,
+            pattern=pattern,
+            timeout=timeout,
+        )
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """Describe transactional ids: the state, the producer, and the partitions of an open transaction.
+
+        Args:
+            transactional_ids: the ids; the client asks the coordinator of each.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: an id does not exist (TRANSACTIONAL_ID_NOT_FOUND), or this client may not DESCRIBE it. The
+                message names each id that failed; `failures` has the errors by id.
+            UnsupportedVersionError: a broker is older than Kafka 3.0.
+            KafkaError: a coordinator did not answer in time.
+        """
+        return await self._transactions.describe_transactions(transactional_ids, timeout=timeout)
+
+    async def abort_transaction(
+        self, partition: TopicPartition, producer: ProducerState, *, timeout: float | None = None
+    ) -> None:
+        """Abort an open transaction in one partition, for a transaction that no coordinator ends.
+
+        `describe_transactions` shows whether a coordinator still has the transaction; then use `fence_producers`.
+
+        Args:
+            partition: the partition that the transaction blocks.
+            producer: its producer, as `describe_producers` returns it.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the leader refuses, for example because the epoch is not the producer's, or because this client
+                may not ALTER the cluster.
+            KafkaError: the leader did not answer in time.
+        """
+        await self._producers.abort_transaction(partition, producer, timeout=timeout)
 
     async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
         """Abort the open transactions of transactional ids, and fence the producers that use these ids.
@@ -648,6 +1045,36 @@ class AsyncAdmin:
         return PartitionAdmin(self._calls)
 
     @cached_property
+    def _offsets(self) -> OffsetAdmin:
+        from kafkaraw.client.admin.offsets import OffsetAdmin
+
+        return OffsetAdmin(self._calls)
+
+    @cached_property
+    def _producers(self) -> ProducerAdmin:
+        from kafkaraw.client.admin.producers import ProducerAdmin
+
+        return ProducerAdmin(self._calls)
+
+    @cached_property
+    def _replicas(self) -> ReplicaAdmin:
+        from kafkaraw.client.admin.replicas import ReplicaAdmin
+
+        return ReplicaAdmin(self._calls)
+
+    @cached_property
+    def _quorum(self) -> QuorumAdmin:
+        from kafkaraw.client.admin.quorum import QuorumAdmin
+
+        return QuorumAdmin(self._calls)
+
+    @cached_property
+    def _features(self) -> FeatureAdmin:
+        from kafkaraw.client.admin.features import FeatureAdmin
+
+        return FeatureAdmin(self._calls)
+
+    @cached_property
     def _cluster(self) -> ClusterAdmin:
         from kafkaraw.client.admin.cluster import ClusterAdmin
 
@@ -670,6 +1097,12 @@ class AsyncAdmin:
         from kafkaraw.client.admin.users import UserAdmin
 
         return UserAdmin(self._calls)
+
+    @cached_property
+    def _tokens(self) -> TokenAdmin:
+        from kafkaraw.client.admin.tokens import TokenAdmin
+
+        return TokenAdmin(self._calls)
 
     @cached_property
     def _quotas(self) -> QuotaAdmin:

@@ -1,4 +1,4 @@
-"""The cluster for the admin client: its brokers, and its controller."""
+"""The cluster for the admin client: its brokers, its controller, and brokers that are gone for good."""
 
 # ruff: noqa: D102 - `AsyncAdmin` documents the operations
 
@@ -13,6 +13,7 @@ from kafkaraw.protocol.acl_codes import AclOperation
 from kafkaraw.protocol.declare import Request
 from kafkaraw.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkaraw.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 _DESCRIBE_CLUSTER_KEY = 60
 NOT_TOLD = -(1 << 31)
@@ -63,6 +64,17 @@ class ClusterAdmin:
             return _of_metadata(answer) if isinstance(answer, MetadataResponse) else _of_cluster(answer)
 
         return await self._calls.retry(once, deadline)
+
+    async def unregister_broker(self, broker: int, *, timeout: float | None = None) -> None:
+        deadline = self._calls.deadline(timeout)
+
+        async def once() -> None:
+            answer = await self._calls.ask_controller(UnregisterBrokerRequest(broker_id=broker), deadline)
+            if answer.error_code:
+                what = f"unregister broker {broker}"
+                raise failure(answer.error_code, answer.error_message, what, operation="ALTER")
+
+        await self._calls.retry(once, deadline)
 
 
 def _of_cluster(found: DescribeClusterResponse) -> ClusterDescription:

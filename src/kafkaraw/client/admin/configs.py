@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure
+from kafkaraw.client.arguments import list_of
 from kafkaraw.client.deadline import Deadline
-from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.client.network.connection import Connection
+from kafkaraw.errors import KafkaError, UnsupportedVersionError, UsageError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigResourceType, ConfigSource, ConfigType
 from kafkaraw.protocol.declare import Request, Response
@@ -26,6 +28,10 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
+from kafkaraw.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+_LIST_CONFIG_RESOURCES_KEY: Final = 74
+_ALL_KINDS_FROM_VERSION: Final = 1
 
 # Which broker answers for a resource: a node's id, or None for any.
 _OF_ONE_NODE = frozenset((ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER))
@@ -210,11 +216,37 @@ class ConfigAdmin:
 
         await self._calls.each(_resources(wanted), lambda left: _by_node(left, ask), deadline)
 
+    async def list_config_resources(
+        self, kinds: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
+    ) -> list[ConfigResource]:
+        wanted = list_of(kinds or (), ConfigResourceType, "list_config_resources", "ConfigResourceType.GROUP")
+        deadline = self._calls.deadline(timeout)
+
+        def for_version(connection: Connection) -> ListConfigResourcesRequest:
+            version = connection.version_for(_LIST_CONFIG_RESOURCES_KEY)
+            if version < _ALL_KINDS_FROM_VERSION and wanted != [ConfigResourceType.CLIENT_METRICS]:
+                raise UnsupportedVersionError(
+                    f"list_config_resources: this needs ListConfigResources {_ALL_KINDS_FROM_VERSION}; version "
+                    f"{version} of this broker lists [ConfigResourceType.CLIENT_METRICS] only"
+                )
+            types = [int(kind) for kind in wanted] if version >= _ALL_KINDS_FROM_VERSION else []
+            return ListConfigResourcesRequest(resource_types=types)
+
+        async def once() -> list[ConfigResource]:
+            answer = await self._calls.ask_any(for_version, deadline)
+            if answer.error_code:
+                what = "list the resources with configurations"
+                raise failure(answer.error_code, None, what, operation="DESCRIBE_CONFIGS")
+            known = {*ConfigResourceType}
+            found = [one for one in answer.config_resources if one.resource_type in known]
+            return [ConfigResource(ConfigResourceType(one.resource_type), one.resource_name) for one in found]
+
+        return await self._calls.retry(once, deadline)
+
     async def _ask(self, node_id: int | None, request: Request[R], deadline: Deadline) -> R:
         if node_id is None:
             return await self._calls.ask_any(request, deadline)
-        engine = self._calls.engine
-        return await engine.request(node_id, request, timeout=deadline.at_most(engine.config.request_timeout_ms / 1000))
+        return await self._calls.ask_node(node_id, request, deadline)
 
 
 async def _by_node(resources: Sequence[ConfigResource], ask: _Ask) -> dict[ConfigResource, KafkaError]:

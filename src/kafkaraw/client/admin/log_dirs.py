@@ -1,6 +1,6 @@
 """Log directories for the admin client: what is in them, and moves of replicas between those of one broker.
 
-Source: KIP-113, KIP-827, KIP-1066; Kafka's Admin.describeLogDirs and Admin.alterReplicaLogDirs.
+Source: KIP-113, KIP-827, KIP-1066; Kafka's Admin.describeLogDirs, describeReplicaLogDirs and alterReplicaLogDirs.
 """
 
 # ruff: noqa: D102 - `AsyncAdmin` documents the operations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.admin.calls import Calls, failure
 from kafkaraw.client.arguments import instance_of, list_of
+from kafkaraw.client.deadline import Deadline
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, StaleMetadataError, UsageError
-from kafkaraw.light_classes import NamedTuple, dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass, replace
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:  # few programs ask for log directories: the messages are imported on first use
@@ -69,6 +70,23 @@ class LogDirDescription:
     is_cordoned: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaLogDir:
+    """Where a replica is on its broker, and where it is being moved to.
+
+    Attributes:
+        path: the log directory of the replica; None if the broker has no such replica.
+        offset_lag: how far it is behind the high watermark, in offsets; None if the broker has no such replica.
+        future_path: the directory to which it is being moved; None if it is not moved.
+        future_offset_lag: how far the copy there is behind the replica, in offsets; None if it is not moved.
+    """
+
+    path: str | None = None
+    offset_lag: int | None = None
+    future_path: str | None = None
+    future_offset_lag: int | None = None
+
+
 class LogDirAdmin:
     """The operations on log directories.
 
@@ -82,9 +100,31 @@ class LogDirAdmin:
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-
         deadline = self._calls.deadline(timeout)
+        await self._calls.engine.refresh((), timeout=deadline.remaining)
+        nodes = self._calls.engine.cluster.brokers if brokers is None else _ids(brokers)
+        return await self._describe(dict.fromkeys(nodes), "describe_log_dirs", deadline)
+
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout: float | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
+        wanted = list_of(replicas, TopicPartitionReplica, "describe_replica_log_dirs", _EXAMPLE)
+        topics: dict[int, dict[str, list[int]] | None] = {}
+        for replica in dict.fromkeys(wanted):
+            of_broker = topics.setdefault(replica.broker, {})
+            if of_broker is not None:
+                of_broker.setdefault(replica.topic, []).append(replica.partition)
+        deadline = self._calls.deadline(timeout)
+        await self._calls.engine.refresh((), timeout=deadline.remaining)
+        found = await self._describe(topics, "describe_replica_log_dirs", deadline)
+        return {replica: _replica_log_dir(replica, found[replica.broker]) for replica in wanted}
+
+    async def _describe(
+        self, topics: Mapping[int, Mapping[str, list[int]] | None], call: str, deadline: Deadline
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Ask brokers for partitions by topic; None is all that a broker has."""
+        from kafkaraw.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
         engine = self._calls.engine
         found: dict[int, tuple[LogDirDescription, ...]] = {}
 
@@ -92,10 +132,15 @@ class LogDirAdmin:
             async def ask(node_id: int) -> KafkaError | None:
                 if node_id not in engine.cluster.brokers:
                     running = sorted(engine.cluster.brokers)
-                    return UsageError(f"describe_log_dirs: there is no broker {node_id}; those that run are {running}")
-                seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
+                    return UsageError(f"{call}: there is no broker {node_id}; those that run are {running}")
+                wanted = topics[node_id]
+                request = DescribeLogDirsRequest(
+                    topics=None
+                    if wanted is None
+                    else [DescribableLogDirTopic(topic=name, partitions=parts) for name, parts in wanted.items()]
+                )
                 try:
-                    answer = await engine.request(node_id, DescribeLogDirsRequest(topics=None), timeout=seconds)
+                    answer = await self._calls.ask_node(node_id, request, deadline)
                 except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                     return error
                 if answer.error_code:
@@ -106,8 +151,7 @@ class LogDirAdmin:
             outcomes = await asyncio.gather(*map(ask, nodes))
             return {node: error for node, error in zip(nodes, outcomes, strict=True) if error is not None}
 
-        await engine.refresh((), timeout=deadline.remaining)
-        await self._calls.each(engine.cluster.brokers if brokers is None else _ids(brokers), once, deadline)
+        await self._calls.each(topics, once, deadline)
         return dict(sorted(found.items()))
 
     async def alter_replica_log_dirs(
@@ -120,9 +164,7 @@ class LogDirAdmin:
             )
         wanted: dict[TopicPartitionReplica, str] = {}
         for replica, path in destinations.items():
-            instance_of(
-                replica, TopicPartitionReplica, "alter_replica_log_dirs", "TopicPartitionReplica('orders', 0, 1)"
-            )
+            instance_of(replica, TopicPartitionReplica, "alter_replica_log_dirs", _EXAMPLE)
             wanted[replica] = instance_of(path, str, "alter_replica_log_dirs", "'/disk2/kafka'")
         deadline = self._calls.deadline(timeout)
         engine = self._calls.engine
@@ -135,9 +177,8 @@ class LogDirAdmin:
                     error = UsageError(f"alter_replica_log_dirs: there is no broker {broker} that runs")
                     failures.update(dict.fromkeys(of_broker, error))
                     return
-                seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
                 try:
-                    answer = await engine.request(broker, _moves(of_broker, wanted), timeout=seconds)
+                    answer = await self._calls.ask_node(broker, _moves(of_broker, wanted), deadline)
                 except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                     failures.update(dict.fromkeys(of_broker, error))
                     return
@@ -179,6 +220,20 @@ def _directory(result: DescribeLogDirsResult) -> LogDirDescription:
         result.usable_bytes if result.usable_bytes >= 0 else None,
         result.is_cordoned,
     )
+
+
+def _replica_log_dir(replica: TopicPartitionReplica, directories: Iterable[LogDirDescription]) -> ReplicaLogDir:
+    key = TopicPartition(replica.topic, replica.partition)
+    found = ReplicaLogDir()
+    for directory in directories:
+        info = directory.replicas.get(key)
+        if info is None:
+            continue
+        if info.is_future:
+            found = replace(found, future_path=directory.path, future_offset_lag=info.offset_lag)
+        else:
+            found = replace(found, path=directory.path, offset_lag=info.offset_lag)
+    return found
 
 
 def _moves(

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds
@@ -12,7 +11,6 @@ from kafkaraw.client.arguments import by_partition, offset_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.errors import KafkaError, StaleMetadataError, UsageError
 from kafkaraw.light_classes import dataclass
-from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -121,8 +119,7 @@ class PartitionAdmin:
 
         async def ask(node_id: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
             request = _deletion({key: wanted[key] for key in keys}, milliseconds(deadline))
-            seconds = deadline.at_most(self._engine.config.request_timeout_ms / 1000)
-            answer = await self._engine.request(node_id, request, timeout=seconds)
+            answer = await self._calls.ask_node(node_id, request, deadline)
             failures: dict[TopicPartition, KafkaError] = {}
             for topic in answer.topics:
                 for result in topic.partitions:
@@ -134,38 +131,8 @@ class PartitionAdmin:
                         starts[key] = result.low_watermark
             return failures
 
-        async def once(keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
-            await self._engine.refresh({key.topic for key in keys}, timeout=deadline.remaining)
-            failures: dict[TopicPartition, KafkaError] = {}
-            by_leader: dict[int, list[TopicPartition]] = {}
-            for key in keys:
-                leader = self._engine.cluster.leader_of(key)
-                if leader is None:
-                    code, what = self._why_no_leader(key), _what(key, wanted[key])
-                    failures[key] = failure(code, None, what, resource=key.topic, operation="DESCRIBE")
-                else:
-                    by_leader.setdefault(leader, []).append(key)
-            outcomes = await asyncio.gather(
-                *(ask(node_id, share) for node_id, share in by_leader.items()), return_exceptions=True
-            )
-            for share, outcome in zip(by_leader.values(), outcomes, strict=True):
-                if isinstance(outcome, KafkaError):
-                    failures.update(dict.fromkeys(share, outcome))
-                elif isinstance(outcome, BaseException):
-                    raise outcome
-                else:
-                    failures.update(outcome)
-            return failures
-
-        await self._calls.each(wanted, once, deadline)
+        await self._calls.each_leader(wanted, ask, deadline, lambda key: _what(key, wanted[key]))
         return {key: starts[key] for key in wanted if key in starts}
-
-    def _why_no_leader(self, key: TopicPartition) -> int:
-        cluster = self._engine.cluster
-        known = cluster.partition(key) is not None
-        return cluster.error_of(key.topic) or (
-            ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
 
 
 def _growing(name: str, wanted: NewPartitions) -> CreatePartitionsTopic:

@@ -9,14 +9,17 @@ failed. Retriable errors (a controller that moved) are retried until the timeout
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from kafkaraw.client.admin.calls import Calls, failure, milliseconds, names_of
+from kafkaraw.client.admin.cluster import NOT_TOLD, operations_in
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.connection import Connection
-from kafkaraw.core.cluster import PartitionView, TopicView
+from kafkaraw.core.cluster import ClusterView, PartitionView, TopicView
 from kafkaraw.errors import KafkaError, StaleMetadataError, UnsupportedVersionError, UsageError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.acl_codes import AclOperation
 from kafkaraw.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -28,9 +31,15 @@ from kafkaraw.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-_DELETE_TOPICS_KEY = 20
-_BY_STATE_FROM_VERSION = 6
+TopicKey = TypeVar("TopicKey", bound=str | Uuid)
+
+_METADATA_KEY: Final = 3
+_DESCRIBED_BY_ID_FROM_VERSION: Final = 12
+_AUTO_CREATION_FROM_VERSION: Final = 4
+_DELETE_TOPICS_KEY: Final = 20
+_BY_STATE_FROM_VERSION: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +92,21 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic with its partitions, in order."""
+    """A topic with its partitions, in order.
+
+    Attributes:
+        name: its name.
+        topic_id: its id; zero from a broker before 2.8.
+        is_internal: whether it is an internal topic of Kafka.
+        partitions: its partitions, in order.
+        authorized_operations: the operations on the topic that this client may do; None when not requested.
+    """
 
     name: str
     topic_id: Uuid
     is_internal: bool
     partitions: tuple[PartitionView, ...]
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 class TopicAdmin:
@@ -176,28 +194,79 @@ class TopicAdmin:
         ]
 
     async def describe_topics(
-        self, names: Iterable[str], *, timeout: float | None = None
-    ) -> dict[str, TopicDescription]:
-        wanted = names_of(names)
+        self, topics: Iterable[TopicKey], *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> dict[TopicKey, TopicDescription]:
+        wanted = names_of(topics)
         deadline = self._calls.deadline(timeout)
-        cluster = self._engine.cluster
-        found: dict[str, TopicDescription] = {}
+        found: dict[TopicKey, TopicDescription] = {}
 
-        async def once(names: Sequence[str]) -> dict[str, KafkaError]:
-            await self._engine.refresh(names, timeout=deadline.remaining)
-            failures: dict[str, KafkaError] = {}
-            for name in names:
-                what, code, view = f"describe topic {name!r}", cluster.error_of(name), cluster.topics.get(name)
-                if code:
-                    failures[name] = failure(code, None, what, resource=name, operation="DESCRIBE")
-                elif view is None:
-                    failures[name] = StaleMetadataError(f"{what}: the broker's answer leaves it out; try again")
+        async def once(left: Sequence[TopicKey]) -> dict[TopicKey, KafkaError]:
+            names = [topic for topic in left if isinstance(topic, str)]
+            ids = [topic for topic in left if isinstance(topic, Uuid)]
+            described: dict[str | Uuid, TopicDescription | int] = {}
+            if names and authorized_operations:
+                described |= await self._metadata(names, authorized_operations, deadline)
+            elif names:
+                described |= await self._refreshed(names, deadline)
+            if ids:  # a Metadata request has either names or ids
+                described |= await self._metadata(ids, authorized_operations, deadline)
+            failures: dict[TopicKey, KafkaError] = {}
+            for topic in left:
+                what, outcome = f"describe topic {str(topic)!r}", described.get(topic)
+                if isinstance(outcome, TopicDescription):
+                    found[topic] = outcome
+                elif outcome is None:
+                    failures[topic] = StaleMetadataError(f"{what}: the broker's answer leaves it out; try again")
                 else:
-                    found[name] = _description(view)
+                    failures[topic] = failure(outcome, None, what, resource=str(topic), operation="DESCRIBE")
             return failures
 
         await self._calls.each(wanted, once, deadline)
-        return {name: found[name] for name in wanted}
+        return {topic: found[topic] for topic in wanted}
+
+    async def _refreshed(self, names: Sequence[str], deadline: Deadline) -> dict[str | Uuid, TopicDescription | int]:
+        """Refresh the client's own metadata, and take the descriptions or error codes of topics from it."""
+        await self._engine.refresh(names, timeout=deadline.remaining)
+        cluster = self._engine.cluster
+        found: dict[str | Uuid, TopicDescription | int] = {}
+        for name in names:
+            code, view = cluster.error_of(name), cluster.topics.get(name)
+            if code or view is not None:
+                found[name] = code if code or view is None else _description(view, NOT_TOLD)
+        return found
+
+    async def _metadata(
+        self, topics: Sequence[str | Uuid], authorized_operations: bool, deadline: Deadline
+    ) -> dict[str | Uuid, TopicDescription | int]:
+        """Ask for the metadata of topics, all by name or all by id; returns descriptions or error codes."""
+
+        def for_version(connection: Connection) -> MetadataRequest:
+            version = connection.version_for(_METADATA_KEY)
+            if isinstance(topics[0], Uuid) and version < _DESCRIBED_BY_ID_FROM_VERSION:
+                raise UnsupportedVersionError(
+                    f"topics are described by id with Metadata {_DESCRIBED_BY_ID_FROM_VERSION} and later, this broker "
+                    f"has {version}"
+                )
+            return MetadataRequest(
+                topics=[
+                    MetadataRequestTopic(topic_id=topic, name=None)
+                    if isinstance(topic, Uuid)
+                    else MetadataRequestTopic(name=topic)
+                    for topic in topics
+                ],
+                allow_auto_topic_creation=version < _AUTO_CREATION_FROM_VERSION,  # older requests have no such field
+                include_topic_authorized_operations=authorized_operations,
+            )
+
+        answer = await self._calls.ask_any(for_version, deadline)
+        view = ClusterView()
+        view.update(answer, 0)
+        found: dict[str | Uuid, TopicDescription | int] = {}
+        for result in answer.topics:
+            name = result.name or ""
+            outcome = result.error_code or _description(view.topics[name], result.topic_authorized_operations)
+            found[name] = found[result.topic_id] = outcome
+        return found
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:
@@ -263,6 +332,11 @@ def _created(result: CreatableTopicResult) -> TopicCreated:
     )
 
 
-def _description(view: TopicView) -> TopicDescription:
-    partitions = tuple(view.partitions[number] for number in sorted(view.partitions))
-    return TopicDescription(view.name, view.topic_id, view.is_internal, partitions)
+def _description(view: TopicView, operations: int) -> TopicDescription:
+    return TopicDescription(
+        view.name,
+        view.topic_id,
+        view.is_internal,
+        tuple(view.partitions[number] for number in sorted(view.partitions)),
+        None if operations == NOT_TOLD else operations_in(operations),
+    )

@@ -1,6 +1,7 @@
-"""Transactions for the admin client: list them, end those that producers have prepared, fence producers.
+"""Transactions for the admin client: list and describe them, end those that producers have prepared, fence producers.
 
-Source: KIP-664 (ListTransactions); Kafka's Admin.listTransactions and Admin.fenceProducers.
+`producers` has the producer states of partitions, and ends transactions that no coordinator ends.
+Source: KIP-664, KIP-994, KIP-1152; Kafka's Admin.listTransactions, describeTransactions and fenceProducers.
 """
 
 # ruff: noqa: D102 - `AsyncAdmin` documents the operations
@@ -12,23 +13,49 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
-from kafkaraw.client.arguments import instance_of
+from kafkaraw.client.arguments import instance_of, list_of
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
-from kafkaraw.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    NetworkError,
-    ProducerFencedError,
-    StaleMetadataError,
-    UsageError,
-)
+from kafkaraw.errors import KafkaError, ProducerFencedError, UsageError
 from kafkaraw.light_classes import dataclass
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.list_transactions import ListTransactionsRequest
+from kafkaraw.records import TopicPartition
 
+_NO_DURATION: Final = -1
 _FENCING_TIMEOUT_MS: Final = 60_000
 """The transaction timeout that a fenced id keeps; it begins no transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id at its coordinator.
+
+    Attributes:
+        transactional_id: the id.
+        coordinator: the broker that coordinates it.
+        state: Kafka's name of the state, such as "Ongoing" or "CompleteCommit".
+        producer_id: the id of its producer.
+        producer_epoch: the epoch of that producer.
+        timeout_ms: the coordinator aborts a transaction that is open for longer, in milliseconds.
+        start_time_ms: when the open transaction began, in milliseconds since 1970; None if there is none.
+        partitions: the partitions of the open transaction.
+    """
+
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +84,25 @@ class TransactionAdmin:
         self._calls = calls
 
     async def list_transactions(
-        self, *, states: Iterable[str] = (), timeout: float | None = None
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
     ) -> list[TransactionListing]:
-        engine, deadline = self._calls.engine, self._calls.deadline(timeout)
-        request = ListTransactionsRequest(state_filters=names_of(states), producer_id_filters=[])
+        deadline = self._calls.deadline(timeout)
+        request = ListTransactionsRequest(
+            state_filters=names_of(states),
+            producer_id_filters=list_of(producer_ids, int, "list_transactions", "1000"),
+            duration_filter=_NO_DURATION if longer_than_ms is None else longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
         found: dict[str, TransactionListing] = {}
 
         async def ask(node_id: int) -> KafkaError | None:
-            if node_id not in engine.cluster.brokers:
-                return None  # it has left the cluster, and other brokers coordinate its transactions
-            seconds = deadline.at_most(engine.config.request_timeout_ms / 1000)
-            try:
-                answer = await engine.request(node_id, request, timeout=seconds)
-            except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
-                return error
+            answer = await self._calls.ask_node(node_id, request, deadline)
             if answer.unknown_state_filters:
                 unknown = ", ".join(map(repr, answer.unknown_state_filters))
                 return UsageError(
@@ -85,13 +117,36 @@ class TransactionAdmin:
                 )
             return None
 
-        async def once(nodes: Sequence[int]) -> dict[int, KafkaError]:
-            outcomes = await asyncio.gather(*map(ask, nodes))
-            return {node_id: error for node_id, error in zip(nodes, outcomes, strict=True) if error is not None}
-
-        await engine.refresh((), timeout=deadline.remaining)
-        await self._calls.each(sorted(engine.cluster.brokers), once, deadline)
+        await self._calls.each_broker(ask, deadline)
         return [one for _, one in sorted(found.items())]
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        names, deadline = names_of(transactional_ids), self._calls.deadline(timeout)
+        found: dict[str, TransactionDescription] = {}
+
+        async def describe(transactional_id: str) -> KafkaError | None:
+            coordinator = Coordinator(self._calls.engine, CoordinatorKind.TRANSACTION, transactional_id)
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            try:
+                answer = await coordinator.ask(request, _only_code, deadline=deadline)
+                node_id = await coordinator.node_id(deadline.remaining)
+            except KafkaError as error:
+                return error
+            code = _only_code(answer)
+            if code:
+                what = f"describe the transaction of {transactional_id!r}"
+                return failure(code, None, what, resource=transactional_id, operation="DESCRIBE")
+            found[transactional_id] = _description(answer.transaction_states[0], node_id)
+            return None
+
+        async def once(ids: Sequence[str]) -> dict[str, KafkaError]:
+            outcomes = await asyncio.gather(*map(describe, ids))
+            return {each: error for each, error in zip(ids, outcomes, strict=True) if error is not None}
+
+        await self._calls.each(names, once, deadline)
+        return {name: found[name] for name in names}
 
     async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
         deadline = self._calls.deadline(timeout)
@@ -137,3 +192,22 @@ class TransactionAdmin:
             )
         if code:
             raise failure(code, None, what, operation="WRITE")
+
+
+def _only_code(answer: DescribeTransactionsResponse) -> int:
+    """Return the error code of the only transaction in a response."""
+    states = answer.transaction_states
+    return states[0].error_code if states else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _description(one: TransactionState, node_id: int) -> TransactionDescription:
+    return TransactionDescription(
+        one.transactional_id,
+        node_id,
+        one.transaction_state,
+        one.producer_id,
+        one.producer_epoch,
+        one.transaction_timeout_ms,
+        one.transaction_start_time_ms if one.transaction_start_time_ms >= 0 else None,
+        frozenset(TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions),
+    )

@@ -7,7 +7,7 @@ Methods are documented where they are implemented; `documented_by` copies the do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Never, Self
 
 from kafkaraw.client.admin.client import AsyncAdmin
@@ -28,25 +28,39 @@ if TYPE_CHECKING:
         ConfigChange,
         ConfigEntry,
         ConfigResource,
+        DelegationToken,
+        ElectionType,
+        FeatureMetadata,
+        FeatureUpdate,
         GroupDescription,
         GroupListing,
         GroupState,
         GroupType,
         LogDirDescription,
+        MetadataQuorum,
         NewPartitions,
         NewTopic,
+        OffsetSpec,
+        PartitionReassignment,
+        ProducerState,
         QuotaEntity,
+        RaftVoterEndpoint,
+        ReplicaLogDir,
         ScramPassword,
         ScramRemoval,
         TopicCreated,
         TopicDescription,
         TopicListing,
         TopicPartitionReplica,
+        TransactionDescription,
         TransactionListing,
     )
+    from kafkaraw.client.admin.topics import TopicKey
     from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
+    from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
     from kafkaraw.client.java_names import Properties
     from kafkaraw.protocol import Uuid
+    from kafkaraw.protocol.config_codes import ConfigResourceType
     from kafkaraw.records import TopicPartition
 
 
@@ -93,8 +107,12 @@ class Admin:
     def list_topics(self, *, timeout: float | None = None) -> list[TopicListing]:
         return self._bridge.run(self._async.list_topics(timeout=timeout))
 
-    def describe_topics(self, names: Iterable[str], *, timeout: float | None = None) -> dict[str, TopicDescription]:
-        return self._bridge.run(self._async.describe_topics(names, timeout=timeout))
+    def describe_topics(
+        self, topics: Iterable[TopicKey], *, authorized_operations: bool = False, timeout: float | None = None
+    ) -> dict[TopicKey, TopicDescription]:
+        return self._bridge.run(
+            self._async.describe_topics(topics, authorized_operations=authorized_operations, timeout=timeout)
+        )
 
     def create_partitions(
         self,
@@ -110,6 +128,20 @@ class Admin:
     ) -> dict[TopicPartition, int]:
         return self._bridge.run(self._async.delete_records(offsets, timeout=timeout))
 
+    def list_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        isolation_level: str = "read_uncommitted",
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return self._bridge.run(self._async.list_offsets(offsets, isolation_level=isolation_level, timeout=timeout))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker: int | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        return self._bridge.run(self._async.describe_producers(partitions, broker=broker, timeout=timeout))
+
     def describe_cluster(
         self, *, authorized_operations: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
@@ -121,6 +153,11 @@ class Admin:
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         return self._bridge.run(self._async.describe_log_dirs(brokers, timeout=timeout))
+
+    def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout: float | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
+        return self._bridge.run(self._async.describe_replica_log_dirs(replicas, timeout=timeout))
 
     def alter_replica_log_dirs(
         self, destinations: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
@@ -151,6 +188,74 @@ class Admin:
     ) -> None:
         self._bridge.run(self._async.alter_configs(changes, timeout=timeout, validate_only=validate_only))
 
+    def list_config_resources(
+        self, kinds: Iterable[ConfigResourceType] | None = None, *, timeout: float | None = None
+    ) -> list[ConfigResource]:
+        return self._bridge.run(self._async.list_config_resources(kinds, timeout=timeout))
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, bool]:
+        return self._bridge.run(self._async.elect_leaders(election_type, partitions, timeout=timeout))
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        self._bridge.run(
+            self._async.alter_partition_reassignments(
+                reassignments, allow_replication_factor_change=allow_replication_factor_change, timeout=timeout
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        return self._bridge.run(self._async.list_partition_reassignments(partitions, timeout=timeout))
+
+    def describe_metadata_quorum(self, *, timeout: float | None = None) -> MetadataQuorum:
+        return self._bridge.run(self._async.describe_metadata_quorum(timeout=timeout))
+
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid,
+        endpoints: Iterable[RaftVoterEndpoint],
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self._bridge.run(
+            self._async.add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id, timeout=timeout)
+        )
+
+    def remove_raft_voter(
+        self, voter_id: int, directory_id: Uuid, *, cluster_id: str | None = None, timeout: float | None = None
+    ) -> None:
+        self._bridge.run(self._async.remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id, timeout=timeout))
+
+    def describe_features(self, *, timeout: float | None = None) -> FeatureMetadata:
+        return self._bridge.run(self._async.describe_features(timeout=timeout))
+
+    def update_features(
+        self,
+        updates: Mapping[str, int | FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        self._bridge.run(self._async.update_features(updates, validate_only=validate_only, timeout=timeout))
+
+    def unregister_broker(self, broker: int, *, timeout: float | None = None) -> None:
+        self._bridge.run(self._async.unregister_broker(broker, timeout=timeout))
+
     def alter_user_scram_credentials(
         self, changes: Iterable[ScramPassword | ScramRemoval], *, timeout: float | None = None
     ) -> None:
@@ -160,6 +265,39 @@ class Admin:
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, Mapping[str, int]]:
         return self._bridge.run(self._async.describe_user_scram_credentials(users, timeout=timeout))
+
+    def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        return self._bridge.run(
+            self._async.create_delegation_token(
+                owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout=timeout
+            )
+        )
+
+    def renew_delegation_token(
+        self, hmac: bytes, *, renew_period_ms: int | None = None, timeout: float | None = None
+    ) -> int:
+        return self._bridge.run(
+            self._async.renew_delegation_token(hmac, renew_period_ms=renew_period_ms, timeout=timeout)
+        )
+
+    def expire_delegation_token(
+        self, hmac: bytes, *, expiry_period_ms: int | None = None, timeout: float | None = None
+    ) -> int:
+        return self._bridge.run(
+            self._async.expire_delegation_token(hmac, expiry_period_ms=expiry_period_ms, timeout=timeout)
+        )
+
+    def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        return self._bridge.run(self._async.describe_delegation_tokens(owners, timeout=timeout))
 
     def alter_client_quotas(
         self,
@@ -244,9 +382,33 @@ class Admin:
         self._bridge.run(self._async.delete_group_offsets(group_id, partitions, timeout=timeout))
 
     def list_transactions(
-        self, *, states: Iterable[str] = (), timeout: float | None = None
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
     ) -> list[TransactionListing]:
-        return self._bridge.run(self._async.list_transactions(states=states, timeout=timeout))
+        return self._bridge.run(
+            self._async.list_transactions(
+                states=states,
+                producer_ids=producer_ids,
+                longer_than_ms=longer_than_ms,
+                pattern=pattern,
+                timeout=timeout,
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        return self._bridge.run(self._async.describe_transactions(transactional_ids, timeout=timeout))
+
+    def abort_transaction(
+        self, partition: TopicPartition, producer: ProducerState, *, timeout: float | None = None
+    ) -> None:
+        self._bridge.run(self._async.abort_transaction(partition, producer, timeout=timeout))
 
     def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
         self._bridge.run(self._async.fence_producers(transactional_ids, timeout=timeout))

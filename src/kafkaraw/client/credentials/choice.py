@@ -39,7 +39,7 @@ def credentials_for(config: ClientConfig, runtime: Runtime) -> Credentials:
 
 def _password(config: ClientConfig, runtime: Runtime) -> Credentials:
     name, username, password = config.sasl_mechanism, config.sasl_username, config.sasl_password
-    return PasswordCredentials(str(name), username or "", password or "", runtime.entropy)
+    return PasswordCredentials(str(name), username or "", password or "", runtime.entropy, token=config.sasl_token_auth)
 
 
 def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:

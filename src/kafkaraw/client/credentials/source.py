@@ -129,19 +129,24 @@ class PasswordCredentials:
         username: who.
         password: theirs.
         entropy: source of nonces, which must be unpredictable.
+        token: whether the user is a delegation token, with one of SCRAM's.
     """
 
-    def __init__(self, mechanism: str, username: str, password: str, entropy: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, mechanism: str, username: str, password: str, entropy: Callable[[int], bytes], *, token: bool = False
+    ) -> None:
         self._name = mechanism
         self._username = username
         self._password = password
         self._entropy = entropy
+        self._token = token
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
         """See `Credentials.mechanism`."""
         if self._name == PLAIN:
             return PlainClient(self._username, self._password)
-        return ScramClient(self._name, self._username, self._password, self._entropy(NONCE_BYTES).hex())
+        nonce = self._entropy(NONCE_BYTES).hex()
+        return ScramClient(self._name, self._username, self._password, nonce, token=self._token)
 
 
 Provider: TypeAlias = Callable[[], str | Awaitable[str]]

@@ -4,7 +4,7 @@ The client checks the server's signature, and bounds the iterations that a serve
 `ITERATIONS_MIN` a thief of the exchange guesses cheaply, and each iteration costs this client's time. There is no
 channel binding ("n"), as in Kafka. Names and passwords are taken as they are written, in UTF-8: Kafka has no SASLprep
 (RFC 4013), its brokers keep what was hashed without it, and so with it some of their users could not log in.
-Source: RFC 5802, RFC 7677, KIP-84.
+Source: RFC 5802, RFC 7677, KIP-84, KIP-48.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ ITERATIONS_AT_ONCE_MAX: Final = 8_192
 """Up to so many take a few milliseconds; more are left to another thread (`ClientMechanism.computation`)."""
 REFUSED: Final = "Authentication failed during {during} due to invalid credentials with SASL mechanism {name}"
 _NO_BINDING: Final = "n,,"
+TOKEN_AUTH: Final = "tokenauth"
+"""The extension of the client's first message by which it authenticates with a delegation token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,16 @@ class ScramClient:
         username: who.
         password: what only both ends know.
         nonce: fresh printable characters without a comma.
+        token: whether the user is a delegation token (KIP-48).
     """
 
-    def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
+    def __init__(self, name: str, username: str, password: str, nonce: str, *, token: bool = False) -> None:
         self.name = name
         self._password = password.encode()
         self._digest = HASHES[name]
         self._nonce = nonce
-        self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        extension = f",{TOKEN_AUTH}=true" if token else ""
+        self._first_bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._salted: tuple[bytes, int, bytes] | None = None
         self._signature = b""
         self._next = _Step.FIRST
