@@ -2,11 +2,13 @@
 
 These modules are written in Cython's pure-Python mode. They are compiled where a compiler works; otherwise the install
 succeeds and `records/_fallback` (`schemas/arrow/plain_*` for columns of schemas) does the work:
-`optional=True` is for that.
+`optional=True` is for that. With KAFKARAW_COMPILED=required in the environment, as for a release, a module that cannot
+be compiled ends the build.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -23,6 +25,7 @@ NATIVE_MODULES = (
     "kafkaraw.records._compaction",
     "kafkaraw.schemas.arrow._decoding",
     "kafkaraw.schemas.arrow._encoding",
+    "kafkaraw.schemas.arrow._json_objects",
     "kafkaraw.schemas.arrow._memory",
     "kafkaraw.schemas.serializers._avro_codec",
 )
@@ -33,8 +36,8 @@ def native_extensions() -> list[Extension]:
     sources = {name: str(Path("src", *name.split(".")).with_suffix(".py")) for name in NATIVE_MODULES}
     plain = [Extension(name, [source], extra_compile_args=["-O3", "-g0"]) for name, source in sources.items()]
     extensions = cythonize(plain, build_dir="build/cython", language_level=3)
-    for extension in extensions:
-        extension.optional = True  # cythonize() makes new extensions, without what it does not know
+    for extension in extensions:  # cythonize() makes new extensions, without what it does not know
+        extension.optional = os.environ.get("KAFKARAW_COMPILED") != "required"
     return extensions
 
 

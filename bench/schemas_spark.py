@@ -9,11 +9,7 @@ Factors are medians over the turns, of wall time and of CPU of the driver with i
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +23,6 @@ from bench.topics import broker_at, new_topic
 from kafkaraw import Admin, Producer
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema
 
-ROOT: Final = Path(__file__).parents[1]
 CONNECTORS: Final = ("kafka", "kafkaraw")
 GOALS: Final = {"all fields": Goal(2, 3)}
 OTHER_GOAL: Final = Goal(1, 2)
@@ -65,24 +60,10 @@ def fill(servers: str, topic: str, framed: list[bytes], partitions: int) -> None
 def measure(connector: str, turn: int, asked: dict[str, Any]) -> tuple[list[Measurement], object]:
     """Run all rows with one connector; return what was measured, and the sums."""
     ours = connector == "kafkaraw"
-    python = Path(sys.executable) if ours else peers.python()
     jars = [] if ours else [*peers.jars(), *peers.avro_jars()]
     given = {**asked, "connector": connector, "jars": [str(each) for each in jars]}
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    environ |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    if not ours:
-        environ.pop("PYTHONPATH")
-    done = subprocess.run(
-        [str(python), schemas_spark_worker.__file__, json.dumps(given)],
-        capture_output=True,
-        text=True,
-        env=environ,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    if done.returncode:
-        raise click.ClickException(f"the jobs with format {connector} failed: {done.stderr[-2000:]}")
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    what = f"the jobs with format {connector}"
+    said = list(peers.said_by(schemas_spark_worker.__file__, given, ours=ours, what=what, seconds_max=SECONDS_MAX))
     found = [
         Measurement(each["row"], connector, turn, each["seconds"], each["cpu_seconds"])
         for each in said

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.spark.conftest import spark, what_tasks_keep_is_closed  # noqa: F401  # fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "schemas.md"
 TIMEOUT = 60.0
 BROKER, REGISTRY = "localhost:9092", "http://localhost:8081"
+STREAM = "$ python stream.py 2> spark.log"
 
 
 def steps() -> Iterator[tuple[str, str]]:
@@ -66,7 +76,24 @@ def quoted(command: str) -> str:
     return "'$ " + command.replace("'", "'\\''") + "'"
 
 
-def test_the_page_runs_from_an_empty_folder(tmp_path: Path) -> None:
+def streamed(shared: SparkSession, patch: pytest.MonkeyPatch, folder: Path) -> str:
+    """Run the page's program for Spark in this process, with the session of the tests; return what the page shows."""
+    program = folder / "stream.py"
+    checkpoint = f'"{folder / "checkpoint"}"'  # the JVM was started in another folder
+    program.write_text(program.read_text().replace('"checkpoint"', checkpoint))
+    assert checkpoint in program.read_text()
+    output = io.StringIO()
+    patch.setattr("kafkaraw.spark.session", lambda _: shared)
+    with contextlib.chdir(folder), contextlib.redirect_stdout(output):
+        runpy.run_path("stream.py", run_name="__main__")
+    return f"{STREAM}\n{output.getvalue()}"
+
+
+def test_the_page_runs_from_an_empty_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,  # noqa: F811
+) -> None:
     addresses: dict[str, str] = {}
     processes: list[subprocess.Popen[str]] = []
     environment = dict(os.environ)
@@ -82,6 +109,8 @@ def test_the_page_runs_from_an_empty_folder(tmp_path: Path) -> None:
                 (tmp_path / name).write_text(here(content))
             elif "&\n" in content:
                 processes += [started(line.removeprefix("$ "), addresses) for line in content.splitlines()]
+            elif content.startswith(STREAM):
+                assert streamed(spark, monkeypatch, tmp_path) == content
             else:
                 session = here(content)
                 assert printed(session, environment, tmp_path) == session

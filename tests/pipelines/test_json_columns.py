@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import random
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.pipelines.json_columns import JsonColumns
+from kafkaraw.pipelines.json_columns import ROW, JsonColumns
+from kafkaraw.schemas.arrow.json_objects import is_compiled
+from kafkaraw.spark.reading.json_values import JsonValues
 
 SCHEMA = (
     "id LONG NOT NULL, s STRING, tiny BYTE, i INT, f FLOAT, d DOUBLE, dec DECIMAL(10,2), ok BOOLEAN, bin BINARY, "
@@ -140,9 +144,10 @@ def test_each_record_has_all_values_or_is_bad_with_a_reason(spark):
     )
     reason = F.when(F.col("bad"), columns.reason(value)).alias("reason")
     row = F.when(~F.col("bad"), F.struct(*columns.columns(parsed))).alias("row")
-    found = frame.select("number", "bad", reason, row).collect()
+    found = frame.select("number", "bad", reason, row, columns.row(value).getField(ROW).alias("alone")).collect()
     wrong = {}
     for row in found:
+        assert row.alone == row.row
         case = cases[row.number]
         if case in GOOD:
             values = {} if row.bad else row.row.asDict(recursive=True)
@@ -155,6 +160,147 @@ def test_each_record_has_all_values_or_is_bad_with_a_reason(spark):
             wrong[case] = str(row.reason)
     assert wrong == {}
     assert all(json.loads(case) for case in GOOD)
+
+
+PLAIN_SCHEMA = (
+    "id LONG NOT NULL, s STRING, tiny BYTE, i INT, f FLOAT, d DOUBLE, dec DECIMAL(10,2), ok BOOLEAN, day DATE, "
+    "at TIMESTAMP, local TIMESTAMP_NTZ, o STRUCT<x: INT NOT NULL, at: TIMESTAMP, note: STRING>"
+)
+PIECES = {
+    "s": [
+        '"a"',
+        '""',
+        '"1.5"',
+        '"[1.5]"',
+        '"\\u0031.5"',
+        '"?\\\\ud800"',
+        '"\\/\\n\\u00e9"',
+        "12",
+        "-0",
+        "1.0",
+        "1e2",
+        "true",
+        "{}",
+        "[]",
+        '{"a":1.50}',
+        '"é?"',
+    ],
+    "tiny": ["127", "128", "-128", "-129", "1.0", "-0", "00", "null"],
+    "i": ["2147483647", "-2147483648", "2147483648", "0", "1e1", "-", "5."],
+    "f": [
+        "0.1",
+        "16777217",
+        "3.4028235e38",
+        "3.4028236e38",
+        "1e39",
+        "1e-45",
+        "-0",
+        "-0.0",
+        "7",
+        "0.30000001192092896",
+        "1.17549428e-38",
+    ],
+    "d": [
+        "0.1",
+        "-0",
+        "-0.0",
+        "1e308",
+        "1e309",
+        "9007199254740993",
+        "123456789012345678901234567890",
+        "4.9e-324",
+        "1e-400",
+        ".5",
+        "5e-1",
+        "1E+2",
+    ],
+    "dec": [
+        "12345678.90",
+        "123456789",
+        "1.23",
+        "1.230000",
+        "1.231",
+        "-0.01",
+        "-0",
+        "-0.0",
+        "0",
+        "1e3",
+        "00.1",
+        "99999999.99",
+        "1.2300000000000000000000",
+    ],
+    "ok": ["true", "false", "null", "True", "1"],
+    "day": [
+        '"2026-02-28"',
+        '"2024-02-29"',
+        '"2023-02-29"',
+        '"2026-2-28"',
+        '"2026-02-28',
+        '"',
+        '"1583-01-01"',
+        '"9999-12-31"',
+    ],
+    "at": [
+        f'"{date}{between}{time}{zone}"'
+        for date in ("2026-01-02", "1900-03-01", "2026-02-30")
+        for between in ("T", " ")
+        for time in ("03:04:05", "23:59:59.9", "03:04:05.123456", "03:04:05.1234560", "24:00:00", "03:04:60", "03:04")
+        for zone in ("", "Z", "+02:00", "-17:59", "+18:00", "+2:00", " UTC", "-00:00")
+    ],
+    "local": ['"2026-01-02T03:04:05"', '"2026-01-02', '03:04:05.123456"', '"2026-01-02T03:04:05Z"', '"2026-01-02"'],
+    "o": [
+        '{"x":1}',
+        '{"x":null}',
+        "{}",
+        "null",
+        '{"x":1,"at":"2026-01-02T03:04:05Z","note":"é"}',
+        '{"x":1,"x":2}',
+        '{"x":1.0}',
+        "[]",
+    ],
+}
+
+
+def documents() -> list[bytes]:
+    """Objects of good, odd and bad values; some with odd white space, repeated and unknown fields, cut or changed."""
+    chosen = random.Random(11)
+    made = [f'{{"id":1,"{name}":{piece}}}'.encode() for name, pieces in PIECES.items() for piece in pieces]
+    for number in range(2500):
+        names = chosen.sample(sorted(PIECES), chosen.randint(0, 4))
+        fields = [f'"{name}":{chosen.choice(PIECES[name])}' for name in names]
+        fields.insert(chosen.randint(0, len(fields)), f'"id":{number}')
+        if chosen.random() < 0.2:
+            unknown = chosen.choice(['"z":[1,{"a":-0.5e1}]', '"z":01', '"z":"\\ud800"', '"":null', '"ID":"\x7f"'])
+            fields.insert(chosen.randint(0, len(fields)), unknown)
+        data = bytearray(("{" + chosen.choice([",", " , ", ",\n"]).join(fields) + "}").encode())
+        if chosen.random() < 0.3:
+            data[chosen.randrange(len(data))] = chosen.choice(b'{}[]":,019-.eE \\\xc3\x80tfn')
+        made.append(bytes(data))
+    return made
+
+
+@pytest.mark.skipif(not is_compiled(), reason="needs the compiled module")
+def test_what_the_source_decodes_has_the_values_that_spark_decodes(spark):
+    schema = StructType.fromDDL(PLAIN_SCHEMA)
+    columns, value = JsonColumns(schema, "the test"), F.col("value")
+    cases = [each for each in (*GOOD, *BAD, *documents()) if each is not None]
+    decoded = JsonValues.of(schema, utc=True).decoder().decode({"value": pa.array(cases, pa.binary())})[0]["json"]
+    frame = spark.createDataFrame(
+        [(number, bytearray(case)) for number, case in enumerate(cases)], "n INT, value BINARY"
+    )
+    frame = frame.select("n", "value", columns.parsed(value).alias("parsed"))
+    row = F.when(~columns.is_bad(F.col("parsed"), value), F.struct(*columns.columns(F.col("parsed"))))
+    expected = frame.select("n", row.alias("row")).toArrow().sort_by("n")["row"].to_pylist()
+    found = decoded.to_pylist()
+    wrong = {
+        case: (ours, sparks)
+        for case, ours, sparks in zip(cases, found, expected, strict=True)
+        if ours is not None and repr(ours) != repr(sparks)
+    }
+    assert wrong == {}
+    good = sum(row is not None for row in expected)
+    assert len(cases) > 3000
+    assert sum(row is not None for row in found) > good / 2 > 300
 
 
 def test_a_type_that_json_does_not_have_is_an_error(spark):

@@ -55,7 +55,24 @@ def test_without_a_working_compiler_the_build_succeeds_and_compiles_nothing(fold
     assert build(folder, CC="false") == []
 
 
+@pytest.mark.parametrize(("setting", "optional"), [("required", False), ("", True)])
+def test_a_release_build_lets_no_module_be_missing(setting: str, optional: bool) -> None:
+    """Setuptools fails if an extension that is not optional cannot be built; `cythonize` would take seconds here."""
+    program = (
+        "import Cython.Build, setuptools; Cython.Build.cythonize = lambda found, **_: found; "
+        "setuptools.setup = lambda ext_modules: print({each.optional for each in ext_modules}, len(ext_modules)); "
+        "exec(open('setup.py').read())"
+    )
+    variables = {**os.environ, "KAFKARAW_COMPILED": setting}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, env=variables, capture_output=True, text=True, check=True
+    )
+    named = re.findall(r'"kafkaraw\.[\w.]+\.(_\w+)"', (PROJECT / "setup.py").read_text())
+    assert done.stdout == f"{{{optional}}} {len(named)}\n"
+
+
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_with_a_compiler_all_modules_are_compiled(folder: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("no compiler")

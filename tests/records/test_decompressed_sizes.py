@@ -12,12 +12,14 @@ import pytest
 
 from kafkaraw.errors import BatchTooLargeError
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns, encode_batch
+from kafkaraw.records.compression import codec_by_name
 from tests.records.test_legacy import message, wrapper
 
 MIB = 1 << 20
 BATCH_BYTES = 2 * MIB
 BATCHES = 20
 ROWS_PER_BATCH = 2
+LARGE_BYTES = 24 * MIB
 
 
 @functools.cache
@@ -48,6 +50,25 @@ def memory_bytes() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_large_batch_is_in_memory_once_while_it_is_decompressed(codec: str) -> None:
+    """Joining its parts took the same again."""
+    used = codec_by_name(codec)
+    data = used.compress(bytes(LARGE_BYTES), None)
+    with memory_bytes() as most:
+        made = used.decompress(data, 2 * LARGE_BYTES)
+        assert most() < 1.75 * LARGE_BYTES
+    assert made == bytes(LARGE_BYTES)
+
+
+def test_large_batches_do_not_stay_with_the_last_records() -> None:
+    one = encode_batch([(0, None, bytes(LARGE_BYTES), None)], codec="zstd")
+    data = b"".join(struct.pack(">q", number) + one[8:] for number in range(5))
+    with memory_bytes() as most:
+        assert sum(len(record.value or b"") for record in batch(data)) == 5 * LARGE_BYTES
+        assert most() < 4 * LARGE_BYTES
 
 
 @pytest.mark.parametrize("magic", [0, 1])

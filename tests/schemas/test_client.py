@@ -36,6 +36,7 @@ from kafkaraw.schemas import (
     VersionNotFoundError,
 )
 from kafkaraw.schemas.cache import Cache
+from kafkaraw.schemas.missing import MissingSchemas
 from tests.cases import Cases
 from tests.schemas.scripted_server import (
     HANGS_UP,
@@ -792,3 +793,86 @@ def test_a_serializer_works_in_a_child_forked_while_another_thread_asks_the_regi
         goes_on.set()
         thread.join(20)
     assert ended == 0
+
+
+def _nothing(_: Request) -> Script:
+    return error(404, 40403, "Schema not found")
+
+
+def test_an_id_that_does_not_exist_is_asked_for_once_within_its_time() -> None:
+    known: set[str] = set()
+
+    def answered(request: Request) -> Script:
+        return answer(200, REGISTERED) if request.target in known else _nothing(request)
+
+    with ScriptedServer(answered) as server, Registry(server.url, missing_cache_ttl_ms=300) as registry:
+        for _ in range(5):
+            for ask in (lambda: registry.schema_by_id(7), lambda: registry.schema_by_guid("g")):
+                with pytest.raises(SchemaNotFoundError, match="Schema not found"):
+                    ask()
+        assert len(server.requests) == 2
+        known.add("/schemas/ids/7")
+        time.sleep(0.35)
+        assert registry.schema_by_id(7).schema.text
+        assert len(server.requests) == 3
+
+
+def test_registering_forgets_which_ids_do_not_exist() -> None:
+    def answered(request: Request) -> Script:
+        if request.target.startswith("/subjects/"):
+            return answer(200, {"id": 7})
+        return answer(200, REGISTERED) if len(server.requests) > 2 else _nothing(request)
+
+    with ScriptedServer(answered) as server, Registry(server.url, missing_cache_ttl_ms=60_000) as registry:
+        with pytest.raises(SchemaNotFoundError):
+            registry.schema_by_id(7)
+        registry.register("s", SCHEMA)
+        assert registry.schema_by_id(7).schema.text
+
+
+def test_look_ups_in_vain_are_limited_and_an_id_that_exists_is_found_after_its_turn() -> None:
+    def answered(request: Request) -> Script:
+        return answer(200, REGISTERED) if request.target == "/schemas/ids/9999" else _nothing(request)
+
+    with ScriptedServer(answered) as server, Registry(server.url, missing_per_second_max=10) as registry:
+        began = time.monotonic()
+        for number in range(110):
+            with pytest.raises(SchemaNotFoundError):
+                registry.schema_by_id(number)
+        assert time.monotonic() - began >= 0.9  # 100 at once, and then 10 in a second
+        assert registry.schema_by_id(9999).schema.text
+        assert len(server.requests) == 111
+        registry.schema_by_id(9999)
+        assert len(server.requests) == 111
+
+
+def test_a_look_up_whose_turn_would_come_after_its_deadline_can_be_retried() -> None:
+    with ScriptedServer(_nothing) as server, Registry(server.url, missing_per_second_max=1) as registry:
+        for number in range(1_000):
+            registry._async._missing.add(number, SchemaNotFoundError("none"), time.monotonic())
+        with pytest.raises(RegistryTimeoutError, match=r"look-ups wait \d+ s \(missing_per_second_max=1\)"):
+            registry.schema_by_id(99_999)
+        assert not server.requests
+
+
+def test_the_limit_of_look_ups_may_be_off() -> None:
+    missing = MissingSchemas(10, 1.0, 0)
+    for number in range(10_000):
+        missing.add(number, SchemaNotFoundError("none"), 5.0)
+    assert missing.pause_s(5.0) == 0
+    assert [missing.answer(number, 5.9) is None for number in (0, 9_999)] == [True, False]
+    assert missing.answer(9_999, 6.0) is None
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_names_that_http_removes_from_paths_are_not_sent(name: str) -> None:
+    with ScriptedServer(_nothing) as server, Registry(server.url) as registry:
+        for ask in (
+            lambda: registry.register(name, SCHEMA),
+            lambda: registry.set_compatibility("NONE", name),
+            lambda: registry.delete_subject(name),
+            lambda: registry.schema_by_guid(name),
+        ):
+            with pytest.raises(UsageError, match="HTTP would remove it from the path"):
+                ask()
+        assert not server.requests

@@ -28,6 +28,7 @@ from tests.logs.sample_directory import BATCHES, SEGMENTS, make_directory
 from tests.logs.sample_directory import RECORDS as RECORDS_OF_BATCH
 from tests.records.test_legacy import CODECS as OLD_CODECS
 from tests.records.test_legacy import KINDS, vector
+from tests.rotation import rotating
 from tests.spark import log_contents
 from tests.spark.s3_server import BUCKET, Handler
 
@@ -55,7 +56,7 @@ class Written:
     broker: ApacheKafka | EmbeddedBroker
 
 
-@pytest.fixture(scope="module", params=["apache", "ours"])
+@pytest.fixture(scope="module", params=rotating(["apache", "ours"], 1))
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     folder = tmp_path_factory.mktemp(request.param)
     with contextlib.ExitStack() as stack:

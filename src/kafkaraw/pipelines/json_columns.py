@@ -6,13 +6,14 @@ today's date. `JsonColumns` reads such fields with a wider type and compares, so
 values or is bad. The rules are listed in docs/pipelines/expectations.md.
 
 Everything is an expression of the JVM. Good rows pay for one `from_json`, a scan for invalid UTF-8, and comparisons of
-their fields; reasons are computed for bad rows only. Must not read topics. Start at `JsonColumns`.
+their fields; reasons are computed for bad rows only. Most records never come here: the source decodes those that need
+no rule (`spark.reading.json_values`), with the same values. Must not read topics. Start at `JsonColumns`.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructField, StructType
 
+ROW: Final = "row"
+"""Field of `JsonColumns.row`: the columns; null if the value is bad."""
 _CORRUPT: Final = "_corrupt"
+_VALUE, _PARSED = "value", "parsed"
 _OPTIONS: Final = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
@@ -53,7 +57,7 @@ class JsonColumns:
             _check_type(field.dataType, f"{where}: column {field.name!r}")
         self._schema = schema
         # The document is parsed as `{"NAME":[DOCUMENT,{"MARK":true}]}`: if the last element is missing or is not the
-        # second one, then DOCUMENT is not exactly one JSON value. A value cannot contain names that nobody knows.
+        # second one, then DOCUMENT is not exactly one JSON value. NAME and MARK are random: no value contains them.
         self._name, self._mark = f"d{secrets.token_hex(8)}", f"m{secrets.token_hex(8)}"
         row = [types.StructField(field.name, _read_type(field.dataType)) for field in schema.fields]
         row.append(types.StructField(self._mark, types.BooleanType()))
@@ -87,14 +91,34 @@ class JsonColumns:
             _converted(document.getField(field.name), field.dataType).alias(field.name) for field in self._schema.fields
         ]
 
+    def row(self, value: Column) -> Column:
+        """Return a struct with the field `ROW`, the columns as a struct, or null if the value is bad; null for null.
+
+        Only for few values: it costs more than the other methods, and hardly anything for null.
+        """
+        from pyspark.sql import functions as F
+
+        def parsed(each: Column) -> Column:
+            return F.struct(each.alias(_VALUE), self.parsed(each).alias(_PARSED))
+
+        def checked(each: Column) -> Column:
+            found, text = each.getField(_PARSED), each.getField(_VALUE)
+            return F.struct(F.when(~self.is_bad(found, text), F.struct(*self.columns(found))).alias(ROW))
+
+        return _interpreted(_interpreted(value, parsed), checked)
+
     def reason(self, value: Column) -> Column:
         """Return why a record is bad, as text; only for records of which `is_bad` is true, since it costs much more."""
         from pyspark.sql import functions as F
 
+        return F.coalesce(_interpreted(value, self._reason), F.lit("the value is null"))
+
+    def _reason(self, value: Column) -> Column:
+        from pyspark.sql import functions as F
+
         text = value.cast("string")
         parsed = self.parsed(value)
-        whole = F.when(text.isNull(), F.lit("the value is null"))
-        whole = whole.when(~F.is_valid_utf8(text), F.lit("the value is not valid UTF-8"))
+        whole = F.when(~F.is_valid_utf8(text), F.lit("the value is not valid UTF-8"))
         whole = whole.when(F.btrim(text, F.lit(" \t\r\n")) == "", F.lit("the value is empty"))
         said: list[Column] = []
         for field in self._schema.fields:
@@ -135,6 +159,18 @@ class JsonColumns:
         for field in self._schema.fields:
             path: list[str] | None = [field.name]
             yield from _faults(document.getField(field.name), field, text, repr(field.name), path)
+
+
+def _interpreted(value: Column, function: Callable[[Column], Column]) -> Column:
+    """Return the function of a value, null for null, as an expression that Spark does not compile.
+
+    Each task of each micro-batch generates the code of its expressions: for those here, that takes longer than to read
+    thousands of records, and few records need them. Of Spark's functions with a lambda, `zip_with` is never compiled.
+    """
+    from pyspark.sql import functions as F
+
+    one = F.when(value.isNotNull(), F.array(value))
+    return F.get(F.zip_with(one, one, lambda each, _: function(each)), F.lit(0))
 
 
 def _only(field: StructField | None) -> StructType:

@@ -40,6 +40,7 @@ _TIMESTAMP_TYPE_BIT = cython.declare(cython.int, 0x08)
 _TIMELESS_BIT = cython.declare(cython.int, 0x4000)
 # Python has smaller ones at hand; the C library looks for larger ones, which takes as long as the rest of a record.
 _REUSED_SIZE_MIN = cython.declare(cython.Py_ssize_t, 480)
+_LARGE_BODY = cython.declare(cython.Py_ssize_t, 1 << 20)
 _WASTE_SHARE = cython.declare(cython.Py_ssize_t, 4)  # a value that is kept wastes no more than a third of its size
 _reuses_values = cython.declare(cython.bint, REUSES_VALUES)
 _FIELDS = cython.declare(
@@ -352,6 +353,8 @@ class _Records:
                     return self.record(cython.address(fields))
                 if found < 0:
                     raise self.body.bad_record()
+                if self.body.view.len > _LARGE_BODY:
+                    self.let_go()  # else the batches of the last two records stay in memory beside the next one
                 self.body = None
             try:
                 header, batch = next(self.wires)
@@ -385,13 +388,13 @@ class _Records:
     @cython.cfunc
     @cython.exceptval(-1)
     def let_go(self) -> cython.int:
-        """Make what was given independent of the batches; to do when no more is given."""
+        """Make what was given, and is still referred to, independent of the batches; to do when no more is given."""
         last: Record = self.last
         before_last: Record = self.before_last
         self.last = self.before_last = None
-        if last is not None:
+        if last is not None and _Py_REFCNT(cython.cast(cython.pointer(PyObject), last)) > 1:
             last.detach()
-        if before_last is not None:
+        if before_last is not None and _Py_REFCNT(cython.cast(cython.pointer(PyObject), before_last)) > 1:
             before_last.detach()
         return 0
 

@@ -70,6 +70,17 @@ def _next_chunk(size: int, size_max_bytes: int, room: int) -> int:
     return min(max(size, _CHUNK_MIN), _CHUNK_MAX, max(room, _CHUNK_MIN), size_max_bytes + 1)
 
 
+def _joined(parts: list[bytes]) -> bytes:
+    """Return the parts as one, and empty the list: of large ones, no second copy is in memory."""
+    if sum(map(len, parts)) < _CHUNK_MAX:
+        return b"".join(parts)
+    output = BytesIO()
+    parts.reverse()
+    while parts:
+        output.write(parts.pop())
+    return output.getvalue()
+
+
 # -- none
 
 
@@ -105,20 +116,24 @@ def _decompress_gzip(data: Buffer, size_max_bytes: int) -> bytes:
     size = at = 0
     while at == 0 or data.startswith(_GZIP_MAGIC, at):
         inflate = zlib.decompressobj(_GZIP_WINDOW)
-        while not inflate.eof:
+        ended = has_more = False  # has_more: the last call had no room for all output
+        while not ended:
             piece = data[at : at + _GZIP_PIECE]
-            if not piece:
+            if not piece and not has_more:
                 raise _corrupt("gzip", "it ends too early")
+            room = min(size_max_bytes - size + 1, _CHUNK_MAX)  # zlib has what a call returns in memory twice
             try:
-                part = inflate.decompress(piece, size_max_bytes - size + 1)
+                part = inflate.decompress(piece, room)
             except zlib.error as error:
                 raise _corrupt("gzip", error) from None
-            at += len(piece) - len(inflate.unused_data)
+            ended = inflate.eof
+            at += len(piece) - len(inflate.unused_data if ended else inflate.unconsumed_tail)
+            has_more = len(part) == room
             parts.append(part)
             size += len(part)
             if size > size_max_bytes:
                 raise too_large(size_max_bytes)
-    return b"".join(parts)
+    return _joined(parts)
 
 
 # -- snappy
@@ -146,8 +161,7 @@ def _decompress_snappy(data: Buffer, size_max_bytes: int) -> bytes:
     data = bytes(data)
     if not data.startswith(_XERIAL_MAGIC):
         return _decompress_snappy_block(data, size_max_bytes, 0)
-    parts: list[bytes] = []
-    size = 0
+    output = BytesIO()  # many small parts would stay in memory beside the whole
     at = len(_XERIAL_HEADER)
     while at < len(data):
         if data.startswith(_XERIAL_MAGIC, at):  # streams that were concatenated
@@ -157,12 +171,10 @@ def _decompress_snappy(data: Buffer, size_max_bytes: int) -> bytes:
         at = block_at + int.from_bytes(data[at:block_at], "big")
         if at > len(data) or block_at > len(data):
             raise _corrupt("snappy", "a block is longer than the data")
-        part = _decompress_snappy_block(data[block_at:at], size_max_bytes, size)
-        parts.append(part)
-        size += len(part)
+        output.write(_decompress_snappy_block(data[block_at:at], size_max_bytes, output.tell()))
     if at > len(data):
         raise _corrupt("snappy", "its header is cut short")
-    return b"".join(parts)
+    return output.getvalue()
 
 
 def _decompress_snappy_block(block: bytes, size_max_bytes: int, size_before: int) -> bytes:
@@ -222,7 +234,7 @@ def _decompress_lz4(data: Buffer, size_max_bytes: int) -> bytes:
         size += len(part)
         if size > size_max_bytes:
             raise too_large(size_max_bytes)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def _check_lz4_header(header: bytes) -> None:
@@ -265,7 +277,7 @@ def _decompress_zstd(data: Buffer, size_max_bytes: int) -> bytes:
             except zstandard.ZstdError as error:
                 raise _corrupt("zstd", error) from None
             if not part:
-                return b"".join(parts)
+                return parts[0] if len(parts) == 1 else _joined(parts)
             parts.append(part)
             size += len(part)
             if size > size_max_bytes:

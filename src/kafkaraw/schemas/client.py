@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, Self, TypeVar, cast
 
 from kafkaraw.core.retry import Backoff
@@ -22,8 +22,10 @@ from kafkaraw.schemas.errors import (
     RegistryError,
     RegistryTimeoutError,
     RegistryUnavailableError,
+    SchemaNotFoundError,
     SubjectNotFoundError,
 )
+from kafkaraw.schemas.missing import MissingSchemas
 from kafkaraw.schemas.model import (
     CompatibilityLevel,
     Mode,
@@ -79,6 +81,10 @@ class AsyncRegistry:
         self._versions: Cache[tuple[str, int], RegisteredSchema] = Cache(size)
         self._latest: Cache[tuple[str, Hashable], tuple[RegisteredSchema, float]] = Cache(size)
         self._bundles: Cache[tuple[str, Schema], SchemaBundle] = Cache(size)
+        self._missing = MissingSchemas(
+            size, self._config.missing_cache_ttl_ms / 1000, self._config.missing_per_second_max
+        )
+        self._has_warned = False
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
@@ -149,6 +155,7 @@ class AsyncRegistry:
         caches: tuple[Cache[Any, Any], ...] = (self._by_id, self._by_guid, *self._registrations, self._versions)
         for cache in (*caches, self._latest, self._bundles):
             cache.clear()
+        self._missing.clear()
 
     def _fresh(self, entry: tuple[RegisteredSchema, float] | None) -> RegisteredSchema | None:
         return entry[0] if entry is not None and time.monotonic() < entry[1] else None
@@ -226,7 +233,7 @@ class AsyncRegistry:
         if found is not None:
             return found
         asked = self._scope(subject)
-        found = self._plain(await self._once(("id", key, asked), lambda: rest.schema_by_id(schema_id, asked)))
+        found = self._plain(await self._existing(("id", key, asked), lambda: rest.schema_by_id(schema_id, asked)))
         self._by_id.put(key, found)
         if found.guid is not None:
             self._by_guid.put(found.guid, found)
@@ -240,7 +247,7 @@ class AsyncRegistry:
         """
         found = self._by_guid.get(guid)
         if found is None:
-            found = self._plain(await self._once(("guid", guid), lambda: rest.schema_by_guid(guid)))
+            found = self._plain(await self._existing(("guid", guid), lambda: rest.schema_by_guid(guid)))
             self._by_guid.put(guid, found)
         return found
 
@@ -349,6 +356,7 @@ class AsyncRegistry:
                 lambda: rest.register(name, schema, normalize=normalize, body=body),
             )
         )
+        self._missing.clear()
         self._registrations[normalize].put((subject, schema), found)
         return found
 
@@ -737,12 +745,42 @@ class AsyncRegistry:
         for cache in caches:
             cache.discard(lambda key, _: key[0] == subject)
 
-    async def _once(self, key: Hashable, make: Callable[[], Call[T]]) -> T:
+    async def _existing(self, key: Hashable, make: Callable[[], Call[T]]) -> T:
+        """Ask for a schema that records name, which need not exist; see `schemas.missing`."""
+        missing = self._missing.answer(key, time.monotonic())
+        if missing is not None:
+            raise copy_to_raise(missing)
+        return await self._once(key, make, lambda call: self._ask_in_turn(key, call))
+
+    async def _ask_in_turn(self, key: Hashable, call: Call[T]) -> T:
+        timeout = self._config.default_api_timeout_ms / 1000
+        deadline = asyncio.get_running_loop().time() + timeout
+        pause = self._missing.pause_s(time.monotonic())
+        if pause:
+            limit = f"missing_per_second_max={self._config.missing_per_second_max}"
+            if not self._has_warned:
+                self._has_warned = True
+                log.warning("many records name schemas that the registry does not have: look-ups wait (%s)", limit)
+            if pause >= timeout:
+                raise RegistryTimeoutError(
+                    f"cannot {call.about} before the call's deadline (default_api_timeout_ms): so many records name "
+                    f"schemas that the registry does not have that look-ups wait {pause:.0f} s ({limit})"
+                )
+            await asyncio.sleep(pause)
+        try:
+            return await self._ask(call, deadline=deadline)
+        except SchemaNotFoundError as error:
+            self._missing.add(key, error, time.monotonic())
+            raise
+
+    async def _once(
+        self, key: Hashable, make: Callable[[], Call[T]], ask: Callable[[Call[T]], Coroutine[Any, Any, T]] | None = None
+    ) -> T:
         """Ask once for all tasks that want the same answer at the same time."""
         loop = asyncio.get_running_loop()
         task = cast("asyncio.Task[T] | None", self._shared.get(key))
         if task is None or task.get_loop() is not loop or task.done():
-            task = loop.create_task(self._ask(make()))
+            task = loop.create_task((ask or self._ask)(make()))
             self._shared[key] = task
             task.add_done_callback(lambda ended: self._over(key, ended))
         try:

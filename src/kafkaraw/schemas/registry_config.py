@@ -199,6 +199,20 @@ class RegistryConfig:
         minimum=0,
         maximum=7 * _DAY_MS,
     )
+    missing_cache_ttl_ms: int = setting(
+        1_000,
+        "How long the client uses the registry's answer that it has no schema with an id or GUID.",
+        unit="ms",
+        minimum=0,
+        maximum=_DAY_MS,
+    )
+    missing_per_second_max: int = setting(
+        100,
+        "Maximum rate of look-ups of ids and GUIDs that the registry does not have: further look-ups wait. After a "
+        "quiet time, ten times this number may come at once; 0 for no limit.",
+        minimum=0,
+        maximum=1_000_000,
+    )
     answer_size_max: int = setting(
         33_554_432, "Maximum size of an answer; a larger one is an error.", unit="bytes", minimum=1_024
     )
@@ -283,7 +297,11 @@ _OTHER_NAMES: Final = {
     "cache.capacity": "cache_size_max",
     "max.schemas.per.subject": "cache_size_max",
 }
-_SECONDS: Final = {"timeout": "request_timeout_ms", "cache.latest.ttl.sec": "latest_cache_ttl_ms"}
+_SECONDS: Final = {
+    "timeout": "request_timeout_ms",
+    "cache.latest.ttl.sec": "latest_cache_ttl_ms",
+    "missing.id.cache.ttl.sec": "missing_cache_ttl_ms",
+}
 _SOURCES: Final = {
     "basic.auth.credentials.source": ("URL", "USER_INFO"),
     "bearer.auth.credentials.source": ("STATIC_TOKEN", "OAUTHBEARER", "CUSTOM"),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
+from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.schemas.errors import (
     IncompatibleSchemaError,
@@ -178,6 +179,15 @@ def _of_context(subject: str | None) -> Query:
 
 
 def _below(*parts: str | int) -> str:
+    """Return a path.
+
+    Raises:
+        UsageError: a name is one of the two that HTTP removes from paths: the request would be about something else.
+    """
+    if "." in parts or ".." in parts:
+        raise UsageError(
+            "a subject or GUID cannot be '.' or '..': HTTP would remove it from the path; choose another name"
+        )
     return "/" + "/".join(quote(str(part), safe="") for part in parts)
 
 

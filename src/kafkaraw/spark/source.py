@@ -29,7 +29,7 @@ from kafkaraw.spark.options.parsing import (
     patient,
 )
 from kafkaraw.spark.options.positions import check_order
-from kafkaraw.spark.options.schemas import typed_names
+from kafkaraw.spark.options.schemas import JSON_COLUMN, typed_names
 from kafkaraw.spark.reading.arrow import check_selection, schema_text, spark_schema
 from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.versions import features
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from kafkaraw.logs.segment_reader import LogRange
     from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
+    from kafkaraw.spark.reading.json_values import JsonValues
     from kafkaraw.spark.reading.lookup import ClusterLookup
     from kafkaraw.spark.reading.stream_plan import StreamPlan
     from kafkaraw.spark.reading.task import ReadSettings
@@ -102,6 +103,11 @@ class KafkaDataSource(DataSource):
 
             plain = spark_schema(include_headers=options.include_headers)
             return typed_schema(plain, options.schemas, options.topics)
+        if options.json_columns is not None:
+            from kafkaraw.spark.reading.json_values import JsonValues
+
+            plain = spark_schema(include_headers=options.include_headers)
+            return JsonValues.from_text(options.json_columns).added_to(plain)
         return schema_text(include_headers=options.include_headers)
 
     def _schema_of_table(self) -> StructType:
@@ -159,14 +165,19 @@ class _SchemaReader:
     def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._decoding: Decoding | None = None
+        self._decoding: Decoding | JsonValues | None = None
         if options.schemas is not None:  # here, because Spark makes a reader of its own for the tasks of a stream
             from kafkaraw.spark.reading.typed_columns import decoding_for
 
             self._decoding = decoding_for(options, schema)
+        elif options.json_columns is not None:
+            from kafkaraw.spark.reading.json_values import JsonValues
+
+            self._decoding = JsonValues.from_text(options.json_columns)
 
     def _check_selection(self) -> None:
-        check_selection(self._schema, typed_names(self._options.schemas))
+        typed = typed_names(self._options.schemas)
+        check_selection(self._schema, typed if self._options.json_columns is None else typed | {JSON_COLUMN})
 
 
 class _TaskReader(_SchemaReader):

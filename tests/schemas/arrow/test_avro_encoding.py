@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+import random
+from types import ModuleType
 from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from kafkaraw.errors import SerializationError, UsageError
+from kafkaraw.errors import ConfigError, InternalError, SerializationError, UsageError
 from kafkaraw.schemas.arrow import _implementation, plain_encoding
 from kafkaraw.schemas.arrow import encode as encode_module
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
+from kafkaraw.schemas.arrow.columns import Column, Kind, Type
 from kafkaraw.schemas.arrow.decode import decode_arrow
 from kafkaraw.schemas.arrow.encode import encode_arrow
-from kafkaraw.schemas.arrow.encode_program import EncodeFault, EncodeOp, Presence
+from kafkaraw.schemas.arrow.encode_program import EncodeFault, EncodeNode, EncodeOp, EncodeProgram, Presence
+from kafkaraw.schemas.arrow.program import Fault, Op
 from kafkaraw.schemas.model import Schema
 from tests.schemas.arrow.random_avro import Maker, varint
 from tests.schemas.arrow.stub_registry import StubRegistry
@@ -58,6 +63,47 @@ def test_random_columns_are_read_by_fastavro_and_come_back() -> None:
                     assert same(comparable(ours), comparable(theirs)), f"seed {seed}: {ours} {theirs}"
             back = decode_arrow(pa.RecordBatch.from_arrays([again], ["value"]), registry).column("value")
             assert back.equals(batch.column("value")) or str(back) == str(batch.column("value")), f"seed {seed}"
+
+
+def with_nulls(column: pa.Array, rng: random.Random) -> pa.Array:
+    """The column with nulls anywhere, above values too; or as it is."""
+    if rng.random() < 0.4:
+        return column
+    return pc.if_else(pa.array([rng.random() < 0.3 for _ in column]), pa.scalar(None, column.type), column)
+
+
+def forms_of(column: pa.Array, rng: random.Random) -> list[pa.Array]:
+    """Parts and copies of a column: with offsets of their own, empty, of nulls, of structs whose fields are slices."""
+    size, first = len(column), rng.randrange(len(column))
+    fields = [each.with_nullable(True) for each in column.type]
+    children = [with_nulls(column.field(place), rng).slice(first) for place in range(len(fields))]
+    twice = pa.concat_arrays([column.slice(1), column]).slice(first, rng.randrange(9))
+    taken = column.take(pa.array([rng.randrange(size) for _ in range(5)]))
+    forms = [column.slice(0, 0), column.slice(size), column.slice(first), twice, taken, with_nulls(column, rng)]
+    made = pa.StructArray.from_arrays(children, fields=fields) if fields else column
+    return [*forms, pa.nulls(4, column.type), made, made.slice(1)]
+
+
+@pytest.mark.parametrize("seeds", [range(15), pytest.param(range(1000, 4000), marks=pytest.mark.soak)])
+def test_both_implementations_write_the_same_of_columns_in_any_memory(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in seeds:
+        rng, maker = random.Random(seed), Maker(seed)
+        schema = maker.record()
+        registry = StubRegistry(schema)
+        values = [framed(1, maker.encode(schema)) for _ in range(rng.choice((1, 12, 40)))]
+        column = decode_arrow(pa.RecordBatch.from_pydict({"value": [None, *values]}), registry).column("value")
+        for form in forms_of(column, rng):
+            batch, written = pa.RecordBatch.from_arrays([form], ["value"]), []
+            for implementation in IMPLEMENTATIONS.values():
+                monkeypatch.setattr(encode_module, "encoding", implementation)
+                try:
+                    records = encode_arrow(batch, registry, topic="t", value_schema=json.dumps(schema)).column("value")
+                    written.append(records.to_pylist())
+                except SerializationError as error:
+                    written.append(str(error))
+            assert written[0] == written[-1], f"seed {seed}"
 
 
 def test_bytes_equal_those_of_fastavro() -> None:
@@ -207,8 +253,56 @@ def test_a_type_that_avro_lacks_is_refused() -> None:
         avro_schema_of(pa.struct([("a", pa.duration("us"))]), "R")
 
 
-def test_the_constants_of_the_compiled_module_are_those_of_python() -> None:
+@pytest.mark.parametrize("name", ["encoding", "decoding"])
+def test_a_compiled_module_that_was_built_from_other_sources_is_refused(name: str) -> None:
+    numbers = {
+        "LAST": (max(EncodeOp), max(EncodeFault), max(Presence)),
+        "NUMBERS": {
+            "Kind": {each.name: each.value for each in Kind},
+            "first and last": (min(Op), max(Op), min(Fault), max(Fault)),
+        },
+    }
+    fresh, older, oldest = (ModuleType(f"_{name}") for _ in range(3))
+    vars(fresh).update(numbers)
+    vars(older).update(LAST=(16, 10, 2), NUMBERS={**numbers["NUMBERS"], "first and last": (0, 29, 0, 15)})
+    _implementation.check(fresh, name)
+    for compiled in (older, oldest):
+        with pytest.raises(ConfigError, match=f"_{name} was built from other sources than these: build it again"):
+            _implementation.check(compiled, name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"op": 37}, "node 0 has the operation 37"),
+        ({"op": -1}, "node 0 has the operation -1"),
+        ({"source": 3}, "node 0 has the operation 7, and column 3 of 3"),
+        ({"op": EncodeOp.ARRAY, "children": (2,)}, "node 0 has the child 2, and there are 2 nodes"),
+        ({"op": EncodeOp.MEMBERS, "children": (0, 0)}, "node 0 has 2 members"),
+        ({"op": EncodeOp.PROTOBUF_ONEOF, "branches": (0, 3)}, "node 0 reads column 3 of 3"),
+    ],
+)
+def test_a_program_that_would_read_outside_of_its_columns_is_refused(changed: dict[str, Any], message: str) -> None:
+    """The operations of a later version ended the process, where the compiled module was an older one."""
     compiled = IMPLEMENTATIONS.get("_encoding")
     if compiled is None:
         pytest.skip("the compiled module is not there")
-    assert (max(EncodeOp), max(EncodeFault), max(Presence)) == compiled.LAST
+    nodes = [EncodeNode(EncodeOp.BYTES, 2, ""), EncodeNode(EncodeOp.NULL, 0, "")]
+    for name, value in changed.items():
+        setattr(nodes[0], name, value)
+    program = EncodeProgram(Column("", Type.NULL), nodes)
+    with pytest.raises(InternalError, match=message):
+        compiled.encode(program, [(None, None, None, 0, 0)] * 3, 1, b"")
+
+
+def test_entries_of_a_map_may_begin_anywhere() -> None:
+    schema = {"type": "map", "values": "long"}
+    kind = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
+    fields = [pa.field("key", pa.string(), nullable=False), kind.item_field]
+    entries = pa.StructArray.from_arrays([pa.array(list("abcdef")), pa.array(range(6))], fields=fields).slice(2)
+    offsets = pa.array([0, 1, 3], pa.int32()).buffers()[1]
+    column = pa.Array.from_buffers(kind, 2, [None, offsets], children=[entries])
+    batch = pa.RecordBatch.from_arrays([column], ["value"])
+    for given in (batch, batch.slice(1)):
+        records = encode_arrow(given, StubRegistry(), topic="t", value_schema=json.dumps(schema)).column("value")
+        assert records.to_pylist() == [framed(1, b"\2\2c\4\0"), framed(1, b"\4\2d\6\2e\x08\0")][-len(given) :]

@@ -415,6 +415,20 @@ def test_an_import_keeps_ids_and_versions(api: Api) -> None:
     assert register(api, "u", optional("c"))["id"] == 102
 
 
+def test_the_highest_id_and_version_are_the_last_ones(api: Api) -> None:
+    last = 2**31 - 1
+    api("PUT", "/config", {"compatibility": "NONE"})
+    api("PUT", "/mode/s", {"mode": "IMPORT"})
+    assert register(api, "s", A, id=last, version=last)["id"] == last
+    api("PUT", "/mode/s", {"mode": "READWRITE"})
+    assert register(api, "t", A)["id"] == last  # the same schema
+    for subject, text, what in (("t", OTHER, "no id is left"), ("s", OTHER, "no id is left")):
+        status, code, message = register(api, subject, text)
+        assert (status, code) == (422, 42205)
+        assert what in message
+    assert register(api, ":.other:t", OTHER)["id"] == 1
+
+
 def test_configurations_are_merged_field_by_field(api: Api) -> None:
     assert api("PUT", "/config/s", {"compatibility": "full", "alias": "t"}) == {"alias": "t", "compatibility": "FULL"}
     assert api("PUT", "/config/s", {"normalize": True}) == {"alias": "t", "normalize": True, "compatibility": "FULL"}

@@ -124,6 +124,16 @@ def test_values_have_the_bytes_of_confluents_registry_and_are_read(
         (b'{"keytype":"OTHER"}', None, "OTHER"),
         (b'{"keytype":"SCHEMA","subject":"s","version":0,"magic":1}', None, "version"),
         (b'{"keytype":"SCHEMA","version":1,"magic":1}', None, "no subject"),
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":2147483648,"magic":1}',
+            None,
+            "from 1 to 2.31-1, not 2147483648",
+        ),
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
+            b'{"subject":"s","version":1,"id":2147483648,"schema":"x"}',
+            "id must be a number from 0 to 2.31-1, not 2147483648",
+        ),
         (b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":9}', None, "magic byte 9"),
         (b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', b'{"subject":"s"}', "id must be"),
         (b'{"keytype":"MODE","magic":0}', b'{"mode":"NOPE"}', "NOPE"),

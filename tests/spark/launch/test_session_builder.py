@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 
-from kafkaraw.spark import recommended_conf
+from kafkaraw.spark import prepare_session, recommended_conf
+from kafkaraw.spark.launch.session_builder import lookup_fails
 
 
 def test_the_recommended_settings_are_in_force(spark):
@@ -92,3 +97,25 @@ def test_a_plain_session_in_the_same_process_inherits_neither_settings_nor_envir
     command = [sys.executable, "-c", AFTERWARDS]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout.splitlines()[-1:] == ["[[], [], false]"], done.stderr
+
+
+def test_lookup_fails_where_python_cannot_list_an_archive_after_its_caches_are_invalidated(tmp_path, monkeypatch):
+    archive = tmp_path / "jar.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("pyspark_found.py", "")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(archive)])  # last: a search that fails before it fills its cache
+    pkgutil.get_importer(str(archive))
+    importlib.invalidate_caches()
+    try:
+        listed = [each.name for each in pkgutil.iter_modules([str(archive)])]
+    except KeyError:
+        listed = []
+    assert lookup_fails() == (listed != ["pyspark_found"])
+
+
+def test_where_the_lookup_fails_the_session_registers_the_format(monkeypatch):
+    registered = []
+    monkeypatch.setattr("kafkaraw.spark.launch.session_builder.lookup_fails", lambda: True)
+    monkeypatch.setattr("kafkaraw.spark.launch.session_builder.share_session", lambda spark: None)
+    prepare_session(SimpleNamespace(dataSource=SimpleNamespace(register=registered.append)))
+    assert [each.name() for each in registered] == ["kafkaraw"]

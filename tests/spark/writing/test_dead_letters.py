@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -17,17 +18,21 @@ from kafkaraw import Admin, Consumer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.client.config import ProducerConfig
-from kafkaraw.errors import ConfigError, RecordTooLargeError
+from kafkaraw.errors import ConfigError, RecordTooLargeError, SerializationError
 from kafkaraw.records import Record, encode_batch
+from kafkaraw.schemas.arrow.decode import FORMATS
+from kafkaraw.schemas.arrow.plans import Texts
 from kafkaraw.spark.options.parsing import parse_options
-from kafkaraw.spark.writing.dead_letters import Sieve
+from kafkaraw.spark.writing.dead_letters import AS_JSON, Sieve, TopicRules
 from kafkaraw.spark.writing.exactly_once import Slot, commit_batch, write_slot
 from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings
+from kafkaraw.spark.writing.typed_rows import EncodedColumn, encodable
 from tests.spark.spark_types import struct
 
 LIST = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 MAP = pa.map_(pa.string(), pa.binary())
-TOPICS = {"small": 300, "large": 600, "dead": 700}
+SIZES = {"small": 300, "large": 600, "dead": 700}
+TOPICS = {name: TopicRules(size) for name, size in SIZES.items()} | {"compact": TopicRules(600, needs_key=True)}
 
 
 def sieve(**settings: object) -> Sieve:
@@ -38,7 +43,7 @@ def sieve(**settings: object) -> Sieve:
 sizes = st.integers(0, 30) | st.integers(150, 1_100)
 ROWS = st.fixed_dictionaries(
     {
-        "topic": st.sampled_from([*TOPICS, "unknown"]),
+        "topic": st.sampled_from([*SIZES, "unknown"]),
         "key": st.none() | sizes.map(lambda size: b"k" * size),
         "value": st.none() | sizes.map(lambda size: b"v" * size),
         "headers": st.none() | st.lists(st.tuples(st.text(max_size=3), st.none() | sizes.map(bytes)), max_size=4),
@@ -50,7 +55,7 @@ def fits(topic: str, row: dict, limit: int = 1_000) -> bool:
     headers = [(name, value) for name, value in row["headers"] or []]
     bound = 82 + len(row["key"] or b"") + len(row["value"] or b"")
     bound += sum(10 + len(name.encode()) + len(value or b"") for name, value in headers)
-    return bound <= limit and len(encode_batch([(0, row["key"], row["value"], headers)])) <= TOPICS.get(topic, limit)
+    return bound <= limit and len(encode_batch([(0, row["key"], row["value"], headers)])) <= SIZES.get(topic, limit)
 
 
 @given(rows=st.lists(ROWS, max_size=8), form=st.sampled_from([LIST, MAP]), skipped=st.integers(0, 2))
@@ -131,9 +136,62 @@ def test_the_compressed_size_decides():
     assert sieve(compression_type="gzip").sift(row, "small")[1] == []
 
 
-def test_a_row_without_a_topic_is_no_dead_letter():
-    row = pa.RecordBatch.from_pydict({"value": ["v" * 2_000], "topic": pa.array([None], pa.string())})
-    assert sieve().sift(row, None) == (row, [])
+def error_of(letter) -> str:
+    return (dict(letter.headers)["kafkaraw.error.message"] or b"").decode()
+
+
+def test_a_row_without_a_topic_or_with_an_impossible_name_is_a_dead_letter():
+    names = ["small", None, "no name", "", "x" * 250, "unknown"]
+    rows = pa.RecordBatch.from_pydict({"value": list("abcdef"), "topic": names})
+    kept, letters = sieve().sift(rows, None)
+    assert kept.column("value").to_pylist() == ["a", "f"]
+    assert [letter.value for letter in letters] == [b"b", b"c", b"d", b"e"]
+    assert [error_of(each) for each in letters[:2]] == [
+        "the column topic is null",
+        "the column topic has 'no name', which no topic can have",
+    ]
+
+
+@pytest.mark.parametrize("topic", ["compact", None])
+def test_a_row_without_a_key_is_a_dead_letter_of_a_compacted_topic(topic):
+    columns = {"key": [None, "k", None, ""], "value": ["a", "b", "c" * 1_000, "d"]}
+    if topic is None:
+        columns["topic"] = ["compact"] * 4
+    kept, letters = sieve().sift(pa.RecordBatch.from_pydict(columns), topic)
+    assert kept.column("value").to_pylist() == ["b", "d"]
+    assert [error_of(each) for each in letters] == [
+        "topic 'compact' is compacted, and takes no record without a key"
+    ] * 2
+    assert sieve().sift(pa.RecordBatch.from_pydict({"value": ["a"]}), "compact")[0].num_rows == 0
+    assert sieve().sift(pa.RecordBatch.from_pydict({"value": ["a"]}), "large")[0].num_rows == 1
+
+
+SCHEMA = """{"type": "record", "name": "R", "fields": [
+    {"name": "id", "type": "int"}, {"name": "tags", "type": {"type": "array", "items": "int"}}]}"""
+AVRO = EncodedColumn("value", "avro", 7, Texts(FORMATS["avro"], SCHEMA))
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from([1, 2, None, 2**40]), st.lists(st.sampled_from([1, 2**40]), max_size=3)), max_size=9
+    ),
+    skipped=st.integers(0, 1),
+)
+def test_exactly_the_rows_that_do_not_fit_their_schema_are_dead_letters(rows, skipped):
+    kind = pa.struct([("id", pa.int64()), ("tags", pa.list_(pa.int64()))])
+    values = [{"id": 2**40, "tags": [2**40]}] * skipped + [{"id": number, "tags": tags} for number, tags in rows]
+    keys = [str(number) for number in range(-skipped, len(rows))]
+    batch = pa.RecordBatch.from_pydict({"key": keys, "value": pa.array(values, kind)}).slice(skipped)
+    kept, unfit = encodable(batch, (AVRO,))
+    bad = [number for number, (key, tags) in enumerate(rows) if key not in (1, 2) or 2**40 in tags]
+    assert [each.row for each in unfit] == bad
+    assert kept.column("key").to_pylist() == [str(number) for number in range(len(rows)) if number not in bad]
+    letters = sieve().unfit(batch, "large", unfit)
+    assert [json.loads(letter.value or b"") for letter in letters] == [
+        {"id": rows[number][0], "tags": rows[number][1]} for number in bad
+    ]
+    assert all(dict(letter.headers)[AS_JSON] == b"value" for letter in letters)
+    assert all("of row" not in error_of(letter) for letter in letters)
 
 
 @pytest.fixture(scope="module")
@@ -194,3 +252,16 @@ def test_exactly_once_dead_letters_are_part_of_the_transaction(servers, settings
 def test_rows_too_large_fail_the_write_without_a_dead_letter_topic(settings):
     with pytest.raises(RecordTooLargeError, match="max_request_size"):
         write_rows(batches(), replace(settings, exactly_once=None, dead_letter_topic=None))
+
+
+def test_exactly_once_rows_that_do_not_fit_their_schema_are_dead_letters(servers, settings):
+    kind = pa.struct([("id", pa.int64()), ("tags", pa.list_(pa.int64()))])
+    rows = [{"id": 1, "tags": [1]}, {"id": None, "tags": []}, {"id": 2**40, "tags": [1]}, {"id": 2, "tags": []}]
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(rows, kind)})
+    typed, slot = replace(settings, encoding=(AVRO,)), Slot(f"query-{uuid.uuid4().hex}", 0, 0)
+    commit_batch([write_slot([batch], typed, slot)], typed)
+    commit_batch([write_slot([batch], typed, slot)], typed)
+    assert len(read(servers, settings.topic)) == 2
+    assert [json.loads(each.value or b"")["id"] for each in read(servers, settings.dead_letter_topic)] == [None, 2**40]
+    with pytest.raises(SerializationError, match="value of row 2: field id"):
+        write_slot([batch], replace(typed, dead_letter_topic=None), replace(slot, batch_id=1))

@@ -13,6 +13,7 @@ from kafkaraw.spark.writing.decision import Decision
 from kafkaraw.spark.writing.decisions import Decisions, Found
 from kafkaraw.spark.writing.exactly_once import _Task
 from kafkaraw.spark.writing.outcomes import Outcome
+from tests.rotation import rotating
 from tests.spark.writing.interleaving import ALL, PROGRAMS, Schedule, interruptions, run, steps
 from tests.spark.writing.query import Query, forget_clients
 
@@ -104,7 +105,14 @@ ZOMBIE = ("driver of 0", "driver of 0")
 
 @pytest.mark.parametrize(
     ("plant", "programs"),
-    [(stalled_attempts_do_not_look_again, STALLED), (fenced_is_aborted, LOST_LOG), (drivers_are_not_fenced, ZOMBIE)],
+    rotating(
+        [
+            (stalled_attempts_do_not_look_again, STALLED),
+            (fenced_is_aborted, LOST_LOG),
+            (drivers_are_not_fenced, ZOMBIE),
+        ],
+        1,
+    ),
 )
 def test_the_search_finds_planted_bugs(
     servers: str,

@@ -19,7 +19,7 @@ from cython.cimports.kafkaraw.schemas.arrow._memory import Block
 from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
 from cython.cimports.libc.string import memcmp, memcpy, memmove
 
-from kafkaraw.errors import BatchTooLargeError
+from kafkaraw.errors import BatchTooLargeError, InternalError
 from kafkaraw.schemas.arrow import encode_program as _program
 
 _INT32_MAX = cython.declare(cython.longlong, 2**31 - 1)
@@ -28,7 +28,7 @@ _UINT32_MAX = cython.declare(cython.longlong, 2**32 - 1)
 _FIELD_MAX = cython.declare(cython.longlong, 48)  # bytes of a tag, a size and a time, and more
 
 LAST = (ENCODE_PROTOBUF_ENUM, FAULT_ONEOF, PRESENCE_REQUIRED)
-"""Some of the constants of C, for the test that compares them."""
+"""Some of the constants of C: `_implementation` compares them with those of Python."""
 
 
 @cython.cfunc
@@ -623,6 +623,7 @@ def encode(program: object, sources: list, rows: cython.Py_ssize_t, prefix: byte
         held.sources[index].start = start
         held.sources[index].first = first
     kept: list = _fill_steps(held, nodes)
+    _check(held, nodes, program.root, len(sources))
     state: State
     root: cython.pointer(Step) = cython.address(held.steps[program.root])
     top: cython.pointer(Source) = cython.address(held.sources[0])
@@ -690,3 +691,37 @@ def _fill_steps(held: _Held, nodes: list) -> list:
             held.symbols[symbol].size = len(encoded)
             symbol += 1
     return kept
+
+
+@cython.cfunc
+def _check(held: _Held, nodes: list, root: cython.Py_ssize_t, sources: cython.Py_ssize_t) -> object:
+    """Refuse a program that would read outside of its arrays, or has an operation that this module does not know."""
+    index: cython.int
+    child: cython.int
+    operation: cython.longlong  # C's enumerations may have no sign
+    last: cython.longlong = ENCODE_PROTOBUF_ENUM
+    step: cython.pointer(Step)
+    if not 0 <= root < len(nodes):
+        raise InternalError(f"a program of {len(nodes)} nodes begins with node {root}")
+    for index in range(sources):
+        if not 0 <= held.sources[index].first < sources or held.sources[index].start < 0:
+            raise InternalError(f"column {index} of {sources} has its first child at {held.sources[index].first}")
+    for index, node in enumerate(nodes):
+        step = cython.address(held.steps[index])
+        operation = step.op
+        if not (0 <= operation <= last and 0 <= step.source < sources):
+            raise InternalError(f"node {index} has the operation {operation}, and column {step.source} of {sources}")
+        for each in node.children:
+            child = each
+            # -1: a union that has null alone
+            if not (child == -1 and step.op == ENCODE_NULLABLE) and not 0 <= child < len(nodes):
+                raise InternalError(f"node {index} has the child {child}, and there are {len(nodes)} nodes")
+        if step.op == ENCODE_PROTOBUF_ONEOF:
+            for each in node.branches:
+                if not 0 <= each < sources:
+                    raise InternalError(f"node {index} reads column {each} of {sources}")
+        elif step.op == ENCODE_MEMBERS and not (
+            step.source + 1 <= held.sources[step.source].first <= sources - step.count
+        ):
+            raise InternalError(f"node {index} has {step.count} members, and there are {sources} columns")
+    return None

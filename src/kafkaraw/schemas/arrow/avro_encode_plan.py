@@ -9,8 +9,8 @@ from typing import Final
 
 from kafkaraw.schemas.arrow.avro_plan import common_number
 from kafkaraw.schemas.arrow.avro_types import AvroType
-from kafkaraw.schemas.arrow.columns import Column, Type, flattened
-from kafkaraw.schemas.arrow.encode_program import EncodeNode, EncodeOp, EncodeProgram
+from kafkaraw.schemas.arrow.columns import Column, Type
+from kafkaraw.schemas.arrow.encode_program import EncodeOp, EncodePlan, EncodeProgram
 
 _LEAVES: Final = {
     "null": EncodeOp.NULL,
@@ -31,18 +31,10 @@ def encode_program_for(schema: AvroType, columns: Column) -> EncodeProgram:
     return plan.program
 
 
-class _Plan:
-    def __init__(self, columns: Column) -> None:
-        self.program = EncodeProgram(columns)
-        self._columns = flattened(columns)
-
-    def _add(self, op: EncodeOp, source: int, path: str, **values: object) -> int:
-        self.program.nodes.append(EncodeNode(op, source, path, **values))  # type: ignore[arg-type]  # by name
-        return len(self.program.nodes) - 1
-
+class _Plan(EncodePlan):
     def node(self, schema: AvroType, source: int, path: str) -> int:
         """Return the node that writes a value of a column."""
-        column, first = self._columns[source]
+        column, first = self.flat[source]
         match schema.kind:
             case "union":
                 return self._union(schema, source, path)
@@ -52,24 +44,24 @@ class _Plan:
                     self.node(each.type, places[each.name], f"{path}.{each.name}" if path else each.name)
                     for each in schema.fields
                 )
-                return self._add(EncodeOp.RECORD, source, path, children=children)
+                return self.add(EncodeOp.RECORD, source, path, children=children)
             case "array":
                 item = self.node(schema.branches[0], first, f"{path}[]")
-                return self._add(EncodeOp.ARRAY, source, path, children=(item,))
+                return self.add(EncodeOp.ARRAY, source, path, children=(item,))
             case "map":
-                value = self.node(schema.branches[0], self._columns[first][1] + 1, f"{path}{{}}")
-                return self._add(EncodeOp.MAP, source, path, children=(value,))
+                value = self.node(schema.branches[0], self.flat[first][1] + 1, f"{path}{{}}")
+                return self.add(EncodeOp.MAP, source, path, children=(value,))
             case "enum":
-                return self._add(EncodeOp.ENUM, source, path, texts=schema.symbols)
+                return self.add(EncodeOp.ENUM, source, path, texts=schema.symbols)
             case "fixed":
                 op = EncodeOp.DECIMAL_FIXED if column.type is Type.DECIMAL else EncodeOp.FIXED
-                return self._add(op, source, path, argument=schema.size)
+                return self.add(op, source, path, argument=schema.size)
         op = _LEAVES[schema.kind]
         if column.type is Type.DECIMAL:
             op = EncodeOp.DECIMAL_BYTES
         elif schema.logical in ("timestamp-millis", "local-timestamp-millis"):
             op = EncodeOp.MILLISECONDS
-        return self._add(op, source, path)
+        return self.add(op, source, path)
 
     def _union(self, schema: AvroType, source: int, path: str) -> int:
         kinds = [each.kind for each in schema.branches]
@@ -77,12 +69,12 @@ class _Plan:
         rest = [(at, each) for at, each in enumerate(schema.branches) if each.kind != "null"]
         number = common_number([each for _, each in rest])
         if not rest:
-            return self._add(EncodeOp.NULLABLE, source, path, children=(-1,), argument=null)
+            return self.add(EncodeOp.NULLABLE, source, path, children=(-1,), argument=null)
         if number is not None or len(rest) == 1:
             at, chosen = next((at, each) for at, each in rest if number is None or each.kind == number)
-            child = self._add(_LEAVES[number], source, path) if number else self.node(chosen, source, path)
-            return self._add(EncodeOp.NULLABLE, source, path, children=(child,), argument=null, value_branch=at)
-        first = self._columns[source][1]
+            child = self.add(_LEAVES[number], source, path) if number else self.node(chosen, source, path)
+            return self.add(EncodeOp.NULLABLE, source, path, children=(child,), argument=null, value_branch=at)
+        first = self.flat[source][1]
         children = tuple(self.node(each, first + member, path) for member, (_, each) in enumerate(rest))
         branches = tuple(at for at, _ in rest)
-        return self._add(EncodeOp.MEMBERS, source, path, children=children, argument=null, branches=branches)
+        return self.add(EncodeOp.MEMBERS, source, path, children=children, argument=null, branches=branches)

@@ -376,10 +376,8 @@ def _sources(root: Column, array: pa.Array) -> list[Source]:
             case Type.STRUCT:
                 # `field` of a slice begins at the slice, so that all columns of a record have the same rows
                 arrays += [current.field(each) for each in range(len(column.children))]
-            case Type.LIST:
-                arrays.append(current.values)
-            case Type.MAP:
-                arrays.append(_entries(current))
+            case Type.LIST | Type.MAP:
+                arrays.append(current.values)  # of a map its entries: `keys` and `items` ignore where these begin
         buffers = current.buffers()
         validity = buffers[0] if current.null_count else None
         has_ends = column.type in (Type.STRING, Type.BINARY, Type.LIST, Type.MAP)
@@ -387,11 +385,3 @@ def _sources(root: Column, array: pa.Array) -> list[Source]:
         data = None if column.type in (Type.STRUCT, Type.LIST, Type.MAP, Type.NULL) else buffers[2 if has_ends else 1]
         sources.append((validity, ends, data, current.offset, first))
     return sources
-
-
-def _entries(array: pa.MapArray) -> pa.StructArray:
-    import pyarrow as pa
-
-    keys, items = array.keys, array.items
-    fields = [pa.field("key", array.type.key_type, nullable=False), array.type.item_field]
-    return pa.StructArray.from_arrays([keys, items], fields=fields)

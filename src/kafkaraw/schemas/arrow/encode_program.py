@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from kafkaraw.light_classes import dataclass, field
-from kafkaraw.schemas.arrow.columns import Column
+from kafkaraw.schemas.arrow.columns import Column, flattened
 
 
 class EncodeOp(IntEnum):
@@ -150,6 +150,27 @@ class EncodeProgram:
     columns: Column
     nodes: list[EncodeNode] = field(default_factory=list)
     root: int = 0
+
+
+class EncodePlan:
+    """A program that is being made; the plans of the languages add its nodes.
+
+    Args:
+        columns: what it reads.
+
+    Attributes:
+        program: the program.
+        flat: the columns by their indexes, each with the index of its first child.
+    """
+
+    def __init__(self, columns: Column) -> None:
+        self.program = EncodeProgram(columns)
+        self.flat = flattened(columns)
+
+    def add(self, op: EncodeOp, source: int, path: str, **values: object) -> int:
+        """Add a node, and return its index; `values` are the other attributes of `EncodeNode`."""
+        self.program.nodes.append(EncodeNode(op, source, path, **values))  # type: ignore[arg-type]  # by name
+        return len(self.program.nodes) - 1
 
 
 _REASONS: Final = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaraw.schemas.arrow.columns import Column, Type, flattened
-from kafkaraw.schemas.arrow.encode_program import EncodeNode, EncodeOp, EncodeProgram, Presence
+from kafkaraw.schemas.arrow.columns import Column, Type
+from kafkaraw.schemas.arrow.encode_program import EncodeOp, EncodePlan, EncodeProgram, Presence
 from kafkaraw.schemas.arrow.protobuf_plan import WELL_KNOWN_TIMES, is_map, is_repeated, is_required, unknown_prefix
 
 if TYPE_CHECKING:
@@ -53,51 +53,43 @@ def encode_program_for(message: Descriptor, columns: Column) -> EncodeProgram:
     return plan.program
 
 
-class _Plan:
-    def __init__(self, columns: Column) -> None:
-        self.program = EncodeProgram(columns)
-        self._columns = flattened(columns)
-
-    def _add(self, op: EncodeOp, source: int, path: str, **values: object) -> int:
-        self.program.nodes.append(EncodeNode(op, source, path, **values))  # type: ignore[arg-type]  # by name
-        return len(self.program.nodes) - 1
-
+class _Plan(EncodePlan):
     def message(self, message: Descriptor, source: int, path: str, tag: int, presence: Presence) -> int:
         """Return the node that writes a struct as a message."""
-        column, first = self._columns[source]
+        column, first = self.flat[source]
         sources = {each.name: first + at for at, each in enumerate(column.children)}
         children = []
         for oneof in message.oneofs:
             members = tuple(sources[each.name] for each in oneof.fields if each.name in sources)
             if len(members) > 1:
                 inner = f"{path}.{oneof.name}" if path else oneof.name
-                children.append(self._add(EncodeOp.PROTOBUF_ONEOF, source, inner, branches=members))
+                children.append(self.add(EncodeOp.PROTOBUF_ONEOF, source, inner, branches=members))
         for field in sorted(message.fields, key=lambda each: int(each.number)):
             if field.name in sources:  # a message without fields, or too deep in itself, has no column
                 inner = f"{path}.{field.name}" if path else field.name
                 children.append(self._field(field, sources[field.name], inner))
-        return self._add(
+        return self.add(
             EncodeOp.PROTOBUF_MESSAGE, source, path, children=tuple(children), argument=tag, presence=presence
         )
 
     def _field(self, field: Any, source: int, path: str) -> int:  # noqa: ANN401 - no types
-        first = self._columns[source][1]
+        first = self.flat[source][1]
         if is_map(field):
             key, value = (field.message_type.fields_by_number[number] for number in (1, 2))
-            entry = self._columns[first][1]
+            entry = self.flat[first][1]
             children = (
                 self._value(key, entry, path, Presence.REQUIRED),
                 self._value(value, entry + 1, f"{path}{{}}", Presence.REQUIRED),
             )
             tag = field.number << 3 | _SIZED
-            return self._add(EncodeOp.PROTOBUF_MAP, source, path, children=children, argument=tag)
+            return self.add(EncodeOp.PROTOBUF_MAP, source, path, children=children, argument=tag)
         if is_repeated(field):
             packed = _is_packed(field)
             item = self._value(field, first, f"{path}[]", Presence.REQUIRED, has_tag=not packed)
             if not packed:
-                return self._add(EncodeOp.PROTOBUF_REPEATED, source, path, children=(item,))
+                return self.add(EncodeOp.PROTOBUF_REPEATED, source, path, children=(item,))
             tag = field.number << 3 | _SIZED
-            return self._add(EncodeOp.PROTOBUF_PACKED, source, path, children=(item,), argument=tag)
+            return self.add(EncodeOp.PROTOBUF_PACKED, source, path, children=(item,), argument=tag)
         presence = Presence.EXPLICIT if field.has_presence else Presence.IMPLICIT
         return self._value(field, source, path, Presence.REQUIRED if is_required(field) else presence)
 
@@ -115,13 +107,13 @@ class _Plan:
         if field.type == _MESSAGE:
             if field.message_type.full_name not in WELL_KNOWN_TIMES:
                 return self.message(field.message_type, source, path, tag, presence)
-            op = _TIMES[self._columns[source][0].type]
+            op = _TIMES[self.flat[source][0].type]
         if op is not EncodeOp.PROTOBUF_ENUM:
-            return self._add(op, source, path, argument=tag, presence=presence)
+            return self.add(op, source, path, argument=tag, presence=presence)
         values = field.enum_type.values
         texts = (*(each.name for each in values), unknown_prefix(field.enum_type))
         numbers = tuple(each.number for each in values)
-        return self._add(op, source, path, argument=tag, presence=presence, texts=texts, branches=numbers)
+        return self.add(op, source, path, argument=tag, presence=presence, texts=texts, branches=numbers)
 
 
 def _is_packed(field: Any) -> bool:  # noqa: ANN401 - no types

@@ -110,10 +110,10 @@ class _Columns:
             key_column = self._single(key, "key", path, inside)
             assert key_column is not None, path  # keys are never messages
             pair = Column("entries", Type.STRUCT, children=(key_column, value_column))
-            return Column(field.name, Type.MAP, children=(pair,))
+            return Column(field.name, Type.MAP, nullable=True, children=(pair,))
         if is_repeated(field):
             element = self._single(field, "element", f"{path}[]", inside)
-            return None if element is None else Column(field.name, Type.LIST, children=(element,))
+            return None if element is None else Column(field.name, Type.LIST, nullable=True, children=(element,))
         found = self._single(field, field.name, path, inside)
         return None if found is None else found.named(field.name, nullable=not is_required(field))
 

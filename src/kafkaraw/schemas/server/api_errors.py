@@ -130,6 +130,12 @@ def not_permitted(message: str) -> ApiError:
     return ApiError(_INVALID, 42205, message)
 
 
+def numbers_used_up(subject: str, what: str) -> ApiError:
+    """The highest number is in use: a record of the topic has it."""
+    remedy = "register in another context" if what == "id" else "register under another subject"
+    return not_permitted(f"no {what} is left for subject '{subject}': 2147483647 is in use; {remedy}")
+
+
 def reference_exists(target: Key) -> ApiError:
     """A schema references the version."""
     return ApiError(_INVALID, 42206, f"One or more references exist to the schema {target}.")

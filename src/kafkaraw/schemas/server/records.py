@@ -20,6 +20,8 @@ from kafkaraw.schemas.model import CompatibilityLevel, Metadata, RuleSet, Schema
 TENANT: Final = "default"
 _SCHEMA_MAGIC, _OTHER_MAGIC = 1, 0
 _READABLE_MAGIC: Final = frozenset({0, 1})
+NUMBER_MAX: Final = 2**31 - 1
+"""Of ids and versions: Java's int, and the four bytes of an id in front of a record."""
 
 
 class RecordError(ValueError):
@@ -394,9 +396,9 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _positive(value: object, name: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= NUMBER_MAX:
         return value
-    raise RecordError(f"{name} must be a positive integer, not {value!r}")
+    raise RecordError(f"{name} must be a number from 1 to 2^31-1, not {value!r}")
 
 
 def _schema_value(fields: dict[str, Any]) -> SchemaValue:
@@ -406,8 +408,8 @@ def _schema_value(fields: dict[str, Any]) -> SchemaValue:
     if md5 is not None and not isinstance(md5, str):
         raise ValueError(f"md5 must be a string, not {md5!r}")
     number = fields.get("id")
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"id must be an integer, not {number!r}")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= NUMBER_MAX:
+        raise ValueError(f"id must be a number from 0 to 2^31-1, not {number!r}")
     version = _positive(fields.get("version"), "version")
     deleted = fields.get("deleted") is True
     return SchemaValue(subject, version, number, Schema.from_json(fields), deleted, md5 or None)
@@ -427,6 +429,6 @@ _VALUES: Final[Mapping[KeyType, Callable[[dict[str, Any]], Value]]] = {
 
 def _version_of(fields: dict[str, Any]) -> int:
     version = fields.get("version")
-    if isinstance(version, int) and not isinstance(version, bool) and version >= 0:
+    if isinstance(version, int) and not isinstance(version, bool) and 0 <= version <= NUMBER_MAX:
         return version
-    raise ValueError(f"version must be an integer, not {version!r}")
+    raise ValueError(f"version must be a number from 0 to 2^31-1, not {version!r}")

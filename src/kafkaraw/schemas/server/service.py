@@ -39,6 +39,7 @@ from kafkaraw.schemas.server.names import (
 )
 from kafkaraw.schemas.server.parsing import Languages, Parsed, Parser, Resolved
 from kafkaraw.schemas.server.records import (
+    NUMBER_MAX,
     ConfigValue,
     DeleteSubjectValue,
     Key,
@@ -592,6 +593,8 @@ class RegistryService:
             self._check_id_free(subject, schema_id, schema)
         else:
             schema_id = self.state.next_id(subject)
+        if schema_id > NUMBER_MAX or version > NUMBER_MAX:
+            raise api_errors.numbers_used_up(subject, "id" if schema_id > NUMBER_MAX else "version")
         value = SchemaValue(subject, version, schema_id, schema)
         guid = self._parser.languages.guid_of(schema)
         records = (*self._new_context(subject), *self._superseded(value, versions), RegistryRecord(value.key, value))

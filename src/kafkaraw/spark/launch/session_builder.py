@@ -8,10 +8,12 @@ the data source works in any session.
 from __future__ import annotations
 
 import os
+import pkgutil
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kafkaraw.spark.launch.driver_threads import share_session
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FORMAT = "kafkaraw"
+
+_FINDER = "pyspark_kafkaraw"  # the module that Spark's own lookup imports
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -183,11 +187,29 @@ def prepare_session(spark: SparkSession) -> None:
     """Prepare an existing session as far as possible: for notebooks, whose platform makes the session.
 
     Every thread of the driver can then use the format, Ctrl-C ends the running jobs, and each query of a batch
-    DataFrame sees the records that exist when the query starts. `session()` calls it. Call it again for a session
-    that `newSession()` makes. A session of Spark Connect has no JVM here and is not changed.
+    DataFrame sees the records that exist when the query starts. On a Python where Spark cannot find the format by
+    itself (3.13 and 3.14, see `lookup_fails`), it is registered. `session()` calls this. Call it again for a session
+    that `newSession()` makes. A session of Spark Connect has no JVM here; only the format is registered there.
 
     Args:
         spark: the session.
     """
+    if lookup_fails():
+        spark.dataSource.register(import_module(_FINDER).DefaultSource)
     share_session(spark)
     bind_late(spark, _FORMAT)
+
+
+def lookup_fails() -> bool:
+    """Return whether Spark cannot look up Python data sources with this Python.
+
+    Spark lists all modules with `pkgutil.iter_modules`, and Spark's jars are on the path of its workers. Since Python
+    3.13 (gh-121342) that raises KeyError for an archive once the caches of the importers have been invalidated, and
+    Spark then has no Python data source at all.
+    """
+    lists_archive = getattr(pkgutil, "iter_zipimport_modules", None)
+    return (
+        sys.version_info >= (3, 13)
+        and lists_archive is not None
+        and "_zip_directory_cache" in lists_archive.__code__.co_names
+    )

@@ -102,6 +102,7 @@ class SparkOptions:
         dead_letter_headers: headers in front of those of rows that are too large, instead of `kafkaraw.error.topic` and
             `.message`; None for these two.
         schemas: which columns are decoded or encoded with schemas of a registry; None for bytes.
+        json_columns: which fields of JSON values become a column; None for none.
         exactly_once: write in transactions; None for at least once.
         what_to_read: which of subscribe, subscribePattern and assign are given.
         of_one_kind: settings of Java's clients that only reading or only writing refuses, as text.
@@ -132,6 +133,7 @@ class SparkOptions:
     dead_letter_headers: tuple[tuple[str, str], ...] | None = None
     exactly_once: ExactlyOnce | None = None
     schemas: SchemaOptions | None = None
+    json_columns: str | None = None
     what_to_read: tuple[str, ...] = ()
     of_one_kind: Mapping[str, str] = field(default_factory=dict)
 
@@ -155,6 +157,9 @@ def _exactly_once(given: Mapping[str, str]) -> ExactlyOnce | None:
     return None
 
 
+JSON_OPTION: Final = "jsonColumns"
+"""Set by pipelines: the fields of JSON values, as `reading.json_values.JsonValues.to_text` returns them."""
+
 # Option name -> field of SparkOptions and how its text is read.
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     LOG_DIRS: ("log_dirs", texts.locations),
@@ -177,6 +182,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "includeTimestamp": ("include_timestamp", texts.boolean),
     "deadLetterTopic": ("dead_letter_topic", texts.name_of),
     "deadLetterHeaders": ("dead_letter_headers", texts.headers),
+    JSON_OPTION: ("json_columns", texts.name_of),
 }
 
 # Options for the start and the end, and how their texts are read. If several are given, the first one applies.

@@ -20,13 +20,14 @@ from kafkaraw.spark.worker import freeze_modules_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaraw.spark.reading.json_values import JsonValues
     from kafkaraw.spark.reading.typed_columns import Decoding
 
 _log = logging.getLogger(__name__)
 
 
 def read_log_range(
-    work: LogRange, schema: pa.Schema, *, fail_on_data_loss: bool, decoding: Decoding | None = None
+    work: LogRange, schema: pa.Schema, *, fail_on_data_loss: bool, decoding: Decoding | JsonValues | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Return the records of the range.
 
@@ -34,7 +35,7 @@ def read_log_range(
         work: the partition, its offsets and where they are.
         schema: the columns that Spark expects, a selection of the source's.
         fail_on_data_loss: whether damaged batches and missing files are an error, or skipped with a warning.
-        decoding: how columns are decoded with schemas; None for bytes.
+        decoding: how columns are decoded; None for bytes.
 
     Raises:
         DamagedFileError: a batch is damaged, or a file does not exist any more; the error names file and position.

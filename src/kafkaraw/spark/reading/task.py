@@ -30,6 +30,7 @@ from kafkaraw.spark.worker import ClientPool, freeze_modules_once
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaraw.spark.reading.json_values import JsonValues
     from kafkaraw.spark.reading.typed_columns import Decoding
 
 T = TypeVar("T")
@@ -48,13 +49,13 @@ class ReadSettings:
         consumer: settings of the consumer, as text.
         fail_on_data_loss: whether missing records are an error or a warning.
         poll_timeout_ms: the longest time without a change of a task's position, in ms.
-        decoding: how columns are decoded with schemas; None for bytes.
+        decoding: how columns are decoded; None for bytes.
     """
 
     consumer: Settings
     fail_on_data_loss: bool
     poll_timeout_ms: int
-    decoding: Decoding | None = None
+    decoding: Decoding | JsonValues | None = None
 
 
 def _make_consumer(settings: Settings) -> Consumer:

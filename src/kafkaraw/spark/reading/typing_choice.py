@@ -7,14 +7,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkaraw.spark.reading.typed_columns import Decoding, TypedColumns
+    from kafkaraw.spark.reading.arrow import Typing
+    from kafkaraw.spark.reading.json_values import JsonValues
+    from kafkaraw.spark.reading.typed_columns import Decoding
 
 
 @contextmanager
-def typing_for(decoding: Decoding | None, topic: str, partition: int) -> Iterator[TypedColumns | None]:
-    """Return the decoder of a partition's columns, with a registry of this process; None if all are bytes."""
+def typing_for(decoding: Decoding | JsonValues | None, topic: str, partition: int) -> Iterator[Typing | None]:
+    """Return the decoder of a partition's columns, with a registry of this process if it needs one; None for bytes."""
     if decoding is None:
         yield None
+        return
+    from kafkaraw.spark.reading.json_values import JsonValues
+
+    if isinstance(decoding, JsonValues):
+        yield decoding.decoder()
         return
     from kafkaraw.spark.reading.typed_columns import TypedColumns, registries
 

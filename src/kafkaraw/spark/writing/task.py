@@ -20,7 +20,7 @@ from kafkaraw.records import Rows
 from kafkaraw.spark.options.client import Settings, settings_for, typed_settings
 from kafkaraw.spark.options.parsing import ExactlyOnce, SparkOptions, check_write
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once
-from kafkaraw.spark.writing.dead_letters import Letter, Sieve, limits_pool
+from kafkaraw.spark.writing.dead_letters import Letter, Sieve, rules_pool
 from kafkaraw.spark.writing.decision import NO_ROWS, RowSum
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class WriteSettings:
         topic: topic of all rows; overrides the column `topic`. None to use the column.
         client: settings of all clients, as text.
         exactly_once: write in transactions; None for at least once.
-        dead_letter_topic: topic for rows that are too large; None to fail.
+        dead_letter_topic: topic for rows that cannot be records of their topic; None to fail.
         dead_letter_headers: of these rows, in front of their own; None for the usual ones.
         include_timestamp: whether the column `timestamp` becomes the records' timestamps. Otherwise it is a column like
             any other, which is ignored, as by Spark's JVM connector.
@@ -162,29 +162,44 @@ def send_rows(producer: Producer, batches: Iterable[pa.RecordBatch], settings: W
     count = dead = 0
     with _sieve(settings) as sieve:
         for batch in batches:
-            rows, letters = columns_to_send(batch, settings), list[Letter]()
-            if sieve is not None:
-                rows, letters = sieve.sift(rows, settings.topic)
-                for letter in letters:
-                    headers, timestamp_ms = letter.headers, letter.timestamp_ms
-                    producer.send(sieve.topic, letter.value, letter.key, headers=headers, timestamp_ms=timestamp_ms)
+            if sieve is None:
+                rows, letters = columns_to_send(batch, settings), list[Letter]()
+            else:
+                rows, letters = _sifted(batch, settings, sieve)
+            for letter in letters:
+                headers, timestamp_ms = letter.headers, letter.timestamp_ms
+                dead_topic = settings.dead_letter_topic
+                producer.send(str(dead_topic), letter.value, letter.key, headers=headers, timestamp_ms=timestamp_ms)
             producer.send_arrow(settings.topic, rows)
             count += batch.num_rows
             dead += len(letters)
     if dead:
-        _log.warning("%d of %d rows are too large, and go to topic %s", dead, count, settings.dead_letter_topic)
+        topic = settings.dead_letter_topic
+        _log.warning("%d of %d rows cannot be records of their topics, and go to topic %s", dead, count, topic)
     return count
+
+
+def _sifted(batch: pa.RecordBatch, settings: WriteSettings, sieve: Sieve) -> tuple[pa.RecordBatch, list[Letter]]:
+    """Return the records of the rows that can be sent, and dead letters for the others."""
+    rows = _columns_of_records(batch, settings)
+    if not settings.encoding:
+        return sieve.sift(rows, settings.topic)
+    from kafkaraw.spark.writing.typed_rows import encodable
+
+    records, unfit = encodable(rows, settings.encoding)
+    kept, letters = sieve.sift(records, settings.topic)
+    return kept, [*sieve.unfit(rows, settings.topic, unfit), *letters]
 
 
 @contextmanager
 def _sieve(settings: WriteSettings) -> Iterator[Sieve | None]:
-    """Return the filter for rows that are too large; None without a dead-letter topic."""
+    """Return the filter for rows that cannot be sent; None without a dead-letter topic."""
     if settings.dead_letter_topic is None:
         yield None
         return
     producer = parse(ProducerConfig, settings.producer, from_text=True)
-    with limits_pool.borrow(settings.client) as limits:
-        yield Sieve(settings.dead_letter_topic, producer, limits, settings.dead_letter_headers)
+    with rules_pool.borrow(settings.client) as rules:
+        yield Sieve(settings.dead_letter_topic, producer, rules, settings.dead_letter_headers)
 
 
 def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings, *, for_sums: bool = False) -> pa.RecordBatch:
@@ -199,21 +214,28 @@ def columns_to_send(batch: pa.RecordBatch, settings: WriteSettings, *, for_sums:
         SerializationError: a value does not fit its schema.
         UsageError: a row names no topic, and there is no option.
     """
-    nulls_count = batch.column("topic").null_count if settings.topic is None else 0
-    if nulls_count:
+    nulls_count = batch.column(_TOPIC).null_count if settings.topic is None else 0
+    selected = _columns_of_records(batch, settings)
+    if nulls_count and settings.dead_letter_topic is None:
         raise UsageError(
             f"the column topic is null in {nulls_count} of {batch.num_rows} rows: name a topic in each, or give the "
             f"option topic, which then counts for all"
         )
-    ignored = {"topic"} if settings.topic is not None else set()
-    if not settings.include_timestamp:
-        ignored.add(_TIMESTAMP)
-    selected = batch.select([name for name in batch.schema.names if name in _COLUMNS and name not in ignored])
+    if nulls_count:  # dead letters, which count in sums like all rows
+        at = selected.schema.get_field_index(_TOPIC)
+        selected = selected.set_column(at, _TOPIC, selected.column(at).fill_null(""))
     if settings.encoding:
         from kafkaraw.spark.writing.typed_rows import comparable, encoded
 
         return (comparable if for_sums else encoded)(selected, settings.encoding)
     return selected
+
+
+def _columns_of_records(batch: pa.RecordBatch, settings: WriteSettings) -> pa.RecordBatch:
+    ignored = {_TOPIC} if settings.topic is not None else set()
+    if not settings.include_timestamp:
+        ignored.add(_TIMESTAMP)
+    return batch.select([name for name in batch.schema.names if name in _COLUMNS and name not in ignored])
 
 
 # -- row sums

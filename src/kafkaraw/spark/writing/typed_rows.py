@@ -7,9 +7,9 @@ The driver registers the schemas once, when the writer is made; tasks need no re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import ConfigError, SerializationError
 from kafkaraw.schemas.arrow.avro_schemas import avro_schema_of
 from kafkaraw.schemas.arrow.decode import FORMATS
 from kafkaraw.schemas.arrow.encode import ROOT_RECORD, ColumnEncoder, registered
@@ -113,6 +113,48 @@ def encoded(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.Rec
     for each in columns:
         batch = _replaced(batch, each.name, each.encoder())
     return batch
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A row that does not fit the schemas of its columns.
+
+    Attributes:
+        row: its number in the batch.
+        columns: the columns with schemas.
+        why: the first error.
+    """
+
+    row: int
+    columns: tuple[str, ...]
+    why: str
+
+
+def encodable(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> tuple[pa.RecordBatch, list[Unfit]]:
+    """Return the rows with framed records, without those that do not fit a schema, and these rows.
+
+    They are found by halves: a part that can be encoded as a whole has no such row.
+    """
+    import pyarrow as pa
+
+    parts, unfit = list[Any](), list[Unfit]()
+    waiting = [(0, batch)]
+    while waiting:
+        first, part = waiting.pop()
+        try:
+            parts.append(encoded(part, columns))
+        except SerializationError as error:
+            half = part.num_rows // 2
+            if half:  # `take`, since a slice of lists has all their items
+                ends = pa.array(range(half)), pa.array(range(half, part.num_rows))
+                waiting += [(first + half, part.take(ends[1])), (first, part.take(ends[0]))]
+            else:
+                why = str(error).replace(" of row 0: ", ": ", 1)
+                unfit.append(Unfit(first, tuple(each.name for each in columns), why))
+    if not parts:
+        parts = [encoded(batch.slice(0, 0), columns)]
+    [rows] = pa.Table.from_batches(parts).combine_chunks().to_batches() or [parts[0]]
+    return rows, unfit
 
 
 def comparable(batch: pa.RecordBatch, columns: tuple[EncodedColumn, ...]) -> pa.RecordBatch:

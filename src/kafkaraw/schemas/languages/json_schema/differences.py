@@ -86,8 +86,8 @@ def differences(
     for _ in range(PASSES_MAX):
         comparison = _Comparison(compatible, known, keep_all=keep_all, shortcuts=same_draft and not keep_all)
         found = comparison.run(original, update, properties)
-        incompatible = comparison.incompatible_pairs()
-        if not comparison.assumed or incompatible.keys() == known.keys():
+        incompatible = comparison.incompatible_pairs() if comparison.assumed else known
+        if incompatible.keys() == known.keys():
             return [(kind, "#/" + "/".join(path)) for kind, path in found]
         known = incompatible
     raise ComparisonError(f"the references of the schemas form circles that {PASSES_MAX} passes did not settle")
@@ -196,14 +196,19 @@ class _Comparison:
             if original.about.get("connect.type") == "bytes" == update.about.get("connect.type"):
                 return []
             return self._kept("TYPE_CHANGED")
-        found = []
-        for name in ("$id", "title", "description", "default"):
-            if original.about.get(name) != update.about.get(name):
-                found += self._kept(f"{name.strip('$').upper()}_CHANGED")
+        found = self._about(original, update)
         if original.kind in self._simple:
             found += self._simple[original.kind](original, update)
         elif original.kind in self._nested:
             found += yield from self._nested[original.kind](original, update)
+        return found
+
+    def _about(self, original: Node, update: Node) -> _Found:
+        found: _Found = []
+        if original.about != update.about:
+            for name in ("$id", "title", "description", "default"):
+                if original.about.get(name) != update.about.get(name):
+                    found += self._kept(f"{name.strip('$').upper()}_CHANGED")
         return found
 
     def _combined_with_single(
@@ -398,9 +403,10 @@ class _Comparison:
         return found + self._limits(original, update, "maxProperties", "minProperties")
 
     def _required(self, original: Node, update: Node, only: frozenset[str] | None = None) -> _Found:
-        before, after = set(original.values.get("required", ())), set(update.values.get("required", ()))
-        if before == after:
+        names_before, names_after = original.values.get("required", ()), update.values.get("required", ())
+        if names_before == names_after:
             return []
+        before, after = set(names_before), set(names_after)
         properties, properties_after = original.values.get("properties", {}), update.values.get("properties", {})
         found: _Found = []
         names = (before ^ after) & properties.keys()
@@ -434,7 +440,12 @@ class _Comparison:
             elif name not in before:
                 found += self._below((yield from self._added_property(original, update, name)), *path)
             else:
-                found += self._below((yield before[name], after[name]), *path)
+                one, other = before[name].followed(), after[name].followed()
+                if one.kind == other.kind and one.kind in self._simple:  # what most changes are, without the stack
+                    inside = self._about(one, other) + self._simple[one.kind](one, other)
+                else:
+                    inside = yield one, other
+                found += self._below(inside, *path)
         return found
 
     def _added_property(self, original: Node, update: Node, name: str) -> _Steps:

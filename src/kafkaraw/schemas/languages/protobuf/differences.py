@@ -130,6 +130,13 @@ class Version:
     file: File
     types: Mapping[str, TypeInfo]
     members: dict[int, Members] = field(default_factory=dict)
+    top_level: dict[str, Message] = field(default_factory=dict)
+
+    def message(self, name: str) -> Message | None:
+        """Return the top-level message with a name."""
+        if not self.top_level:
+            self.top_level.update(_by_name(self.file.types, Message))
+        return self.top_level.get(name)
 
     def members_of(self, message: Message, scope: str) -> Members:
         """Return the fields of a message, which is found under the given full name."""
@@ -224,6 +231,8 @@ def compare_protobuf(
         update: the reader's version.
         only: compare only these parts; everything without.
     """
+    if only is not None and _only_adds_or_removes(original, update, only):
+        return ()
     try:
         found = differences(original, update, only=only)
     except ComparisonError as error:
@@ -236,6 +245,33 @@ def compare_protobuf(
         )
         for kind, path in found
     )
+
+
+def _only_adds_or_removes(original: Version, update: Version, only: MessageChanges) -> bool:
+    """Return whether the parts are fields that one of the versions lacks, outside of oneofs and not required.
+
+    Such changes are compatible. A version is mostly compared with hundreds that have neither the field it adds nor
+    the one it removes.
+    """
+    if only.is_whole or original.file.package != update.file.package:
+        return False
+    package = original.file.package or ""
+    for name, changes in only.inside.items():
+        one, other = original.message(name), update.message(name)
+        if changes.is_whole or changes.inside or one is None or other is None:
+            return False
+        scope = _scope(package, (name,))
+        before, after = original.members_of(one, scope), update.members_of(other, scope)
+        for number in changes.numbers:
+            removed, added = before.fields.get(number), after.fields.get(number)
+            if removed is not None and added is not None:
+                return False
+            present = removed or added
+            if present is not None and (
+                present.label == "required" or number in before.oneof_of or number in after.oneof_of
+            ):
+                return False
+    return True
 
 
 def differences(
