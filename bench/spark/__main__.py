@@ -8,11 +8,7 @@ turns. The broker is ours, in a process of its own, unless another one is named.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -29,7 +25,7 @@ from bench.topics import broker_at, new_topic
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 
-ROOT: Final = Path(__file__).parents[2]
+SECONDS_MAX: Final = 7_200
 AT_LEAST_ONCE: Final = "copy, at least once"
 TICK_S: Final = 0.02
 SMALL_RECORDS: Final = 100
@@ -94,31 +90,14 @@ class Trickle:
 def measure(connector: str, turn: int, asked: dict[str, object], trickle: Trickle) -> Iterator[Measurement]:
     """Run the jobs with one connector."""
     ours = connector == "kafkaraw"
-    python = Path(sys.executable) if ours else peers.python()
     given = {**asked, "connector": connector, "jars": [] if ours else [str(jar) for jar in peers.jars()]}
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    environ |= {"PYTHONPATH": path, "PYSPARK_PYTHON": str(python)} if ours else {"PYSPARK_PYTHON": str(python)}
-    if not ours:
-        environ.pop("PYTHONPATH", None)
-    script = Path(worker.__file__)
-    with subprocess.Popen(
-        [str(python), str(script), json.dumps(given)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environ,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said = json.loads(line) if line.startswith("{") else {}
-            if "trickle" in said:
-                trickle.topic = said["trickle"]
-            elif "row" in said:
-                yield Measurement(said["row"], connector, turn, said["number"])
+    what = f"the jobs with format {connector}"
+    for said in peers.said_by(worker.__file__, given, ours=ours, what=what, seconds_max=SECONDS_MAX):
+        if "trickle" in said:
+            trickle.topic = said["trickle"]
+        elif "row" in said:
+            yield Measurement(said["row"], connector, turn, said["number"])
     trickle.topic = None
-    if process.returncode:
-        raise click.ClickException(f"the jobs with format {connector} failed with exit code {process.returncode}")
 
 
 def run(servers: str, records: int, turns: int, names: Sequence[str], report: Report) -> list[Measurement]:

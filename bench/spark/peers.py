@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from bench.worker import BenchError
+
+ROOT: Final = Path(__file__).parents[2]
 SPARK_VERSION: Final = "4.2.0"
 JARS: Final = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}",
@@ -46,6 +52,46 @@ def jars() -> list[Path]:
 def avro_jars() -> list[Path]:
     """What from_avro needs."""
     return _fetched("spark-avro-4.1.1", AVRO_JAR)
+
+
+def said_by(
+    script: str, asked: Mapping[str, object], *, ours: bool, what: str, path: Sequence[Path] = (), seconds_max: float
+) -> Iterator[dict[str, Any]]:
+    """Run a script in the Python of a connector; yield the lines of JSON objects that it prints, as they come.
+
+    Args:
+        script: its file.
+        asked: its one argument, as JSON.
+        ours: whether it runs in this Python, with the sources of this project; otherwise with Spark's own connector.
+        what: it does; for the error.
+        path: where it finds modules, if it is not ours.
+        seconds_max: how long it may take.
+
+    Raises:
+        BenchError: it failed, or took too long.
+    """
+    chosen = Path(sys.executable) if ours else python()
+    environ = {
+        name: text for name, text in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHONP"))
+    }
+    paths = [ROOT / "src", ROOT] if ours else path
+    environ |= {"PYSPARK_PYTHON": str(chosen), "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [str(chosen), script, json.dumps(asked)]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ)
+        limit = threading.Timer(seconds_max, process.kill)
+        limit.start()
+        try:
+            assert process.stdout is not None
+            yield from (json.loads(line) for line in process.stdout if line.startswith("{"))
+            process.wait()
+        finally:
+            limit.cancel()
+            process.kill()
+            process.wait()
+        if process.returncode:
+            errors.seek(0)
+            raise BenchError(f"{what} failed with exit code {process.returncode}: {errors.read()[-2000:]}")
 
 
 def _fetched(name: str, *artifacts: str) -> list[Path]:

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaraw.cli import main
-from tests.spark.conftest import broker, kafka, spark, what_tasks_keep_is_closed  # noqa: F401  # fixtures
+from tests.pipelines.conftest import session_of_all, spark  # noqa: F401  # fixtures
+from tests.spark.conftest import broker, kafka, what_tasks_keep_is_closed  # noqa: F401  # fixtures
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
 BROKER = "localhost:9092"

@@ -8,7 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from tests.spark.conftest import broker, kafka, spark, what_tasks_keep_is_closed  # noqa: F401  # fixtures
+from tests.pipelines.interpreted import without_generated_code
+from tests.spark.conftest import broker, kafka, what_tasks_keep_is_closed  # noqa: F401  # fixtures
+from tests.spark.conftest import spark as session_of_all  # noqa: F401
 
 SPECIFICATION = """\
 name: sales
@@ -19,6 +21,12 @@ libraries:
 configuration:
   kafkaraw.kafka.bootstrap.servers: localhost:9092
 """
+
+
+@pytest.fixture(scope="module")
+def spark(session_of_all):  # noqa: F811  # the fixture
+    with without_generated_code(session_of_all):
+        yield session_of_all
 
 
 @pytest.fixture

@@ -135,10 +135,10 @@ dp.create_streaming_table("people")
 dp.create_auto_cdc_flow(target="people", source="orders", keys=["id"], sequence_by="at", except_column_list=["amount"],
                         apply_as_deletes="amount < 0", stored_as_scd_type=2)
 dp.create_streaming_table("others")
-dp.create_auto_cdc_flow(target="others", source="orders", keys=["id"], sequence_by=F.col("at"), column_list=["id"])
+dp.create_auto_cdc_flow(target="others", source="orders", keys=["id"], sequence_by=F.col("at"), column_list=["amount"])
 """)
     assert found.schemas["people"] == ("id BIGINT,customer STRING,at TIMESTAMP,__START_AT TIMESTAMP,__END_AT TIMESTAMP")
-    assert found.schemas["others"] == "id BIGINT"
+    assert found.schemas["others"] == "id BIGINT,amount DOUBLE"
 
 
 def test_static_aggregate_beside_a_stream_is_no_state(check):

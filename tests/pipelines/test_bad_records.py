@@ -133,6 +133,9 @@ def test_bad_records_are_dead_letters_as_they_were_and_good_ones_rows(spark, kaf
 
     runs.view(orders)
     runs.table(clean)
+    of_view = next(each for each in dead_letter_flows(runs.pipeline) if each.name.endswith("_orders"))
+    plan = runs.evaluated(of_view, Purpose.DEAD_LETTERS)._jdf.queryExecution().analyzed().toString()
+    assert plan.count("StreamingRelation") == 1  # for records that do not decode, and for quarantined ones
     rows, counted = runs.rows("clean")
     assert [(row.id, row.amount, row._key) for row in rows] == [(1, 5.5, "k0"), (4, 0.0, "k5")]
     in_view, in_flow = counted["orders"], counted["clean"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
 
-from kafkaraw.pipelines.balance import CountsTable, FlowNumbers, balance_of
+from kafkaraw.pipelines.balance import CountsTable, FlowNumbers, balance_of, imbalance_text
 
 
 @dataclass
@@ -51,6 +51,26 @@ def test_rows_and_dead_letters_that_are_not_written_are_missing():
 def test_dead_letters_are_compared_when_their_query_is_not_behind():
     (balance,) = balance_of(flows(letters=1, letters_at=9))
     assert balance.is_balanced
+
+
+def test_a_view_that_is_read_on_two_paths_has_its_dead_letters_once():
+    clean, *others = flows()
+    clean.totals |= {"records.other/orders": {"records": 10, "undecodable": 3}}
+    (balance,) = balance_of([clean, *others])
+    assert balance.is_balanced, str(balance)
+
+
+def test_an_imbalance_names_flow_numbers_and_remedy():
+    (lost,) = balance_of(flows(written=5))
+    assert imbalance_text(lost) == (
+        "the counts of a flow do not add up: clean: 10 records = 5 rows out + 1 dropped + 3 dead letters + 1 left out "
+        "by functions; 1 judged rows are not written. Compute its table again with --full-refresh, or read the records "
+        "again with `kafkaraw pipelines checkpoint rewind clean`"
+    )
+    (twice,) = balance_of(flows(written=8))
+    assert "2 rows more are written than were judged" in imbalance_text(twice)
+    (lost,) = balance_of(flows(letters=1))
+    assert "checkpoint rewind dead_letters_of_NAME --to earliest`" in imbalance_text(lost)
 
 
 def test_counts_of_expectations_are_a_parquet_file(tmp_path):

@@ -15,6 +15,7 @@ from kafkaraw.pipelines.running.plans import planned
 from kafkaraw.pipelines.running.runner import RunOptions, Summary, run
 from kafkaraw.pipelines.running.storage import Storage
 from kafkaraw.pipelines.specification import read_specification
+from tests.rotation import rotating
 
 SPECIFICATION = """\
 name: changed
@@ -64,7 +65,7 @@ def files(storage: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in storage.rglob("*") if each.is_file() and each.name != "lock"}
 
 
-def test_new_state_is_refused_until_the_checkpoint_is_forked(attempt, storage):
+def new_state_is_refused_until_the_checkpoint_is_forked(attempt, storage):
     assert attempt(ONE, 1, 2).exit_code == 0
     before = files(storage)
     with pytest.raises(PipelineError) as caught:
@@ -81,7 +82,7 @@ def test_new_state_is_refused_until_the_checkpoint_is_forked(attempt, storage):
     assert rows(storage) == [1, 2, 2, 3]
 
 
-def test_new_type_of_a_column_is_refused_until_the_table_is_refreshed(attempt, storage):
+def new_type_of_a_column_is_refused_until_the_table_is_refreshed(attempt, storage):
     assert attempt(ONE, 1, 2).exit_code == 0
     before = files(storage)
     with pytest.raises(PipelineError, match=r"column n was BIGINT and is STRING.*--full-refresh numbers`$"):
@@ -90,3 +91,15 @@ def test_new_type_of_a_column_is_refused_until_the_table_is_refreshed(attempt, s
     assert attempt(TEXT, 3, full_refresh=("numbers",)).exit_code == 0
     assert rows(storage) == ["1", "2", "3"]
     assert attempt(TEXT).exit_code == 0
+
+
+RULES = (
+    new_state_is_refused_until_the_checkpoint_is_forked,
+    new_type_of_a_column_is_refused_until_the_table_is_refreshed,
+)
+"""Each takes several runs."""
+
+
+@pytest.mark.parametrize("rule", rotating(RULES, 1))
+def test_change_is_refused_until_the_command_of_its_message_was_run(rule, attempt, storage):
+    rule(attempt, storage)

@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from kafkaraw.pipelines.changes import LIVE, ChangedTable, changed_schema
+from kafkaraw.pipelines.changes import LIVE, ChangedTable, changed_columns, changed_schema
 from kafkaraw.pipelines.model import Changes
 from kafkaraw.pipelines.snapshots import SnapshotTable
 from kafkaraw.pipelines.tables import BatchId
+from tests.rotation import rotating
 
 SCHEMA = "id LONG, name STRING, visits LONG, at LONG, op STRING"
 EVENTS = [
@@ -56,13 +57,16 @@ def applied(spark, folder, given: Changes, batches, *, again: bool = False) -> l
     return sorted((tuple(row) for row in rows), key=str)
 
 
+TRACKED = ({"track_history_columns": ("name",)}, {"track_history_except_columns": ("visits",)})
+"""Two ways to say the same; each commit has one of them."""
+
+
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
         (changes(), CURRENT),
         (changes(scd_type=2), HISTORY),
-        (changes(scd_type=2, track_history_columns=("name",)), HISTORY_OF_NAMES),
-        (changes(scd_type=2, track_history_except_columns=("visits",)), HISTORY_OF_NAMES),
+        *rotating([(changes(scd_type=2, **tracked), HISTORY_OF_NAMES) for tracked in TRACKED], 1),
     ],
 )
 def test_changes_in_any_order_make_the_same_rows(spark, tmp_path, given, wanted):
@@ -80,3 +84,18 @@ def test_a_late_change_of_a_deleted_key_does_not_bring_it_back(spark, tmp_path):
 def test_a_change_without_a_sequence_fails_instead_of_getting_lost(spark, tmp_path):
     with pytest.raises(Exception, match="sequence_by is NULL"):
         applied(spark, tmp_path / "t", changes(), [[(1, "Ann", 1, None, "i")]])
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"columns": ("name",)}, ["id", "name"]),
+        ({"columns": ("NAME", "Id")}, ["id", "name"]),
+        ({"except_columns": ("id", "at", "op", "visits")}, ["id", "name"]),
+    ],
+)
+def test_keys_are_columns_of_the_table_whatever_is_left_out(spark, tmp_path, given, wanted):
+    chosen = Changes("source", ("ID",), "at", "op = 'd'", **given)
+    assert changed_columns(chosen, ["id", "name", "visits", "at", "op"]) == wanted
+    assert changed_schema(chosen, spark.createDataFrame([], SCHEMA)).names == wanted
+    assert applied(spark, tmp_path / "t", chosen, [EVENTS]) == [(1, "Anna"), (2, "Bob")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -12,7 +13,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -25,6 +27,7 @@ from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.running.reports import Bars, Reports
 from kafkaraw.pipelines.running.runner import RunOptions, run
 from kafkaraw.pipelines.specification import read_specification
+from tests.spark.kafka import Kafka
 
 TIMEOUT_S = 120.0
 SPECIFICATION = """\
@@ -91,20 +94,35 @@ def run_in_a_terminal(*arguments: str) -> tuple[int, str]:
     return code, shown.decode()
 
 
+def orders(write: Callable[..., Path], kafka: Kafka, topic: str) -> Path:
+    """The folder of a pipeline that reads a topic."""
+    files = {"transformations/a.py": DEFINITIONS.format(topic=topic)}
+    return write(files, SPECIFICATION.format(servers=kafka.servers))
+
+
+@contextmanager
+def running(folder: Path, shown: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A run as a process, and the address of its endpoints, once its status shows a text."""
+    command = pipelines("run", str(folder), "--port", "0", "--master", "local[1]")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None and process.stderr is not None
+        url = json.loads(process.stdout.readline())["http"]
+        wait_for(lambda: process.poll() is not None or shown in _status(url))
+        assert process.poll() is None, process.stderr.read()
+        yield process, url
+    finally:
+        process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+
+
 @pytest.mark.timeout(400)
 def test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one(spark, kafka, write):
     topic = kafka.new_topic()
     send = lambda numbers: [kafka.producer.send(topic, b'{"n": %d}' % n).result(30) for n in numbers]  # noqa: E731
     send(range(4))
-    folder = write(
-        {"transformations/a.py": DEFINITIONS.format(topic=topic)}, SPECIFICATION.format(servers=kafka.servers)
-    )
-    command = pipelines("run", str(folder), "--port", "0", "--master", "local[1]")
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        url = json.loads(process.stdout.readline())["http"]
-        wait_for(lambda: process.poll() is not None or '"rows_written": 2' in _status(url))
-        assert process.poll() is None, process.stderr.read()
+    folder = orders(write, kafka, topic)
+    with running(folder, '"rows_written": 2') as (process, url):
         assert get(f"{url}/healthz") == "ok\n"
         assert 'kafkaraw_pipeline_rows_written_total{pipeline="orders",flow="even"} 2\n' in get(f"{url}/metrics")
         wait_for(lambda: committed(kafka, "orders.even") == 4)  # what kafka-consumer-groups shows
@@ -114,8 +132,6 @@ def test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one(
         assert (shown.exit_code, shown.output.splitlines()[0].startswith("orders: running")) == (0, True), shown.output
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
     assert process.returncode == 143, errors
     last = json.loads(output.splitlines()[-1])
     assert (last["event"], last["state"], last["rows_written"]) == ("finished", "stopped", 2)
@@ -137,14 +153,114 @@ def test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one(
     assert (values["state"], values["flows"][0]["totals"]["kafkaraw.written"]) == ("completed", {"rows": 4})
 
 
+def full_pipe() -> tuple[int, int]:
+    """A pipe that takes no further byte."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writer, b"x" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
+    return reader, writer
+
+
+def rows_of(folder: Path) -> list[int]:
+    files = sorted((folder / "storage/tables/even").glob("*.parquet"))
+    return sorted(ds.dataset(files).to_table().column("n").to_pylist()) if files else []
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(400)
-def test_a_terminal_shows_bars(kafka, write):
+def test_ctrl_c_ends_a_run_with_130_even_if_nobody_reads_its_output(kafka, write):
     topic = kafka.new_topic()
     kafka.producer.send(topic, b'{"n": 2}').result(30)
     folder = write(
         {"transformations/a.py": DEFINITIONS.format(topic=topic)}, SPECIFICATION.format(servers=kafka.servers)
     )
+    reader, writer = full_pipe()
+    command = pipelines("run", str(folder), "--master", "local[1]")
+    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE)
+    try:
+        wait_for(lambda: process.poll() is not None or rows_of(folder) == [2])
+        kafka.producer.send(topic, b'{"n": 4}').result(30)
+        wait_for(lambda: process.poll() is not None or rows_of(folder) == [2, 4])
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+        os.close(reader)
+        os.close(writer)
+    assert (process.returncode, errors) == (130, b"")
+
+
+SLOW = """\
+import time
+from pathlib import Path
+
+from pyspark import pipelines as dp
+from pyspark.sql import functions as F
+
+from kafkaraw import pipelines as kp
+
+
+@F.udf("long")
+def slow(n):
+    Path("{mark}").touch()
+    time.sleep(300)
+    return n
+
+
+@dp.table
+def even():
+    return kp.topic("{topic}", value="json", schema="n LONG").select(slow("n").alias("n"))
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_second_signal_ends_a_run_at_once(kafka, write, tmp_path):
+    topic, mark = kafka.new_topic(), tmp_path / "mark"
+    kafka.producer.send(topic, b'{"n": 2}').result(30)
+    folder = write(
+        {"transformations/a.py": SLOW.format(topic=topic, mark=mark)}, SPECIFICATION.format(servers=kafka.servers)
+    )
+    command = pipelines("run", str(folder), "--master", "local[1]")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        wait_for(lambda: process.poll() is not None or mark.exists())
+        process.send_signal(signal.SIGINT)
+        time.sleep(2)
+        assert process.poll() is None, "it waits for the micro-batch"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (130, b"")  # the message is in the log
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_reader_that_closes_the_pipe_ends_a_run_without_a_message(kafka, write):
+    topic = kafka.new_topic()
+    kafka.producer.send(topic, b'{"n": 2}').result(30)
+    folder = write(
+        {"transformations/a.py": DEFINITIONS.format(topic=topic)}, SPECIFICATION.format(servers=kafka.servers)
+    )
+    command = pipelines("run", str(folder), "--master", "local[1]")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert json.loads(process.stdout.readline())["event"] == "started"
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 141
+        assert process.stderr.read() == b""
+    finally:
+        process.kill()
+        process.stderr.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_terminal_shows_bars(kafka, write):
+    topic = kafka.new_topic()
+    kafka.producer.send(topic, b'{"n": 2}').result(30)
+    folder = orders(write, kafka, topic)
     code, bars = run_in_a_terminal("run", str(folder), "--once", "--master", "local[1]")
     assert (code, "completed after" in bars, "2 rows read, 1 written" in bars) == (0, True, True), bars
 
@@ -153,20 +269,12 @@ def test_a_terminal_shows_bars(kafka, write):
 @pytest.mark.timeout(400)
 def test_the_end_of_spark_s_jvm_is_named_with_what_to_do(kafka, write):
     topic = kafka.new_topic()
-    folder = write(
-        {"transformations/a.py": DEFINITIONS.format(topic=topic)}, SPECIFICATION.format(servers=kafka.servers)
-    )
-    command = pipelines("run", str(folder), "--port", "0", "--master", "local[1]")
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        url = json.loads(process.stdout.readline())["http"]
-        wait_for(lambda: process.poll() is not None or '"state": "running"' in _status(url))
+    folder = orders(write, kafka, topic)
+    with running(folder, '"state": "running"') as (process, _):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         [jvm] = [int(each) for each in children if Path(f"/proc/{each}/comm").read_text() == "java\n"]
         os.kill(jvm, signal.SIGTERM)
         _, errors = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
     assert process.returncode == 1
     assert errors.startswith(
         b"Error: Spark's JVM ended with exit code 143, and with it all flows. Run the pipeline again"

@@ -66,7 +66,10 @@ def test_show_has_headers_key_and_value_whole(call):
     assert (shown["at"], shown["headers"], shown["key"], shown["value"]) == ("0:1", [["trace", "1"]], "k", "1")
     assert shown["origin"] == {"topic": "orders-in", "partition": 0, "offset": 1}
     assert json.loads(call("show", "--at", "0:0"))["key"] == {"base64": "/w=="}
-    assert call("show", "--at", "2", "--value") == "2"
+    assert json.loads(call("show", "0:0")) == json.loads(call("show", "--at", "0:0"))
+    assert call("show", "--at", "2", "--value") == call("show", "2", "--value") == "2"
+    assert call("show", "0:1", "0:2", "--value") == call("show", "1", "--at", "0:2", "--value") == "12"
+    assert call("show", "0:1", "0:2", "--limit", "1", "--value") == "1"
     assert "no dead letter meets these conditions" in call("show", "--at", "9", code=2)
 
 
@@ -85,4 +88,5 @@ def test_replay_and_discard_count_first_then_act_once(call, topics):
 
 def test_wrong_times_and_places_name_the_option(call):
     assert "--since" in call("list", "--since", "yesterday", code=2)
-    assert "--at x:y: must be PARTITION:OFFSET" in call("list", "--at", "x:y", code=2)
+    assert "x:y: must be PARTITION:OFFSET" in call("list", "--at", "x:y", code=2)
+    assert "x:y: must be PARTITION:OFFSET" in call("show", "x:y", code=2)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafkaraw import Consumer, TopicPartition
 from kafkaraw.errors import KafkaError, TransactionError
+from kafkaraw.light_classes import replace
 from kafkaraw.pipelines.dead_letters.store import DeadLetters, Filter, State
 from kafkaraw.pipelines.letters import HEADERS, letter_of
 from kafkaraw.pipelines.model import Settings
@@ -149,3 +150,15 @@ def test_a_replayed_record_has_the_same_bytes(shared, key, value, headers, times
     got = letter_of(record)
     assert (got.key, got.value, got.headers, got.timestamp_ms) == (key, value, headers, timestamp)
     assert (got.error, got.dataset, got.topic, got.offset) == (error, "orders", "orders-in", 0)
+
+
+@pytest.mark.parametrize("header", ["kafkaraw.error.as.json", "kafkaraw.error.left.out"])
+def test_a_row_of_which_a_part_is_missing_is_not_replayed_but_can_be_discarded(topics, header):
+    target = topics.kafka.new_topic()
+    whole = letter(-1, reason="sink", topic=target, partition=-1, value=b"whole")
+    topics.add(replace(whole, value=None, headers=((header, b"value"),)), whole)
+    assert topics.store.replay(dry_run=True).left == 1
+    done = topics.store.replay()
+    assert (done.count, done.left) == (1, 1)
+    assert [record.value for record in topics.kafka.records(target)] == [b"whole"]
+    assert topics.store.discard(Filter()).count == 1

@@ -15,6 +15,7 @@ from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.letters import letter_of
 from kafkaraw.pipelines.running.last_status import LastStatus, printed
 from kafkaraw.pipelines.running.runner import RunOptions, run
+from kafkaraw.pipelines.running.storage import Storage
 from kafkaraw.pipelines.specification import read_specification
 
 SPECIFICATION = """\
@@ -119,3 +120,12 @@ def test_a_corrected_flow_gets_the_replayed_records_once_and_all_counts_agree(sp
     assert all(each.is_balanced for each in summary.status.balance)
     replays = kafka.records(first.settings.replay_topic)
     assert sorted(letter_of(each).reason for each in replays) == ["decode", "expectation"]
+
+    flow = Storage.of(first.storage, first.name).flow("clean")
+    flow.keep_counts(flow.counts().batch + 1, {"kafkaraw.written": {"rows": 1}})
+    summary = run(corrected, spark, RunOptions(once=True))
+    assert (summary.exit_code, summary.status.state, summary.status.healthy) == (1, "unbalanced", False)
+    (wrong,) = summary.unbalanced
+    assert str(wrong).startswith("clean: 7 records = 4 rows out + 1 dropped + 3 dead letters + -1 left out"), wrong
+    shown = printed(LastStatus(summary.status.as_json(), running=False))
+    assert "NOT BALANCED: clean: 7 records" in shown

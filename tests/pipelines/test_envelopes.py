@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from kafkaraw.light_classes import replace
+from kafkaraw.pipelines import read_tables
 from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.envelopes import apply_debezium, debezium
 from kafkaraw.pipelines.evaluation import Purpose
 from kafkaraw.pipelines.model import DatasetKind, FlowKind, PipelineError
+from kafkaraw.pipelines.running.plans import planned
+from kafkaraw.pipelines.running.runner import RunOptions, run
 from kafkaraw.pipelines.specification import read_specification
+from tests.pipelines.conftest import SPECIFICATION
 from tests.pipelines.test_bad_records import Runs
 
 ROW = "id INT NOT NULL, name STRING NOT NULL, price DECIMAL(10,2)"
@@ -113,3 +118,50 @@ def test_wrong_arguments_name_the_remedy(spark, kafka, runs):
     check("the column '_op', a name that debezium", schema="_op STRING")
     with pytest.raises(PipelineError, match="while `kafkaraw pipelines` loads the files"):
         apply_debezium("goods", "shop.goods", ["id"], schema="id INT")
+
+
+REBUILT = """\
+from kafkaraw import pipelines as kp
+
+PURCHASE = "id INT, customer INT, amount DECIMAL(10,2), state STRING, at TIMESTAMP"
+PARTS = {{"maxOffsetsPerTrigger": "40"}}
+kp.apply_debezium(target="purchases", topic="{topic}", keys=["id"], schema=PURCHASE, options=PARTS)
+kp.apply_debezium(target="history", topic="{topic}", keys=["id"], schema=PURCHASE, scd_type=2, options=PARTS)
+"""
+
+
+@pytest.mark.soak  # thousands of changes: 45 s
+@pytest.mark.timeout(300)
+def test_a_table_rebuilt_from_changes_of_postgresql_is_that_of_the_database(spark, kafka, write):
+    # Recorded by examples/commit_log: what it captured in two parts, and the tables of the database behind them.
+    recorded = json.loads(Path(__file__).with_name("commit_log.json").read_text(encoding="utf-8"))
+    records, first, expected = recorded["records"], recorded["first"], recorded["rows"]["purchases"]
+    topic = kafka.new_topic(partitions=2)
+    for table, key, value in [*records[:first], *records[first - 10 :]]:  # a crash of the capture repeats changes
+        if table == "purchases":
+            kafka.producer.send(topic, None if value is None else value.encode(), key.encode())
+    kafka.producer.flush()
+    specification = SPECIFICATION.replace("localhost:9092", kafka.servers)
+    folder = write({"transformations/shop.py": REBUILT.format(topic=topic)}, specification)
+    pipeline = load_pipeline(read_specification(folder), spark)
+    summary = run(pipeline, spark, RunOptions(once=True), plan=planned(pipeline, spark))
+    assert summary.exit_code == 0, summary
+    assert all(each.dead_letters == 0 for each in summary.status.balance), summary.status.balance
+    tables = read_tables(folder, spark)
+    rows = [row.asDict() for row in tables["purchases"].collect()]
+    assert sorted(map(_texts, rows)) == sorted(map(_texts, expected))
+    history = tables["history"]
+    current = history.where("__END_AT IS NULL").drop("__START_AT", "__END_AT").collect()
+    assert sorted(map(_texts, (row.asDict() for row in current))) == sorted(map(_texts, expected))
+    states = {}
+    for table, _, value in records:
+        after = table == "purchases" and value is not None and json.loads(value)["after"]
+        if after:
+            known = states.setdefault(after["id"], [])
+            known += [after["state"]] if known[-1:] != [after["state"]] else []
+    found = history.orderBy("id", "__START_AT").collect()
+    assert {key: [row.state for row in found if row.id == key] for key in states} == states
+
+
+def _texts(row) -> tuple[str, ...]:
+    return tuple(str(value).replace("+00:00", "") for value in row.values())

@@ -15,7 +15,8 @@ PAGES = Path(__file__).parents[2] / "docs" / "pipelines"
 COMMANDS = [
     line.partition(" #")[0].strip()
     for page in ("running.md", "checkpoints.md")
-    for block in re.findall(r"```\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE)
+    if not language
     for line in block.splitlines()
 ]
 

@@ -19,6 +19,7 @@ from kafkaraw.pipelines.plan import (
     PlannedFlow,
     changes,
     columns_of,
+    flows_of_run,
     from_json,
     to_json,
 )
@@ -250,3 +251,22 @@ def test_picture_has_a_box_for_each_node_and_a_line_for_each_edge():
 
 def test_plan_as_json_has_no_settings():
     assert set(json.loads(to_json(PLAN))) == {"version", "pipeline", "datasets", "flows", "nodes", "edges"}
+
+
+def test_a_run_of_some_flows_has_those_that_write_the_tables_that_they_read():
+    revenue, late = Node(NodeKind.TOPIC, "revenue"), Node(NodeKind.STREAMING_TABLE, "late")
+    nodes = (*PLAN.graph.nodes, revenue, late)
+    edges = (*PLAN.graph.edges, Edge(revenue, late, True))  # a topic that another flow of the pipeline writes
+    flows = (
+        flow("clean", reads=("orders",)),
+        flow("clean_of_old", target="clean", reads=()),
+        flow("top", reads=("clean",)),
+        flow("revenue", reads=("top",)),
+        flow("late", reads=()),
+    )
+    datasets = (*PLAN.datasets, dataset(revenue, topic="revenue"), dataset(late))
+    plan = Plan("sales", datasets, flows, Graph(nodes, edges, {}))
+    assert flows_of_run(plan, ["clean"]) == {"clean"}
+    assert flows_of_run(plan, ["top"]) == {"top", "clean", "clean_of_old"}
+    assert flows_of_run(plan, ["late"]) == {"late"}
+    assert flows_of_run(from_json(to_json(plan)), ["revenue"]) == {"revenue", "top", "clean", "clean_of_old"}

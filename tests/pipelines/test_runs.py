@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections import Counter
@@ -32,7 +33,13 @@ def run_once(definition: Definition, spark, **options):
 
 def rows(spark, definition: Definition, table: str) -> list[int]:
     path = definition.pipeline().storage
-    files = [str(file) for file in Path(path, "tables", table).rglob("part-*.parquet") if "_kafkaraw" not in file.parts]
+    # `walk` goes on if a folder of the running query is gone, which `rglob` does not.
+    found = ((folder, name) for folder, _, names in os.walk(Path(path, "tables", table)) for name in names)
+    files = [
+        os.path.join(folder, name)
+        for folder, name in found
+        if "_kafkaraw" not in folder and name.startswith("part-") and name.endswith(".parquet")
+    ]
     return sorted(row.n for row in spark.read.parquet(*files).collect()) if files else []
 
 

@@ -74,7 +74,7 @@ def test_project_of_sparks_own_init_runs(tmp_path, spark, monkeypatch, capsys):
     ]
     assert plan.graph.stages() == (("example_python_materialized_view",), ("example_sql_materialized_view",))
     assert run(pipeline, spark, RunOptions(once=True), plan=plan).exit_code == 0
-    (version,) = tmp_path.glob("plain/pipeline-storage/tables/example-sql-*/version-*")
+    (version,) = tmp_path.glob("plain/pipeline-storage/tables/example_sql_materialized_view/version-*")
     assert sorted(row.id for row in spark.read.parquet(str(version)).collect()) == [0, 2, 4, 6, 8]
 
 

@@ -143,6 +143,7 @@ def test_columns_may_be_added_and_not_change_their_type(spark, table):
 
 def test_names_of_files_have_no_special_characters_and_do_not_collide():
     assert file_name_of("clean-1") == "clean-1"
+    assert file_name_of("delays_by_hour") == "delays_by_hour"
     assert file_name_of("db.clean") != file_name_of("db-clean")
     assert file_name_of("_hidden").startswith("hidden-")
     assert all(c.isalnum() or c == "-" for c in file_name_of("spark_catalog.`a b`/../x"))

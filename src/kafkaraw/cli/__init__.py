@@ -6,7 +6,9 @@ One module per command; each is imported when it is run or listed, and imports w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -33,17 +35,36 @@ _INTERRUPTED = 130  # the exit code that shells report for a process ended by Ct
 
 
 class LazyGroup(click.Group):
-    """A group of commands that are imported on first use. Only here are errors turned into one line."""
+    """A group of commands that are imported on first use. Only here are errors turned into one line.
+
+    Args:
+        name: of the group.
+        commands_table: name of each command -> MODULE:ATTRIBUTE.
+        shown: returns an expected error as click shows it, with its exit code; by default 1.
+        settings: those of `click.Group`.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        commands_table: Mapping[str, str],
+        shown: Callable[[KafkaError], click.ClickException] = lambda error: click.ClickException(str(error)),
+        **settings: Any,  # noqa: ANN401 - as click passes them
+    ) -> None:
+        super().__init__(name, **settings)
+        self._table = commands_table
+        self._shown = shown
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted(COMMANDS)
+        return sorted(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of that name, or None."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self._table:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
+        module, _, name = self._table[cmd_name].partition(":")
         command = getattr(import_module(module), name)
         assert isinstance(command, click.Command)
         return command
@@ -53,13 +74,13 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KafkaError as error:
-            raise click.ClickException(str(error)) from error
+            raise self._shown(error) from error
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             ctx.exit(_INTERRUPTED)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["--help", "-h"]})
+@click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["--help", "-h"]})
 @click.version_option(__version__, prog_name="kafkaraw")
 def main() -> None:
     """Apache Kafka from the wire up: client, embedded broker, and a Spark data source without a JAR."""

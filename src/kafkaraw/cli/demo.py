@@ -34,7 +34,7 @@ def demo() -> None:
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep the logs of the broker, checkpoints, Parquet files and Spark's log in DIR, which must be new or empty.",
+    help="Keep the logs of the broker, tables, checkpoints and Spark's log in DIR, which must be new or empty.",
 )
 @click.pass_context
 def flights(
@@ -45,19 +45,18 @@ def flights(
     topic_prefix: str | None,
     keep: Path | None,
 ) -> None:
-    """Replay the flights from New York in 2013, and process them with three Spark queries.
+    """Replay the flights from New York in 2013, and process them with a pipeline.
 
-    336,776 real flights are sent to Kafka as JSON. Spark reads them with format("kafkaraw") and writes delays by hour
-    to Kafka, cleaned flights to Parquet, and malformed records to a dead letter topic. In the end, a balance sheet
-    compares the counts; the exit code is 1 if records are lost.
+    336,776 real flights are sent to Kafka as JSON. The pipeline writes delays by hour to a topic, flights joined with
+    their aircraft and the weather to tables, and malformed records to the topic of dead letters. In the end, a balance
+    sheet compares the counts; the exit code is 1 if records are lost.
     """
     from kafkaraw.demo.run import FlightsOptions, run_flights
-    from kafkaraw.demo.screen import Screen
 
     # `kill` stops the demo as Ctrl-C does, so that it leaves no process and no temporary folder behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = FlightsOptions(
         limit=limit, malformed=malformed, bootstrap_server=bootstrap_server, topic_prefix=topic_prefix, keep=keep
     )
-    if not run_flights(options, Screen()):
+    if not run_flights(options):
         ctx.exit(1)

@@ -6,11 +6,11 @@ Each command is imported when it is run or listed. A new command is one module a
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
 import click
 
+from kafkaraw.cli import LazyGroup
 from kafkaraw.errors import ConfigError, KafkaError
 
 COMMANDS: Final = {
@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "plan": "kafkaraw.cli.pipelines_plan:plan",
     "run": "kafkaraw.cli.pipelines_run:run",
     "status": "kafkaraw.cli.pipelines_run:status",
+    "tables": "kafkaraw.cli.pipelines_tables:tables",
     "test": "kafkaraw.cli.pipelines_test:test",
 }
 
@@ -28,32 +29,12 @@ class _WrongDefinition(click.ClickException):
     exit_code = 2
 
 
-class _PipelineCommands(click.Group):
-    """The commands; an error of a definition has an exit code of its own."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name, or None."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command = getattr(import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command; errors are shown without a traceback."""
-        try:
-            return super().invoke(ctx)
-        except KafkaError as error:
-            kind = _WrongDefinition if isinstance(error, ConfigError) else click.ClickException
-            raise kind(str(error)) from error
+def _shown(error: KafkaError) -> click.ClickException:
+    kind = _WrongDefinition if isinstance(error, ConfigError) else click.ClickException
+    return kind(str(error))
 
 
-@click.group(cls=_PipelineCommands)
+@click.group(cls=LazyGroup, commands_table=COMMANDS, shown=_shown)
 def pipelines() -> None:
     """Pipelines of Spark Declarative Pipelines files, with Kafka topics: define, check, test, run, repair.
 

@@ -6,24 +6,17 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
+from kafkaraw.cli.pipelines_options import place_option
 from kafkaraw.cli.start_offsets import TIME_FORMS
 
 if TYPE_CHECKING:
     from kafkaraw.pipelines.running.checkpoints import Batch, Checkpoint, NewGeneration, Offsets
     from kafkaraw.pipelines.running.storage import Storage
     from kafkaraw.pipelines.specification import Specification
-
-_PIPELINE: Final = click.option(
-    "--pipeline",
-    "place",
-    type=click.Path(path_type=Path),
-    default=Path(),
-    help="Folder of the pipeline, or its spec.  [default: this folder, or the nearest parent]",
-)
 
 
 @click.group()
@@ -36,7 +29,7 @@ def checkpoint() -> None:
 
 @checkpoint.command()
 @click.argument("flow", required=False)
-@_PIPELINE
+@place_option
 @click.option("--all", "every", is_flag=True, help="Show former generations, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(place: Path, flow: str | None, every: bool, as_json: bool) -> None:
@@ -88,7 +81,7 @@ def _offsets(offsets: Offsets) -> str:
 
 @checkpoint.command()
 @click.argument("flow")
-@_PIPELINE
+@place_option
 @click.option(
     "--unfinished",
     type=click.Choice(["skip", "repeat"]),
@@ -107,7 +100,7 @@ def fork(place: Path, flow: str, unfinished: str | None) -> None:
 
 @checkpoint.command()
 @click.argument("flow")
-@_PIPELINE
+@place_option
 @click.option("--to", required=True, metavar="WHERE", help=f"earliest, latest, or a time: {TIME_FORMS}.")
 def rewind(place: Path, flow: str, to: str) -> None:
     """Begin a new checkpoint at other offsets: the earliest, the latest, or those of a time.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from kafkaraw.cli.group_tables import print_rows
+from kafkaraw.cli.pipelines_options import place_option
 from kafkaraw.cli.start_offsets import TIME_FORMS, timestamp_ms
 from kafkaraw.errors import UsageError
 
@@ -33,13 +34,7 @@ def dead_letters() -> None:
 
 def _filters(command: F) -> F:
     options = (
-        click.option(
-            "--pipeline",
-            "place",
-            type=click.Path(exists=True, path_type=Path),
-            default=Path("."),
-            help="Folder of the pipeline, or its spec.  [default: this folder, or the nearest parent]",
-        ),
+        place_option,
         click.option("--reason", "reasons", multiple=True, type=click.Choice(_REASONS), help="Only these; repeatable."),
         click.option(
             "--flow", "--dataset", "datasets", multiple=True, metavar="NAME", help="Of a flow or view; repeatable."
@@ -60,7 +55,7 @@ def _filters(command: F) -> F:
 @dead_letters.command("list")
 @_filters
 @click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="[default: open]")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of dead letters; the oldest first.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON array.")
 def list_command(place: Path, states: tuple[str, ...], limit: int | None, as_json: bool, **filters: object) -> None:
     """List dead letters, the oldest first."""
@@ -72,12 +67,24 @@ def list_command(place: Path, states: tuple[str, ...], limit: int | None, as_jso
 
 
 @dead_letters.command()
+@click.argument("positions", nargs=-1, metavar="[PARTITION:OFFSET]...")
 @_filters
-@click.option("--limit", type=click.IntRange(1), default=1, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number.  [default: 1, or all PARTITION:OFFSETs]")
 @click.option("--value", "value_only", is_flag=True, help="Only the bytes of the value.")
-def show(place: Path, limit: int, value_only: bool, **filters: object) -> None:
-    """Show dead letters whole: headers, key and value as JSON, bytes that are not UTF-8 in Base64."""
-    found = _store(place).find(_filter(filters))[:limit]
+def show(
+    place: Path,
+    positions: tuple[str, ...],
+    places: tuple[str, ...],
+    limit: int | None,
+    value_only: bool,
+    **filters: object,
+) -> None:
+    """Show dead letters whole: headers, key and value as JSON, bytes that are not UTF-8 in Base64.
+
+    PARTITION:OFFSET is a position in the dead-letter topic, as `list` prints it; the same as --at.
+    """
+    chosen = (*positions, *places)
+    found = _store(place).find(_filter({**filters, "places": chosen}))[: limit or len(set(chosen)) or 1]
     if not found:
         raise UsageError("no dead letter meets these conditions; `list` without options shows all that are open")
     for each in found:
@@ -90,7 +97,7 @@ def show(place: Path, limit: int, value_only: bool, **filters: object) -> None:
 @dead_letters.command()
 @_filters
 @click.option("--to-origin", is_flag=True, help="Into their own topics, for all readers, instead of the replay topic.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of dead letters; the oldest first.")
 @click.option("--dry-run", is_flag=True, help="Count only.")
 def replay(place: Path, to_origin: bool, limit: int | None, dry_run: bool, **filters: object) -> None:
     """Write open dead letters again, each exactly once: the flows that have missed them read them.
@@ -104,7 +111,7 @@ def replay(place: Path, to_origin: bool, limit: int | None, dry_run: bool, **fil
 @dead_letters.command()
 @_filters
 @click.option("--all", "everything", is_flag=True, help="All open ones; needed if there is no other condition.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of dead letters; the oldest first.")
 @click.option("--dry-run", is_flag=True, help="Count only.")
 def discard(place: Path, everything: bool, limit: int | None, dry_run: bool, **filters: object) -> None:
     """Mark open dead letters as discarded: they are not replayed any more. They stay in the topic."""
@@ -152,7 +159,7 @@ def _place(text: str) -> tuple[int, int]:
     try:
         return int(partition or 0), int(offset)
     except ValueError:
-        raise UsageError(f"--at {text}: must be PARTITION:OFFSET, such as 0:17, or an offset of partition 0") from None
+        raise UsageError(f"{text}: must be PARTITION:OFFSET, such as 0:17, or an offset of partition 0") from None
 
 
 def _row(found: Found, *, as_json: bool) -> dict[str, object]:
@@ -212,3 +219,8 @@ def _report(what: str, done: Handled) -> None:
     click.echo(f"{done.count} dead {'letter' if done.count == 1 else 'letters'} {what}{to}")
     for (dataset, reason), count in sorted(done.by_kind.items()):
         click.echo(f"  {dataset}, {reason}: {count}")
+    if done.left:
+        click.echo(
+            f"{done.left} of reason sink stay open: a part of the record is missing or does not fit its schema; `show` "
+            "has the error"
+        )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kafkaraw.cli.pipelines_options import conf_option, place_argument
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,7 @@ _REFUSED: Final = 1
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path), default=Path(), metavar="[FILE|DIR]")
+@place_argument
 @click.option(
     "--format",
     "form",
@@ -26,11 +28,11 @@ _REFUSED: Final = 1
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file, instead of standard output."
 )
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of the Spark session; repeatable.")
+@conf_option
 @click.option("--verbose", is_flag=True, help="Show what Spark prints.")
 @click.pass_context
 def plan(
-    ctx: click.Context, directory: Path, form: str | None, output: Path | None, conf: tuple[str, ...], verbose: bool
+    ctx: click.Context, place: Path, form: str | None, output: Path | None, conf: dict[str, str], verbose: bool
 ) -> None:
     """Check a pipeline, and show its graph and what changed since its last run.
 
@@ -43,7 +45,7 @@ def plan(
     from kafkaraw.pipelines.running.planning import plan_place
 
     chosen = form or _form_of(output)
-    found, changed = plan_place(directory, _settings(conf), quiet=not verbose)
+    found, changed = plan_place(place, conf, quiet=not verbose)
     text = _shown(found, changed, chosen)
     if output is None:
         click.echo(text)
@@ -70,16 +72,6 @@ def _shown(plan: Plan, changed: Sequence[Change] | None, form: str) -> str:
     if form == "svg":
         return as_svg(plan).rstrip()
     return to_json(plan, changed) if form == "json" else as_text(plan, changed)
-
-
-def _settings(conf: tuple[str, ...]) -> dict[str, str]:
-    settings = dict[str, str]()
-    for each in conf:
-        name, separator, value = each.partition("=")
-        if not separator or not name:
-            raise click.BadParameter(f"{each!r} must be NAME=VALUE", param_hint="--conf")
-        settings[name] = value
-    return settings
 
 
 @click.command()

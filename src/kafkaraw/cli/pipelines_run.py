@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from kafkaraw.cli.pipelines_options import conf_option, place_argument
 from kafkaraw.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from kafkaraw.pipelines.running.runner import RunOptions
 
-_PLACE: Final = click.argument("place", type=click.Path(path_type=Path), default=Path(), metavar="[FILE|DIR]")
+_UNREAD: Final = 141
+"""The exit code, that of SIGPIPE, of a run that ended because the reader of its output has closed the pipe."""
 
 
 class _RunOptions(TypedDict):
@@ -25,11 +27,11 @@ class _RunOptions(TypedDict):
     port: int | None
     host: str
     master: str
-    conf: tuple[str, ...]
+    conf: dict[str, str]
 
 
 @click.command()
-@_PLACE
+@place_argument
 @click.option("--once/--continuous", help="Read what is there, and end; or go on until stopped.  [default: continuous]")
 @click.option(
     "--select", multiple=True, metavar="NAME", help="Run this dataset or flow, and what it reads; repeatable."
@@ -38,7 +40,7 @@ class _RunOptions(TypedDict):
 @click.option("--port", type=click.IntRange(0, 65535), help="Serve /healthz, /metrics and /status; 0 for a free port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. There is no authentication.")
 @click.option("--master", default="local[*]", show_default=True, help="Master URL of Spark.")
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of the Spark session; repeatable.")
+@conf_option
 @click.pass_context
 def run(ctx: click.Context, place: Path, **options: Unpack[_RunOptions]) -> None:
     """Run a pipeline: one query for each flow, each with its checkpoint. A second run continues.
@@ -47,17 +49,22 @@ def run(ctx: click.Context, place: Path, **options: Unpack[_RunOptions]) -> None
     SIGTERM and Ctrl-C finish the current micro-batches; a second signal ends the run at once, and the next run repeats
     what was not finished.
 
-    The exit code is 0, 1 if a flow has failed, 2 if a definition or an option is wrong, and 143 or 130 after a signal.
+    The exit code is 0, 1 if a flow has failed or the counts of --once do not add up, 2 if a definition or an option is
+    wrong, 143 or 130 after a signal, and 141 if the reader of the output has closed the pipe, which ends the run, too.
+    A reader that is slow stops nothing.
     """
     with Stop() as early:
+        from kafkaraw.pipelines.balance import imbalance_text
         from kafkaraw.pipelines.running.command import Place, run_place
 
         stops = [early]
         address = None if options["port"] is None else (options["host"], options["port"])
-        started = Place(place, options["master"], _settings(options["conf"]), address)
+        started = Place(place, options["master"], options["conf"], address)
         summary = run_place(started, lambda: _passing_signals(options, stops))
         if not stops[-1].asked:
-            ctx.exit(summary.exit_code)
+            for each in summary.unbalanced:
+                click.echo(f"Error: {imbalance_text(each)}", err=True)
+            ctx.exit(_UNREAD if summary.status.state == "stopped" else summary.exit_code)
     ctx.exit(stops[-1].exit_code or early.exit_code)
 
 
@@ -76,18 +83,8 @@ def _passing_signals(options: _RunOptions, stops: list[Stop]) -> Iterator[RunOpt
         )
 
 
-def _settings(conf: tuple[str, ...]) -> dict[str, str]:
-    settings = dict[str, str]()
-    for each in conf:
-        name, separator, value = each.partition("=")
-        if not separator or not name:
-            raise click.BadParameter(f"{each!r} must be NAME=VALUE", param_hint="--conf")
-        settings[name] = value
-    return settings
-
-
 @click.command()
-@_PLACE
+@place_argument
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def status(ctx: click.Context, place: Path, as_json: bool) -> None:

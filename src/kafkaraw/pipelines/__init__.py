@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from kafkaraw.pipelines.latest import latest_by_key
     from kafkaraw.pipelines.mapping import map_records
+    from kafkaraw.pipelines.running.contents import read_tables
     from kafkaraw.pipelines.topics import create_topic, to_topic, topic
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "expect_unique_or_fail",
     "latest_by_key",
     "map_records",
+    "read_tables",
     "to_topic",
     "topic",
 ]
@@ -55,6 +57,7 @@ _HOMES = {name: "expectations" if name.startswith("expect") else "topics" for na
     "debezium": "envelopes",
     "latest_by_key": "latest",
     "map_records": "mapping",
+    "read_tables": "running.contents",
 }
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
+from kafkaraw.pipelines.changes import changed_columns
 from kafkaraw.pipelines.evaluation import (
     Evaluation,
     Input,
@@ -23,6 +24,7 @@ from kafkaraw.pipelines.evaluation import (
     Judge,
     Purpose,
     ReadTopic,
+    declared_columns,
     evaluate_dataset,
     evaluate_flow,
     explained,
@@ -68,11 +70,13 @@ class AnalyzedFlow:
         schema: of the rows that it writes, as DDL.
         sources: topics and tables that it reads as streams, in the order in which its checkpoint has their offsets.
         state: operators that keep state, as text, in the order of the plan.
+        reads: datasets of the pipeline that its function reads, as streams or not.
     """
 
     schema: str
     sources: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,8 @@ class _Analyzer:
         if flow.name not in self.analyzed:
             self.analyzed[flow.name] = None
             target = self.pipeline.dataset(flow.target)
+            of_others = {each for each in self.inputs if each.reader == target.name}  # of other flows into the target
+            self.inputs -= of_others
             try:
                 frame = evaluate_flow(flow, self._evaluation(flow.name))
                 self._check_kind(flow, target, frame)
@@ -177,8 +183,13 @@ class _Analyzer:
             except PipelineError as error:
                 self._report(self._with_hint(error, flow.target))
             else:
-                found = AnalyzedFlow(_ddl(columns, self.spark), tuple(_sources(text)), tuple(_state(text)))
+                own = (each for each in self.inputs if each.reader == target.name)
+                reads = sorted({each.name for each in own if each.kind is InputKind.DATASET})
+                sources, state = tuple(_sources(text)), tuple(_state(text))
+                found = AnalyzedFlow(_ddl(columns, self.spark), sources, state, tuple(reads))
                 self.analyzed[flow.name] = found, columns
+            finally:
+                self.inputs |= of_others
         known = self.analyzed[flow.name]
         return None if known is None else known[1]
 
@@ -313,19 +324,8 @@ class _Analyzer:
             )
 
     def _declared(self, dataset: Dataset) -> StructType:
-        from pyspark.errors import PySparkException
-        from pyspark.sql.types import StructType
-
-        try:
-            schema = StructType.fromDDL(dataset.schema or "")
-        except PySparkException as error:
-            raise PipelineError(
-                f"schema={dataset.schema!r} is no list of columns with types: {message_of(error)}",
-                location=dataset.location,
-                dataset=dataset.name,
-            ) from error
-        assert isinstance(schema, StructType), "the DDL of several columns is a struct"
-        return schema
+        what = f"schema={dataset.schema!r} is no list of columns with types"
+        return declared_columns(dataset.schema or "", what, location=dataset.location, dataset=dataset.name)
 
     def _columns_of_changes(
         self, flow: FlowDefinition, changes: Changes, target: Dataset, schema: StructType
@@ -362,9 +362,8 @@ class _Analyzer:
                 frame.where(changes.apply_as_deletes)
         except Exception as error:
             raise explained(error, target.name, flow.location, self.pipeline) from error
-        left_out = {name.lower() for name in changes.except_columns}
-        chosen = {name.lower() for name in changes.columns} if changes.columns is not None else set(known) - left_out
-        columns = _without(schema, [name for name in schema.names if name.lower() not in chosen])
+        chosen = changed_columns(changes, schema.names)
+        columns = _without(schema, [name for name in schema.names if name not in chosen])
         if changes.scd_type == 2:
             for name in HISTORY_COLUMNS:
                 columns = columns.add(name, rows.schema[0].dataType)

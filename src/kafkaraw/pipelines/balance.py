@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.dead_letters.flows import NAME_PREFIX
-from kafkaraw.pipelines.judging import DatasetCounts, counts
+from kafkaraw.pipelines.judging import DatasetCounts, counts, counts_by_path
 
 WRITTEN: Final = "kafkaraw.written"
 """The observation that counts the rows that go into a flow's target."""
@@ -73,6 +73,11 @@ class FlowBalance:
         """Whether nothing is missing, and nothing is there twice."""
         return self.missing_rows == 0 and self.missing_letters == 0
 
+    @property
+    def shown(self) -> str:
+        """The counts as one line, marked if they do not add up."""
+        return str(self) if self.is_balanced else f"NOT BALANCED: {self}"
+
     def as_json(self) -> dict[str, object]:
         """Return the values for JSON."""
         return {name: getattr(self, name) for name in ("flow", *_NUMBERS)}
@@ -82,9 +87,25 @@ class FlowBalance:
             f"{self.flow}: {self.records:,} records = {self.rows_out:,} rows out + {self.dropped:,} dropped + "
             f"{self.dead_letters:,} dead letters + {self.left_out:,} left out by functions"
         )
-        if self.missing_rows:
+        if self.missing_rows > 0:
             text += f"; {self.missing_rows:,} judged rows are not written"
+        elif self.missing_rows:
+            text += f"; {-self.missing_rows:,} rows more are written than were judged"
         return text + (f"; {self.missing_letters:,} dead letters are not written" if self.missing_letters else "")
+
+
+def imbalance_text(balance: FlowBalance) -> str:
+    """Return the error of a flow whose counts do not add up, with what to do."""
+    remedy = (
+        f"Compute its table again with --full-refresh, or read the records again with `kafkaraw pipelines checkpoint "
+        f"rewind {balance.flow}`"
+    )
+    if not balance.missing_rows:
+        remedy = (
+            f"Read the records again with `kafkaraw pipelines checkpoint rewind {NAME_PREFIX}NAME --to earliest`; "
+            "NAME is the view or flow whose dead letters are missing"
+        )
+    return f"the counts of a flow do not add up: {balance}. {remedy}"
 
 
 def balance_of(flows: Iterable[FlowNumbers]) -> tuple[FlowBalance, ...]:
@@ -111,10 +132,10 @@ def _balance(
     own = by_dataset.get(flow.flow, DatasetCounts())
     is_judged = any(name.startswith("expectations.") for name in flow.totals) and own.rows > 0
     missing_letters = 0
-    for name, each in by_dataset.items():
+    for name, found in _found_letters(flow).items():
         writer = writers.get(name)
         if writer is not None and not _is_behind(writer, flow):
-            missing_letters += max(each.dead_letters - _written(writer), 0)
+            missing_letters += max(found - _written(writer), 0)
     return FlowBalance(
         flow.flow,
         total.records,
@@ -125,6 +146,15 @@ def _balance(
         own.rows - own.dropped - own.quarantined - rows_out if is_judged else 0,
         missing_letters,
     )
+
+
+def _found_letters(flow: FlowNumbers) -> dict[str, int]:
+    """Return how many dead letters a flow has found, by dataset; once if it has read a view on several paths."""
+    found = dict[str, int]()
+    for path, each in counts_by_path(flow.totals).items():
+        dataset = path.rpartition("/")[2]
+        found[dataset] = max(each.dead_letters, found.get(dataset, 0))
+    return found
 
 
 def _written(flow: FlowNumbers) -> int:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.pipelines.model import Changes
+from kafkaraw.pipelines.model import RECORD_COLUMN, TOMBSTONE_COLUMN, Changes
 from kafkaraw.pipelines.snapshots import SnapshotTable, Version
 from kafkaraw.pipelines.tables import BatchId, Metrics
 
@@ -34,12 +34,20 @@ _RUN: Final = "__run"
 _NEXT: Final = "__next"
 
 
-def changed_columns(changes: Changes, source: StructType) -> list[str]:
-    """Return the names of the columns that a table has of its source."""
+def changed_columns(changes: Changes, source: Iterable[str]) -> list[str]:
+    """Return the names of the columns that a table has of its source, in the order of the source.
+
+    The keys are always among them, whatever `column_list` and `except_column_list` say: rows are found by them. The
+    record as it was read is none, but the sequence and the condition of deletes may use it.
+    """
+    keys = {name.lower() for name in changes.keys}
     wanted = None if changes.columns is None else {name.lower() for name in changes.columns}
-    left_out = {name.lower() for name in changes.except_columns}
-    names = [each.name for each in source]
-    return [each for each in names if (wanted is None or each.lower() in wanted) and each.lower() not in left_out]
+    left_out = {name.lower() for name in changes.except_columns} | {RECORD_COLUMN, TOMBSTONE_COLUMN}
+
+    def is_chosen(name: str) -> bool:
+        return name in keys or ((wanted is None or name in wanted) and name not in left_out)
+
+    return [each for each in source if is_chosen(each.lower())]
 
 
 def changed_schema(changes: Changes, frame: DataFrame) -> StructType:
@@ -63,9 +71,8 @@ def _events(changes: Changes, frame: DataFrame) -> tuple[DataFrame, list[str]]:
     """Return the changes as rows of the table, with sequence and whether they delete; and the names of the keys."""
     from pyspark.sql import functions as F
 
-    names = changed_columns(changes, frame.schema)
-    keys = [each.name for each in frame.schema if each.name.lower() in {key.lower() for key in changes.keys}]
-    names = [*(key for key in keys if key not in names), *names]
+    names = changed_columns(changes, frame.columns)
+    keys = [each for each in names if each.lower() in {key.lower() for key in changes.keys}]
     sequence = _expression(changes.sequence_by)
     given = F.when(sequence.isNotNull(), sequence).otherwise(
         F.raise_error(F.lit("sequence_by is NULL: changes cannot be ordered; leave such rows out before"))
@@ -113,16 +120,23 @@ class ChangedTable:
         events, keys = _events(self._changes, batch)
         known = events.schema
         spark = batch.sparkSession
-        merge = self._current_rows if self._changes.scd_type == 1 else self._history
+        is_history = self._changes.scd_type == 2
+        if is_history:
+            batch.persist()  # it is read twice, and counts its rows each time that it is computed
+        merge = self._history if is_history else self._current_rows
         frame = merge(spark, events, keys)
         origin = {**(before.origin if before is not None else {}), batch_id.flow: mark}
-        return self._table.replace(
-            frame,
-            schema=_visible_schema(self._changes, known),
-            origin=origin,
-            partition_columns=(_VISIBLE, *self._table.partition_columns),
-            measure=lambda _: (None, metrics()),
-        )
+        try:
+            return self._table.replace(
+                frame,
+                schema=_visible_schema(self._changes, known),
+                origin=origin,
+                partition_columns=(_VISIBLE, *self._table.partition_columns),
+                measure=lambda _: (None, metrics()),
+            )
+        finally:
+            if is_history:
+                batch.unpersist()
 
     def _current_rows(self, spark: SparkSession, events: DataFrame, keys: list[str]) -> DataFrame:
         """Return the last change of each key: visible unless it deletes."""

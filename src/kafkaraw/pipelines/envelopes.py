@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.light_classes import dataclass
-from kafkaraw.pipelines.evaluation import Evaluation, current_evaluation, message_of
+from kafkaraw.pipelines.evaluation import Evaluation, current_evaluation, declared_columns
 from kafkaraw.pipelines.expectations import active_registry, definition_location
 from kafkaraw.pipelines.judging import observed
 from kafkaraw.pipelines.letters import Reason, bad_rows
@@ -159,14 +159,9 @@ def _envelope_ddl(schema: str, topic: str, location: Location) -> str:
 
     A `before` may have the key's columns only, so its columns may be null.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql.types import StructField, StructType
 
-    try:
-        row = StructType.fromDDL(schema)
-    except PySparkException as error:
-        raise PipelineError(f"topic {topic!r}: schema={schema!r}: {message_of(error)}", location=location) from error
-    assert isinstance(row, StructType), "columns are a struct"
+    row = declared_columns(schema, f"topic {topic!r}: schema={schema!r}", location=location)
     taken = set(_OWN) & set(row.names)
     if taken:
         raise PipelineError(
@@ -207,7 +202,7 @@ def _changes(rows: DataFrame, source: TopicSource, evaluation: Evaluation) -> Da
         .otherwise(F.lit("")),
     )
     add_bad_rows(evaluation, lambda: bad_rows(flagged.where("_bad"), Reason.DECODE, F.lit(""), said))
-    counted = observed(flagged, "function", evaluation, undecodable=F.count_if(F.col("_bad")))
+    counted = observed(flagged, "function", evaluation, undecodable="count_if(_bad)")
     is_delete = op == _DELETE
     return counted.where(~F.col("_bad") & ~F.col(TOMBSTONE_COLUMN)).select(
         op.alias(OP),

@@ -37,7 +37,7 @@ from kafkaraw.pipelines.model import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -80,6 +80,23 @@ ReadTable = Callable[[Dataset, bool, "Evaluation"], "DataFrame"]
 Judge = Callable[["DataFrame", Dataset, "Evaluation"], "DataFrame"]
 
 
+@dataclass(frozen=True, slots=True)
+class Undecoded:
+    """The records of a topic with those that cannot be decoded, for who finds other bad rows in the same read.
+
+    Args:
+        good: the rows of `topic()`.
+        every: rows of all records, with the columns of `good`, and those that the other fields need.
+        is_bad: name of the column of `every` that tells which cannot be decoded.
+        error: returns why, as a column of `every`.
+    """
+
+    good: DataFrame
+    every: DataFrame
+    is_bad: str
+    error: Callable[[], Column]
+
+
 @dataclass(slots=True)
 class Evaluation:
     """What the functions that a flow needs are evaluated with.
@@ -99,6 +116,7 @@ class Evaluation:
         chain: names of the datasets that are being evaluated: the flow's target, the view that its function reads, the
             view that this one reads...; the last one is the dataset whose function is running.
         bad_rows: DEAD_LETTERS: frames of bad rows, added by `read_topic` and others for the first dataset of the chain.
+        undecoded: DEAD_LETTERS: of the topic that the first dataset of the chain has read last.
         inputs: everything that was read.
         frames: of views that were evaluated, by the chain that leads to them. Replays go to chains, so a view has
             a frame for each; for PLAN it has only one.
@@ -115,6 +133,7 @@ class Evaluation:
     start_offsets: Mapping[str, Mapping[int, int]] | None = None
     chain: tuple[str, ...] = ()
     bad_rows: list[DataFrame] = field(default_factory=list)
+    undecoded: Undecoded | None = None
     inputs: set[Input] = field(default_factory=set)
     frames: dict[tuple[str, ...], DataFrame] = field(default_factory=dict)
 
@@ -298,6 +317,31 @@ def message_of(error: BaseException) -> str:
             break
         kept.append(line.strip())
     return re.sub(r" SQLSTATE: \w{5}(; line \d+ pos \d+)?;?", "", " ".join(kept)) or type(error).__name__
+
+
+def declared_columns(
+    ddl: str, where: str, *, location: Location | None = None, dataset: str | None = None
+) -> StructType:
+    """Return the columns that a definition declares as DDL.
+
+    Args:
+        ddl: names and types.
+        where: the argument or dataset with its value, for the error.
+        location: of the definition.
+        dataset: its name.
+
+    Raises:
+        PipelineError: Spark cannot parse it.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        columns = StructType.fromDDL(ddl)
+    except PySparkException as error:
+        raise PipelineError(f"{where}: {message_of(error)}", location=location, dataset=dataset) from error
+    assert isinstance(columns, StructType), "columns are a struct"
+    return columns
 
 
 def _is_spark_error(error: BaseException) -> bool:

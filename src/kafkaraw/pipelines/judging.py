@@ -10,13 +10,12 @@ alone. Must not write anything. Start at `judged`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.light_classes import dataclass, field
-from kafkaraw.pipelines.evaluation import Evaluation, Purpose, message_of
+from kafkaraw.pipelines.evaluation import Evaluation, Purpose, Undecoded, message_of
 from kafkaraw.pipelines.letters import Reason, bad_rows
 from kafkaraw.pipelines.model import (
     RECORD_COLUMN,
@@ -102,13 +101,25 @@ def counts(observed_metrics: Mapping[str, Any]) -> dict[str, DatasetCounts]:
         observed_metrics: `observedMetrics` of a query's progress: rows, or mappings, by the observation's name.
     """
     found: dict[str, DatasetCounts] = {}
+    for path, counted in counts_by_path(observed_metrics).items():
+        dataset = path.rpartition("/")[2]
+        found[dataset] = found.get(dataset, DatasetCounts()) + counted
+    return found
+
+
+def counts_by_path(observed_metrics: Mapping[str, Any]) -> dict[str, DatasetCounts]:
+    """Return what a query has counted, by the views through which it has read a dataset: A/B is B as A has read it.
+
+    A view that is read on several paths counts the same records on each of them.
+    """
+    found: dict[str, DatasetCounts] = {}
     for name, row in observed_metrics.items():
         kind = next((each for each in (_EXPECTATIONS, _RECORDS, _FUNCTION, _UNIQUE) if name.startswith(each)), None)
         if kind is None or row is None:
             continue
         numbers = row.asDict() if hasattr(row, "asDict") else dict(row)
-        dataset = name.removeprefix(kind).partition("#")[0].rpartition("/")[2]
-        found[dataset] = found.get(dataset, DatasetCounts()) + _read(numbers)
+        path = name.removeprefix(kind).partition("#")[0]
+        found[path] = found.get(path, DatasetCounts()) + _read(numbers)
     return found
 
 
@@ -122,14 +133,17 @@ def _read(numbers: Mapping[str, int]) -> DatasetCounts:
     return DatasetCounts(**plain, unmet=unmet, actions=actions)
 
 
-def observed(frame: DataFrame, kind: str, evaluation: Evaluation, **numbers: Column) -> DataFrame:
-    """Return the frame with counts of its rows; kind is "records" or "function".
+def observed(frame: DataFrame, kind: str, evaluation: Evaluation, **numbers: str) -> DataFrame:
+    """Return the frame with counts of its rows; kind is "records" or "function", the numbers are SQL.
 
     Counted is only what goes into a flow: the dead-letter flow of a dataset sees the same rows again.
     """
+    from pyspark.sql import functions as F
+
     if evaluation.purpose is Purpose.DEAD_LETTERS:
         return frame
-    return frame.observe(_name(f"{kind}.", evaluation), *(each.alias(name) for name, each in numbers.items()))
+    sums = [F.expr(f"{number} AS {name}") for name, number in numbers.items()]
+    return frame.observe(_name(f"{kind}.", evaluation), *sums)
 
 
 _number = iter(range(2**62))
@@ -166,30 +180,36 @@ def _judged_by_conditions(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    flags = [~F.coalesce(_condition(frame, dataset, each), F.lit(False)) for each in expectations]
-    names = [f"{_FLAG}{number}" for number in range(len(flags))]
-    flagged = frame.select("*", *(flag.alias(name) for flag, name in zip(flags, names, strict=True)))
+    conditions = _conditions(frame, dataset, expectations)
+    names = [f"{_FLAG}{number}" for number in range(len(conditions))]
+    flags = [(~F.coalesce(each, F.lit(False))).alias(name) for each, name in zip(conditions, names, strict=True)]
+    flagged = frame.select("*", *flags)
     by_action = {
-        action: [F.col(name) for name, each in zip(names, expectations, strict=True) if each.action is action]
+        action: [name for name, each in zip(names, expectations, strict=True) if each.action is action]
         for action in Action
     }
+    # As SQL, an expression is one call to the JVM; as Columns, some ten.
     quarantined, dropped = _any(by_action[Action.QUARANTINE]), _any(by_action[Action.DROP])
     if by_action[Action.QUARANTINE]:
-        _check_quarantine(frame, dataset, expectations, evaluation)
         columns, every = frame.columns, flagged
-        add_bad_rows(evaluation, lambda: _quarantined(every, columns, quarantined, expectations))
+        _check_quarantine(columns, dataset, expectations, evaluation)
+        undecoded = evaluation.undecoded
+        if undecoded is not None and undecoded.good is frame and len(evaluation.bad_rows) == 1:
+            evaluation.bad_rows[:] = [_bad_in_one_read(undecoded, flags, columns, quarantined, expectations)]
+        else:
+            add_bad_rows(evaluation, lambda: _quarantined(every, columns, quarantined, expectations))
     if evaluation.purpose is not Purpose.DEAD_LETTERS:
         flagged = flagged.observe(
             _name(_EXPECTATIONS, evaluation),
-            F.count(F.lit(1)).alias("rows"),
-            F.count_if(dropped & ~quarantined).alias("dropped"),
-            F.count_if(quarantined).alias("quarantined"),
+            F.expr("count(1) AS rows"),
+            F.expr(f"count_if({dropped} AND NOT {quarantined}) AS dropped"),
+            F.expr(f"count_if({quarantined}) AS quarantined"),
             *(
-                F.count_if(F.col(name)).alias(f"{_UNMET}{each.action.value}.{each.name}")
+                F.expr(f"count_if({name})").alias(f"{_UNMET}{each.action.value}.{each.name}")
                 for name, each in zip(names, expectations, strict=True)
             ),
         )
-    kept = ~(dropped | quarantined)
+    kept = F.expr(f"NOT ({dropped} OR {quarantined})")
     for name, each in zip(names, expectations, strict=True):
         if each.action is Action.FAIL:
             kept &= F.when(F.col(name), F.raise_error(_failure(frame, dataset, each))).otherwise(F.lit(True))
@@ -198,28 +218,60 @@ def _judged_by_conditions(
     return flagged.drop(*names)
 
 
-def _any(flags: Iterable[Column]) -> Column:
-    from pyspark.sql import functions as F
-
-    return reduce(or_, flags, F.lit(False))
+def _any(flags: Iterable[str]) -> str:
+    return f"({' OR '.join(flags) or 'false'})"
 
 
-def _condition(frame: DataFrame, dataset: Dataset, expectation: Expectation) -> Column:
+def _conditions(frame: DataFrame, dataset: Dataset, expectations: Iterable[Expectation]) -> list[Column]:
+    """Return the conditions as columns.
+
+    Raises:
+        PipelineError: one is no boolean expression of the rows.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import BooleanType
+
+    conditions = [_condition(dataset, each) for each in expectations]
+    with suppress(PySparkException):
+        found = frame.select(*(each.alias(f"{number}") for number, each in enumerate(conditions))).schema
+        if all(isinstance(field.dataType, BooleanType) for field in found):
+            return conditions
+    for each, condition in zip(expectations, conditions, strict=True):
+        _check_condition(frame, dataset, each, condition)
+    return conditions
+
+
+def _condition(dataset: Dataset, expectation: Expectation) -> Column:
     """Return the condition as a column.
 
     Raises:
-        PipelineError: it is no boolean expression of the rows.
+        PipelineError: it is no expression.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import Column
     from pyspark.sql import functions as F
-    from pyspark.sql.types import BooleanType
 
     given = expectation.condition
     if not isinstance(given, (str, Column)):
         raise _error(dataset, expectation, f"{given!r} is neither SQL nor a Column")
     try:
-        condition = F.expr(given) if isinstance(given, str) else given
+        return F.expr(given) if isinstance(given, str) else given
+    except PySparkException as error:
+        raise _error(dataset, expectation, f"{_shown(given)}: {message_of(error)}") from error
+
+
+def _check_condition(frame: DataFrame, dataset: Dataset, expectation: Expectation, condition: Column) -> None:
+    """Refuse a condition that is no boolean expression of the rows.
+
+    Raises:
+        PipelineError: it is none.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import BooleanType
+
+    given = expectation.condition
+    assert given is not None, "expectations without a condition are about uniqueness"
+    try:
         kind = frame.select(condition).schema[0].dataType
     except PySparkException as error:
         raise _error(dataset, expectation, f"{_shown(given)}: {message_of(error)}") from error
@@ -229,7 +281,6 @@ def _condition(frame: DataFrame, dataset: Dataset, expectation: Expectation) -> 
             expectation,
             f"{_shown(given)} is {kind.simpleString()}, not boolean: write a condition that is true for good rows",
         )
-    return condition
 
 
 def _shown(condition: str | Column) -> str:
@@ -242,7 +293,7 @@ def _error(dataset: Dataset, expectation: Expectation, what: str) -> PipelineErr
 
 
 def _check_quarantine(
-    frame: DataFrame, dataset: Dataset, expectations: Iterable[Expectation], evaluation: Evaluation
+    columns: Collection[str], dataset: Dataset, expectations: Iterable[Expectation], evaluation: Evaluation
 ) -> None:
     """Refuse rows whose record is not known, or that are judged with a table.
 
@@ -250,7 +301,7 @@ def _check_quarantine(
     way round.
     """
     first = next(each for each in expectations if each.action is Action.QUARANTINE)
-    if RECORD_COLUMN not in frame.columns:
+    if RECORD_COLUMN not in columns:
         raise _error(
             dataset,
             first,
@@ -278,11 +329,41 @@ def _tables_read(evaluation: Evaluation) -> list[str]:
 
 
 def _quarantined(
-    flagged: DataFrame, columns: Iterable[str], quarantined: Column, expectations: tuple[Expectation, ...]
+    flagged: DataFrame, columns: Iterable[str], quarantined: str, expectations: tuple[Expectation, ...]
 ) -> DataFrame:
+    return bad_rows(flagged.where(quarantined), Reason.EXPECTATION, _unmet(expectations), _sample(columns))
+
+
+def _bad_in_one_read(
+    undecoded: Undecoded,
+    flags: Iterable[Column],
+    columns: Iterable[str],
+    quarantined: str,
+    expectations: tuple[Expectation, ...],
+) -> DataFrame:
+    """Return the rows that are quarantined, and those that cannot be decoded and are not judged.
+
+    Two frames would do, but Spark reads the topic for each.
+    """
     from pyspark.sql import functions as F
 
-    unmet = F.concat_ws(
+    is_bad = F.col(undecoded.is_bad)
+    judged = [F.when(~is_bad, flag).otherwise(F.lit(False)) for flag in flags]
+    names = [f"{_FLAG}{number}" for number in range(len(judged))]
+    flagged = undecoded.every.select("*", *(each.alias(name) for each, name in zip(judged, names, strict=True)))
+    return bad_rows(
+        flagged.where(f"{undecoded.is_bad} OR {quarantined}"),
+        F.when(is_bad, F.lit(Reason.DECODE.value)).otherwise(F.lit(Reason.EXPECTATION.value)),
+        F.when(~is_bad, _unmet(expectations)),
+        F.when(is_bad, undecoded.error()).otherwise(_sample(columns)),
+    )
+
+
+def _unmet(expectations: Iterable[Expectation]) -> Column:
+    """Return the names of the expectations that quarantine a row."""
+    from pyspark.sql import functions as F
+
+    return F.concat_ws(
         ", ",
         *(
             F.when(F.col(f"{_FLAG}{number}"), F.lit(each.name))
@@ -290,7 +371,6 @@ def _quarantined(
             if each.action is Action.QUARANTINE
         ),
     )
-    return bad_rows(flagged.where(quarantined), Reason.EXPECTATION, unmet, _sample(columns))
 
 
 def _sample(columns: Iterable[str]) -> Column:
@@ -337,7 +417,7 @@ def _judged_by_uniqueness(
     unmet = f"{_UNMET}{expectation.action.value}.{expectation.name}"
     if not frame.isStreaming:
         return _judged_in_a_batch(frame, dataset, expectation, _name(_UNIQUE, evaluation), unmet)
-    # Spark tells nobody which rows it leaves out as duplicates: all rows are counted, and what stays is counted off.
+    # Spark does not report which rows it drops as duplicates: all rows are counted, and the kept ones are subtracted.
     drops = expectation.action is Action.DROP
     names = (unmet, "dropped") if drops else (unmet,)
     every = frame.observe(_name(_UNIQUE, evaluation), *(F.count(F.lit(1)).alias(name) for name in names))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import DeserializationError
@@ -18,7 +19,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.model import RECORD_COLUMN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from kafkaraw.records import Record
 
@@ -194,13 +195,13 @@ def is_for(origin: str, replay_topic: str, datasets: Iterable[str]) -> Column:
     return (F.col("topic") != replay_topic) | F.coalesce(replayed, F.lit(False))
 
 
-def bad_rows(frame: DataFrame, reason: Reason, expectation: Column, error: Column) -> DataFrame:
+def bad_rows(frame: DataFrame, reason: Reason | Column, expectation: Column, error: Column) -> DataFrame:
     """Return the rows of a frame, which has the column `_record`, as `letter_columns` takes them."""
     from pyspark.sql import functions as F
 
     return frame.select(
         F.col(RECORD_COLUMN).alias("record"),
-        F.lit(reason.value).alias("reason"),
+        (F.lit(reason.value) if isinstance(reason, Reason) else reason).alias("reason"),
         F.coalesce(expectation, F.lit("")).alias("expectation"),
         F.coalesce(error, F.lit("")).alias("error"),
     )
@@ -216,6 +217,12 @@ def letter_columns(frame: DataFrame, pipeline: str, dataset: str, readers: Seque
         readers: datasets and flows that read this one. A record that was replayed for one of them stays one of that
             one: the others have it already.
     """
+    return frame.select(*_letter_columns(frame.sparkSession, pipeline, dataset, tuple(readers)))
+
+
+@lru_cache(64)
+def _letter_columns(spark: SparkSession, pipeline: str, dataset: str, readers: tuple[str, ...]) -> tuple[Column, ...]:
+    """Make the columns, once for a session: it takes hundreds of calls to the JVM."""
     from pyspark.sql import functions as F
 
     record = F.col("record")
@@ -240,7 +247,7 @@ def letter_columns(frame: DataFrame, pipeline: str, dataset: str, readers: Seque
         )
     )
     rest = F.coalesce(record.getField("headers"), F.array().cast("array<struct<key:string,value:binary>>"))
-    return frame.select(
+    return (
         record.getField("key").alias("key"),
         record.getField("value").alias("value"),
         F.concat(own, rest).alias("headers"),

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaraw.pipelines.evaluation import current_evaluation, message_of
+from kafkaraw.pipelines.evaluation import current_evaluation, declared_columns
 from kafkaraw.pipelines.expectations import definition_location
 from kafkaraw.pipelines.judging import observed
 from kafkaraw.pipelines.letters import Reason, bad_rows
@@ -44,7 +44,6 @@ def map_records(frame: DataFrame, function: Function, schema: str | StructType) 
     Raises:
         PipelineError: the frame has no column `_record`, or the schema is wrong.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -55,11 +54,11 @@ def map_records(frame: DataFrame, function: Function, schema: str | StructType) 
             "function cannot map cannot become dead letters: keep the column that topic() adds (select it, too)",
             location=location,
         )
-    try:
-        result = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
-    except PySparkException as error:
-        raise PipelineError(f"map_records: schema={schema!r}: {message_of(error)}", location=location) from error
-    assert isinstance(result, StructType), "columns are a struct"
+    result = (
+        schema
+        if isinstance(schema, StructType)
+        else declared_columns(schema, f"map_records: schema={schema!r}", location=location)
+    )
     taken = set(RESERVED) & set(result.names)
     if taken:
         raise PipelineError(
@@ -73,7 +72,7 @@ def map_records(frame: DataFrame, function: Function, schema: str | StructType) 
     mapped = frame.select(call(given).alias(_MAPPED), *kept)
     failure = F.col(_MAPPED).getField(_ERROR)
     add_bad_rows(evaluation, lambda: bad_rows(mapped.where(failure.isNotNull()), Reason.FUNCTION, F.lit(""), failure))
-    counted = observed(mapped, "function", evaluation, failures=F.count_if(failure.isNotNull()))
+    counted = observed(mapped, "function", evaluation, failures=f"count_if({_MAPPED}.{_ERROR} IS NOT NULL)")
     columns = (F.col(_MAPPED).getField(_ROW).getField(name).alias(name) for name in result.names)
     return counted.where(failure.isNull()).select(*columns, *kept)
 

@@ -44,6 +44,7 @@ class PlannedDataset:
         partition_columns: of a table.
         topic: name of the topic it is; None for others.
         expectations: of the functions that produce its rows.
+        format: of a table's files; None in plans of earlier versions, and for others.
     """
 
     name: str
@@ -54,6 +55,7 @@ class PlannedDataset:
     partition_columns: tuple[str, ...]
     topic: str | None
     expectations: tuple[PlannedExpectation, ...]
+    format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class PlannedFlow:
         schema: of the rows that it writes, as DDL.
         changes: for a flow of changes, its keys, sequence and SCD type, as text.
         shuffle_partitions: its own setting, None if it has none.
+        reads: datasets of the pipeline that its function reads.
     """
 
     name: str
@@ -82,6 +85,7 @@ class PlannedFlow:
     schema: str
     changes: str | None
     shuffle_partitions: str | None
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,7 @@ def plan_of(analysis: Analysis) -> Plan:
                 found.schema,
                 keys,
                 flow.spark_conf.get(_SHUFFLE),
+                found.reads,
             )
         )
     datasets = tuple(_dataset(each, analysis.schemas[each.name]) for each in pipeline.datasets)
@@ -145,6 +150,7 @@ def _dataset(dataset: Dataset, schema: str) -> PlannedDataset:
         dataset.partition_columns,
         None if dataset.topic is None else dataset.topic.name,
         tuple(_expectation(each) for each in dataset.expectations),
+        (dataset.format or "parquet") if dataset.kind.is_table else None,
     )
 
 
@@ -152,6 +158,32 @@ def _expectation(expectation: Expectation) -> PlannedExpectation:
     unique = expectation.unique_by
     condition = str(expectation.condition) if unique is None else f"unique by {', '.join(unique)}"
     return PlannedExpectation(expectation.name, condition, expectation.action.value)
+
+
+def flows_of_run(plan: Plan, flows: Iterable[str]) -> set[str]:
+    """Return the flows that a run of some has: these, and those that write to the tables that they read.
+
+    A topic is read as it is: the flows that write to it do not run with those that read it.
+    """
+    readers = {each.name for each in plan.datasets if not plan.flows_into(each.name)}  # views
+    read_by_views = dict[str, list[str]]()
+    for edge in plan.graph.edges:
+        if edge.reader.name in readers and edge.source.kind not in (NodeKind.TOPIC, NodeKind.OTHER):
+            read_by_views.setdefault(edge.reader.name, []).append(edge.source.name)
+    chosen, waiting = set[str](), list(flows)
+    while waiting:
+        flow = plan.flow(waiting.pop())
+        if flow is None or flow.name in chosen:
+            continue
+        chosen.add(flow.name)
+        seen, names = set[str](), list(flow.reads)
+        while names:
+            name = names.pop()
+            if name not in seen:
+                seen.add(name)
+                names += read_by_views.get(name, ())
+                waiting += (each.name for each in plan.flows_into(name))
+    return chosen
 
 
 def merged(before: Plan | None, after: Plan, flows: Collection[str]) -> Plan:
@@ -228,10 +260,7 @@ def from_json(text: str) -> Plan:
             Edge(nodes[each["source"]], nodes[each["reader"]], each["streaming"]) for each in document["edges"]
         )
         datasets = tuple(_planned_dataset(each) for each in document["datasets"])
-        planned = tuple(
-            PlannedFlow(**{**each, "sources": tuple(each["sources"]), "state": tuple(each["state"])})
-            for each in document["flows"]
-        )
+        planned = tuple(_planned_flow(each) for each in document["flows"])
         kinds = {(each.kind.value, each.name): each for each in nodes}
         flows = {
             kinds[each.kind, each.name]: tuple(flow.name for flow in planned if flow.target == each.name)
@@ -251,6 +280,11 @@ def _planned_dataset(given: Mapping[str, Any]) -> PlannedDataset:
     expectations = tuple(PlannedExpectation(**each) for each in given["expectations"])
     columns = tuple(given["partition_columns"])
     return PlannedDataset(**{**given, "partition_columns": columns, "expectations": expectations})
+
+
+def _planned_flow(given: Mapping[str, Any]) -> PlannedFlow:
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return PlannedFlow(**{**given, **lists})
 
 
 def _object(value: Any) -> Any:  # noqa: ANN401 -- a dataclass or a value of JSON
@@ -346,6 +380,9 @@ def _changes_of_table(before: PlannedDataset, after: PlannedDataset) -> Iterator
     for name in old:
         if name not in new:
             yield Change(after.name, f"column {name} is no longer there", why="the files of the table keep it")
+    if before.format is not None and before.format != after.format:
+        what = f"files were {before.format} and are {after.format}"
+        yield Change(after.name, what, Effect.REFRESH, "a table has files of one format")
     if before.partition_columns != after.partition_columns:
         yield Change(
             after.name,

@@ -49,7 +49,7 @@ FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
 _HIDDEN: Final = "_kafkaraw"
 _MANIFESTS_KEPT: Final = 2
 """Spark repeats the last micro-batch only; one more is kept for people who look for it."""
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,99}")
 
 Metrics = Mapping[str, Mapping[str, int]]
 """What `observe()` counted in a micro-batch: name of the observation -> name of the count -> number."""
@@ -97,7 +97,10 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def file_name_of(name: str) -> str:
-    """Return a name of letters, digits and hyphens: the name itself, or one that no other name has."""
+    """Return a name of letters, digits, hyphens and underscores: the name itself, or one that no other name has.
+
+    It does not begin with an underscore: Spark takes such files for hidden.
+    """
     if _PLAIN_NAME.fullmatch(name):
         return name
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name)[:80].strip("-")

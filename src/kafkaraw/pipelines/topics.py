@@ -12,17 +12,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, replace
-from kafkaraw.pipelines.evaluation import Evaluation, InputKind, Purpose, current_evaluation, message_of, stand_in
+from kafkaraw.pipelines.evaluation import (
+    Evaluation,
+    InputKind,
+    Purpose,
+    Undecoded,
+    current_evaluation,
+    declared_columns,
+    stand_in,
+)
 from kafkaraw.pipelines.expectations import active_registry, definition_location
-from kafkaraw.pipelines.json_columns import JsonColumns
+from kafkaraw.pipelines.json_columns import ROW, JsonColumns
 from kafkaraw.pipelines.judging import observed
 from kafkaraw.pipelines.letters import (
     LARGEST_RECORD,
-    REPLAYED_FOR,
     Reason,
     bad_rows,
     is_for,
@@ -42,10 +51,12 @@ from kafkaraw.pipelines.model import (
     did_you_mean,
 )
 from kafkaraw.pipelines.subjects import add_bad_rows, missed_by
+from kafkaraw.spark.options.parsing import JSON_OPTION
+from kafkaraw.spark.options.schemas import JSON_COLUMN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 RESERVED: Final = (KEY_COLUMN, TIMESTAMP_COLUMN, TOMBSTONE_COLUMN, RECORD_COLUMN)
 """The columns that `topic()` adds to those of the value."""
@@ -59,7 +70,10 @@ _TIMES: Final = {
     "ignoreNullFields": "false",
 }
 _ISOLATION: Final = "kafka.isolation.level"
-_BAD, _PARSED, _ERROR = "_bad", "_parsed", "_error"
+_BAD, _PARSED, _ERROR, _RAW, _KEY_FAULT, _REPLAYED = "_bad", "_parsed", "_error", "_raw", "_key_fault", "_replayed"
+_UTC: Final = frozenset({"UTC", "Etc/UTC", "GMT", "Z"})
+"""Names of the time zone UTC in Spark's settings."""
+_FORMS_MAX: Final = 64  # kept; each has some hundred columns
 
 
 # -- what definition files call
@@ -142,9 +156,7 @@ def to_topic(
     Raises:
         PipelineError: an argument is wrong.
     """
-    location = definition_location()
-    texts = dict(config or {}), subject, dict(options or {})
-    target = _checked(TopicTarget(name, _keys(key), value, output_mode, partitions, *texts), location)
+    target, location = _target(name, key, value, output_mode, partitions, config, subject, options)
 
     def register(function: Callable[[], DataFrame]) -> None:
         if not callable(function):
@@ -170,23 +182,28 @@ def create_topic(
     options: Mapping[str, str] | None = None,
 ) -> None:
     """Make a topic a target for several flows, `@dp.append_flow(target=name)`; arguments as for `to_topic`."""
+    _register(*_target(name, key, value, output_mode, partitions, config, subject, options))
+
+
+def _target(
+    name: str,
+    key: str | Sequence[str] | None,
+    value: str,
+    output_mode: str,
+    partitions: int | None,
+    config: Mapping[str, str] | None,
+    subject: str | None,
+    options: Mapping[str, str] | None,
+) -> tuple[TopicTarget, Location]:
+    """Check the arguments of a topic that is a target; return them with the line that gave them."""
     location = definition_location()
+    _check_one_of("value", value, _VALUES, name, location)
+    _check_one_of("output_mode", output_mode, _MODES, name, location)
+    if partitions is not None and partitions < 1:
+        raise PipelineError(f"topic {name!r}: partitions={partitions}: must be at least 1", location=location)
+    keys = key if key is None or isinstance(key, str) else tuple(key)
     texts = dict(config or {}), subject, dict(options or {})
-    _register(_checked(TopicTarget(name, _keys(key), value, output_mode, partitions, *texts), location), location)
-
-
-def _checked(target: TopicTarget, location: Location) -> TopicTarget:
-    _check_one_of("value", target.value, _VALUES, target.name, location)
-    _check_one_of("output_mode", target.output_mode, _MODES, target.name, location)
-    if target.partitions is not None and target.partitions < 1:
-        raise PipelineError(
-            f"topic {target.name!r}: partitions={target.partitions}: must be at least 1", location=location
-        )
-    return target
-
-
-def _keys(key: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
-    return key if key is None or isinstance(key, str) else tuple(key)
+    return TopicTarget(name, keys, value, output_mode, partitions, *texts), location
 
 
 def _check_one_of(argument: str, value: str, known: Sequence[str], topic: str, location: Location | None) -> None:
@@ -271,6 +288,7 @@ def records_of(source: TopicSource, evaluation: Evaluation, *, streaming: bool) 
 
             name = f"topic {source.name}"
             return stand_in(spark, spark_schema(include_headers=True), evaluation, streaming=streaming, name=name)
+    options |= _json_options(source, spark)
     if not streaming:
         batch: DataFrame = spark.read.format("kafkaraw").options(**options).load()
         return batch
@@ -317,6 +335,18 @@ def _typed_options(source: TopicSource) -> dict[str, str]:
     return options
 
 
+def _json_options(source: TopicSource, spark: SparkSession) -> dict[str, str]:
+    """Return the options that make the source decode the JSON values that are plain, if it can."""
+    if source.value != "json" or _is_typed(source):
+        return {}
+    from kafkaraw.spark.reading.json_values import JsonValues
+
+    where = f"topic {source.name!r}: schema={source.schema!r}"
+    schema = declared_columns(source.schema or "", where, location=source.location)
+    values = JsonValues.of(schema, utc=spark.conf.get("spark.sql.session.timeZone") in _UTC)
+    return {} if values is None else {JSON_OPTION: values.to_text()}
+
+
 def _starting(source: TopicSource, evaluation: Evaluation) -> str:
     """Return where a flow without a checkpoint starts. It reads no old replays: it reads the records themselves."""
     starting: dict[str, object] = {
@@ -348,8 +378,6 @@ def _start_of(source: TopicSource) -> object:
 
 def _decoded(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> DataFrame:
     """Return the rows of the records, and register those that cannot be decoded."""
-    from pyspark.sql import functions as F
-
     decoded = decode(source, records, evaluation)
     if decoded.may_be_bad:
         add_bad_rows(evaluation, decoded.bad)
@@ -357,12 +385,16 @@ def _decoded(source: TopicSource, records: DataFrame, evaluation: Evaluation) ->
         decoded.rows,
         "records",
         evaluation,
-        records=F.count(F.lit(1)),
-        undecodable=F.count_if(F.col(_BAD)),
-        tombstones=F.count_if(F.col(TOMBSTONE_COLUMN)),
-        replayed=F.count_if(F.col(RECORD_COLUMN).getField(REPLAYED_FOR).isNotNull()),
+        records="count(1)",
+        undecodable=f"count_if({_BAD})",
+        tombstones=f"count_if({TOMBSTONE_COLUMN})",
+        replayed=f"count_if({_REPLAYED})",
     )
-    return replace(decoded, rows=counted).good()
+    good = replace(decoded, rows=counted).good()
+    if evaluation.bad_rows and set(decoded.names).isdisjoint(decoded.rows.columns):
+        every = decoded.rows.select("*", *decoded.columns)
+        evaluation.undecoded = Undecoded(good, every, _BAD, decoded.reason)
+    return good
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,9 +417,7 @@ class Decoded:
 
     def good(self) -> DataFrame:
         """Return the rows of records that could be decoded: the columns of the value, and the reserved ones."""
-        from pyspark.sql import functions as F
-
-        return self.rows.where(~F.col(_BAD)).select(*self.columns, *RESERVED)
+        return self.rows.where(f"NOT {_BAD}").select(*self.columns, *RESERVED)
 
     def bad(self) -> DataFrame:
         """Return the others, as `letter_columns` takes them."""
@@ -402,9 +432,7 @@ def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> D
     Raises:
         PipelineError: the schema cannot be used.
     """
-    from pyspark.sql import functions as F
-
-    form = _form(source, records)
+    form = _form(source, records, evaluation)
     taken = set(RESERVED) & set(form.names)
     if taken:
         raise PipelineError(
@@ -412,17 +440,9 @@ def decode(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> D
             "the field of the record",
             location=source.location,
         )
-    rows = records.select(
-        form.key.alias(KEY_COLUMN),
-        F.col("timestamp").alias(TIMESTAMP_COLUMN),
-        form.raw.isNull().alias(TOMBSTONE_COLUMN),
-        record_column(source.name, evaluation.pipeline.settings.replay_topic, raw=form.raw, raw_key=form.raw_key),
-        *(column.alias(name) for name, column in form.carried.items()),
-    )
-    record = F.col(RECORD_COLUMN)
-    rows = rows.select("*", form.is_bad(record).alias(_BAD))
+    rows = records.select(*form.read).select("*", form.is_bad)
     may_be_bad = (source.value, source.key) != ("bytes", "bytes")
-    return Decoded(rows, form.names, form.columns, lambda: form.reason(record), may_be_bad)
+    return Decoded(rows, form.names, form.columns, form.reason, may_be_bad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,121 +450,147 @@ class _Form:
     """How the records of one topic become rows.
 
     Args:
-        key: the key, decoded.
-        raw: bytes of the value.
-        raw_key: bytes of the key.
-        carried: columns that `columns`, `is_bad` and `reason` need, by name.
+        read: of the records: the reserved columns, and those that the other fields of this class need. They could take
+            them from `_record`, but then every row had it, needed or not.
         names: of the columns of the value.
         columns: of the value.
-        is_bad: returns whether a record cannot be decoded, given `_record`; never null.
+        is_bad: whether a record cannot be decoded; never null.
         reason: returns why; for bad records only.
     """
 
-    key: Column
-    raw: Column
-    raw_key: Column
-    carried: Mapping[str, Column]
+    read: Sequence[Column]
     names: Sequence[str]
     columns: Sequence[Column]
-    is_bad: Callable[[Column], Column]
-    reason: Callable[[Column], Column]
+    is_bad: Column
+    reason: Callable[[], Column]
 
 
-def _form(source: TopicSource, records: DataFrame) -> _Form:
-    """Return how the records become rows."""
+def _form(source: TopicSource, records: DataFrame, evaluation: Evaluation) -> _Form:
+    """Return how the records become rows.
+
+    Raises:
+        PipelineError: the schema cannot be used.
+    """
+    replay_topic = evaluation.pipeline.settings.replay_topic
+    kind = records.schema["value"].dataType if source.value in _TYPED else None
+    formats = source.key, source.value, source.schema
+    is_decoded = source.value == "json" and JSON_COLUMN in records.columns
+    try:
+        return _made_form(evaluation.spark, source.name, replay_topic, *formats, kind, is_decoded=is_decoded)
+    except PipelineError as error:
+        raise PipelineError(error.what, location=source.location) from error
+
+
+@lru_cache(_FORMS_MAX)
+def _made_form(
+    spark: SparkSession,
+    topic: str,
+    replay_topic: str,
+    key: str,
+    value: str,
+    schema: str | None,
+    kind: DataType | None,
+    *,
+    is_decoded: bool,
+) -> _Form:
+    """Make a form, once for a session: it takes thousands of calls to its JVM, and functions are evaluated often."""
     from pyspark.sql import functions as F
 
-    typed = [name for name, form in (("key", source.key), ("value", source.value)) if form in _TYPED]
+    typed = [name for name, form in (("key", key), ("value", value)) if form in _TYPED]
     raw, raw_key = (F.col(f"{name}_raw" if name in typed else name) for name in ("value", "key"))
-    key = F.col("key").cast("string") if source.key == "string" else F.col("key")
-    carried = {f"{_ERROR}_{name}": F.col(f"{name}_error") for name in typed}
+    read = [
+        (F.col("key").cast("string") if key == "string" else F.col("key")).alias(KEY_COLUMN),
+        F.col("timestamp").alias(TIMESTAMP_COLUMN),
+        raw.isNull().alias(TOMBSTONE_COLUMN),
+        record_column(topic, replay_topic, raw=raw, raw_key=raw_key),
+        (F.col("topic") == replay_topic).alias(_REPLAYED),
+        raw.alias(_RAW),
+        (F.coalesce(~F.is_valid_utf8(raw_key.cast("string")), F.lit(False)) if key == "string" else F.lit(False)).alias(
+            _KEY_FAULT
+        ),
+        *(F.col(f"{name}_error").alias(f"{_ERROR}_{name}") for name in typed),
+    ]
+    key_fault = F.col(_KEY_FAULT)
+    bad = reduce(or_, (F.col(f"{_ERROR}_{name}").isNotNull() for name in typed), key_fault)
 
-    def key_fault(record: Column) -> Column:
-        text = record.getField("key").cast("string")
-        return F.coalesce(~F.is_valid_utf8(text), F.lit(False)) if source.key == "string" else F.lit(False)
-
-    def is_bad(record: Column) -> Column:
-        bad = key_fault(record)
-        for name in carried:
-            bad |= F.col(name).isNotNull()
-        return bad
-
-    def reason(record: Column) -> Column:
-        said = [F.when(key_fault(record), F.lit("the key is not valid UTF-8"))]
+    def reason() -> Column:
+        said = [F.when(key_fault, F.lit("the key is not valid UTF-8"))]
         said += [F.concat(F.lit(f"{name}: "), F.col(f"{_ERROR}_{name}")) for name in typed]
         return F.coalesce(*said)
 
-    plain = _Form(key, raw, raw_key, carried, (), (), is_bad, reason)
-    if source.value == "json":
-        return _json_form(source, plain)
-    if source.value in _TYPED:
-        return _typed_form(records, plain)
-    return _text_form(plain) if source.value == "string" else _bytes_form(plain)
+    plain = _Form(read, (), (), bad, cache(reason))
+    if value == "json":
+        made = _json_form(plain, raw, schema or "", f"topic {topic!r}: schema={schema!r}", is_decoded=is_decoded)
+    elif value in _TYPED:
+        made = _typed_form(plain, kind)
+    else:
+        made = _text_form(plain) if value == "string" else _bytes_form(plain)
+    return replace(made, is_bad=made.is_bad.alias(_BAD))
 
 
-def _json_form(source: TopicSource, plain: _Form) -> _Form:
-    from pyspark.errors import PySparkException
+def _json_form(plain: _Form, raw: Column, ddl: str, where: str, *, is_decoded: bool) -> _Form:
+    """Return how JSON becomes rows: the source may have decoded the records that are plain."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
 
+    schema = declared_columns(ddl, where)
     try:
-        schema = StructType.fromDDL(source.schema or "")
-        assert isinstance(schema, StructType), "columns are a struct"
         decoder = JsonColumns(schema, "schema")
-    except (ConfigError, PySparkException) as error:
-        raise PipelineError(
-            f"topic {source.name!r}: schema={source.schema!r}: {message_of(error)}", location=source.location
-        ) from error
-    parsed = F.col(_PARSED)
-
-    def is_bad(record: Column) -> Column:
-        value = record.getField("value")
-        return plain.is_bad(record) | (value.isNotNull() & decoder.is_bad(parsed, value))
-
-    def reason(record: Column) -> Column:
-        return F.coalesce(plain.reason(record), decoder.reason(record.getField("value")))
-
+    except ConfigError as error:
+        raise PipelineError(f"{where}: {error}") from error
+    parsed, value = F.col(_PARSED), F.col(_RAW)
+    reason = cache(lambda: F.coalesce(plain.reason(), decoder.reason(value)))
+    form = replace(plain, names=[field.name for field in schema.fields], reason=reason)
+    if not is_decoded:
+        return replace(
+            form,
+            read=[*plain.read, decoder.parsed(raw).alias(_PARSED)],
+            columns=decoder.columns(parsed),
+            is_bad=plain.is_bad | (value.isNotNull() & decoder.is_bad(parsed, value)),
+        )
+    fields = {f"{_PARSED}_{number}": name for number, name in enumerate(form.names)}
+    decoded = [F.col(JSON_COLUMN).getField(name).alias(column) for column, name in fields.items()]
+    others = decoder.row(F.when(F.col(JSON_COLUMN).isNull(), raw))
     return replace(
-        plain,
-        carried={**plain.carried, _PARSED: decoder.parsed(plain.raw)},
-        names=[field.name for field in schema.fields],
-        columns=decoder.columns(parsed),
-        is_bad=is_bad,
-        reason=reason,
+        form,
+        read=[*plain.read, *decoded, others.alias(_PARSED)],
+        columns=[
+            F.when(parsed.isNull(), F.col(column)).otherwise(parsed.getField(ROW).getField(name)).alias(name)
+            for column, name in fields.items()
+        ],
+        is_bad=plain.is_bad | (parsed.isNotNull() & parsed.getField(ROW).isNull()),
     )
 
 
-def _typed_form(records: DataFrame, plain: _Form) -> _Form:
+def _typed_form(plain: _Form, kind: DataType | None) -> _Form:
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    kind, value = records.schema["value"].dataType, F.col(_PARSED)
+    value = F.col(_PARSED)
     if isinstance(kind, StructType):
         columns = {field.name: value.getField(field.name).alias(field.name) for field in kind.fields}
     else:
         columns = {"value": value.alias("value")}
-    carried = {**plain.carried, _PARSED: F.col("value")}
-    return replace(plain, carried=carried, names=list(columns), columns=list(columns.values()))
+    read = [*plain.read, F.col("value").alias(_PARSED)]
+    return replace(plain, read=read, names=list(columns), columns=list(columns.values()))
 
 
 def _text_form(plain: _Form) -> _Form:
     from pyspark.sql import functions as F
 
-    def is_bad(record: Column) -> Column:
-        text = record.getField("value").cast("string")
-        return plain.is_bad(record) | F.coalesce(~F.is_valid_utf8(text), F.lit(False))
-
-    def reason(record: Column) -> Column:
-        return F.coalesce(plain.reason(record), F.lit("the value is not valid UTF-8"))
-
-    column = F.col(RECORD_COLUMN).getField("value").cast("string").alias("value")
-    return replace(plain, names=("value",), columns=(column,), is_bad=is_bad, reason=reason)
+    text = F.col(_RAW).cast("string")
+    return replace(
+        plain,
+        names=("value",),
+        columns=(text.alias("value"),),
+        is_bad=plain.is_bad | F.coalesce(~F.is_valid_utf8(text), F.lit(False)),
+        reason=cache(lambda: F.coalesce(plain.reason(), F.lit("the value is not valid UTF-8"))),
+    )
 
 
 def _bytes_form(plain: _Form) -> _Form:
     from pyspark.sql import functions as F
 
-    return replace(plain, names=("value",), columns=(F.col(RECORD_COLUMN).getField("value").alias("value"),))
+    return replace(plain, names=("value",), columns=(F.col(_RAW).alias("value"),))
 
 
 # -- writing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from click.testing import CliRunner
 
@@ -66,14 +68,21 @@ def test_tests_in_yaml_pass_and_fail(folder, spark):
     assert str(failing.location) == "tests/shop.yml:30"
 
 
-def test_the_command_prints_differences_and_ends_with_1(folder, spark, monkeypatch):
+def test_the_command_prints_differences_and_ends_with_1(folder, spark, monkeypatch, capfd):
+    def session():
+        os.write(2, b"WARN of Spark\n")
+        return spark
+
     write(folder, FAILING)
-    monkeypatch.setattr("kafkaraw.pipelines.testing.session", lambda: spark)
+    monkeypatch.setattr("kafkaraw.pipelines.testing.session", session)
     result = CliRunner().invoke(command, [str(folder)])
-    assert result.exit_code == 1
-    assert "FAILED tests/shop.yml:2 this one is wrong" in result.output
-    assert "4 expected, got 3.5" in result.output
+    shown = capfd.readouterr()
+    assert (result.exit_code, shown.err) == (1, "")
+    assert "FAILED tests/shop.yml:2 this one is wrong" in shown.out
+    assert "4 expected, got 3.5" in shown.out
     assert "0 passed, 1 failed" in result.output
+    CliRunner().invoke(command, [str(folder), "--verbose"])
+    assert capfd.readouterr().err == "WARN of Spark\n"
 
 
 def test_without_tests_the_command_says_where_to_write_one(folder):

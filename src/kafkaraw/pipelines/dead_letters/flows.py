@@ -15,6 +15,7 @@ from kafkaraw.pipelines.evaluation import (
     InputKind,
     Purpose,
     current_evaluation,
+    declared_columns,
     evaluate_dataset,
     evaluate_flow,
     stand_in,
@@ -104,12 +105,8 @@ class _Survey:
         return stand_in(self._spark, self._schemas[dataset.name], evaluation, streaming=streaming)
 
     def _schema(self, dataset: Dataset) -> StructType:
-        from pyspark.sql.types import StructType
-
         if dataset.schema is not None:
-            declared = StructType.fromDDL(dataset.schema)
-            assert isinstance(declared, StructType), "columns are a struct"
-            return declared
+            return declared_columns(dataset.schema, f"schema={dataset.schema!r}", dataset=dataset.name)
         flow = self._pipeline.flows_into(dataset.name)[0]
         return self._evaluate(flow).drop(RECORD_COLUMN, TOMBSTONE_COLUMN).schema
 

@@ -27,6 +27,7 @@ from kafkaraw.pipelines.letters import LARGEST_RECORD, Letter, Reason, headers_o
 from kafkaraw.pipelines.model import Settings
 from kafkaraw.pipelines.topic_admin import client_of
 from kafkaraw.records import TopicPartition
+from kafkaraw.spark.writing.dead_letters import AS_JSON, LEFT_OUT
 
 if TYPE_CHECKING:
     from kafkaraw.records import Record
@@ -100,11 +101,13 @@ class Handled:
         count: number of dead letters.
         by_kind: their number by dataset and reason.
         to: names of the topics that the records were written to; empty for a discard.
+        left: number of dead letters that stay open, since they are not the records that were to be written.
     """
 
     count: int
     by_kind: Mapping[tuple[str, str], int]
     to: tuple[str, ...] = ()
+    left: int = 0
 
 
 class DeadLetters:
@@ -137,12 +140,12 @@ class DeadLetters:
 
         They go to the replay topic, which only the views and flows that have missed them read; with `to_origin`, to the
         topic that they come from, for all its readers. Rows that a target did not take (reason "sink") go to that
-        target.
+        target; those of which a part is missing, or could not be encoded, stay open.
 
         Args:
             wanted: which ones.
             to_origin: write the records to their own topics, without our headers.
-            limit: at most so many, the oldest first.
+            limit: maximum number of dead letters; the oldest first.
             dry_run: count only.
 
         Raises:
@@ -174,7 +177,7 @@ class DeadLetters:
             try:
                 letter = letter_of(record)
             except DeserializationError:
-                continue  # a record of somebody else
+                continue  # another application's record
             if letter.pipeline != self._pipeline:
                 continue
             places.append(letter.place)
@@ -221,13 +224,15 @@ class DeadLetters:
         dry_run: bool,
         target_of: Callable[[Letter], str] | None,
     ) -> Handled:
+        replays = target_of is not None
         if dry_run:
-            return _handled(_chosen(self._read(wanted), limit), target_of)
+            contents = self._read(wanted)
+            return _handled(_chosen(contents, limit, replays=replays), target_of, contents)
         producing = {"transactional_id": self.group, "max_request_size": LARGEST_RECORD}
         with client_of(Producer, self._settings, **producing, buffer_memory=2 * LARGEST_RECORD) as producer:
             producer.init_transactions()  # fences another replay, so the state that is read next is the last one
             contents = self._read(wanted)
-            chosen = _chosen(contents, limit)
+            chosen = _chosen(contents, limit, replays=replays)
             done = 0
             for part in _parts(chosen):
                 try:
@@ -239,7 +244,7 @@ class DeadLetters:
                         f"is open: {error}"
                     ) from error
                 done += len(part)
-        return _handled(chosen, target_of)
+        return _handled(chosen, target_of, contents)
 
     def _commit(
         self,
@@ -292,8 +297,14 @@ class _Contents:
         return first
 
 
-def _chosen(contents: _Contents, limit: int | None) -> list[Letter]:
-    return list(islice((each.letter for each in contents.found if each.state is State.OPEN), limit))
+def _chosen(contents: _Contents, limit: int | None, *, replays: bool) -> list[Letter]:
+    found = (each.letter for each in contents.found if each.state is State.OPEN)
+    return list(islice((each for each in found if not replays or _is_record(each)), limit))
+
+
+def _is_record(letter: Letter) -> bool:
+    """Return whether a dead letter is the record that was to be written, so that it can be written now."""
+    return letter.reason != Reason.SINK or not {name for name, _ in letter.headers[:2]} & {AS_JSON, LEFT_OUT}
 
 
 _READING: Final = {
@@ -304,10 +315,13 @@ _READING: Final = {
 }
 
 
-def _handled(letters: Sequence[Letter], target_of: Callable[[Letter], str] | None) -> Handled:
+def _handled(letters: Sequence[Letter], target_of: Callable[[Letter], str] | None, contents: _Contents) -> Handled:
     by_kind = Counter((letter.dataset, letter.reason) for letter in letters)
-    to = {target_of(letter) for letter in letters} if target_of is not None else set()
-    return Handled(len(letters), dict(by_kind), tuple(sorted(to)))
+    if target_of is None:
+        return Handled(len(letters), dict(by_kind))
+    to = {target_of(letter) for letter in letters}
+    left = sum(each.state is State.OPEN and not _is_record(each.letter) for each in contents.found)
+    return Handled(len(letters), dict(by_kind), tuple(sorted(to)), left)
 
 
 def _parts(letters: Sequence[Letter]) -> Iterator[list[Letter]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
+from kafkaraw.pipelines.dead_letters.flows import NAME_PREFIX
 from kafkaraw.pipelines.graph import NodeKind
 from kafkaraw.pipelines.model import did_you_mean
 from kafkaraw.pipelines.running.plans import kept_plan
@@ -269,6 +270,7 @@ def rewind(storage: Storage, name: str, start: Offsets, *, is_beginning: bool) -
         last = checkpoint.unfinished or checkpoint.finished
         if last is not None and last.other_sources and not is_beginning:
             raise ConfigError(f"flow {name!r} reads a table as a stream: it can only be rewound --to earliest")
-        number = flow.begin_generation(start, {})
+        # The dead letters that a flow has found were written before: its count goes on, or the balance would miss them.
+        number = flow.begin_generation(start, checkpoint.totals if name.startswith(NAME_PREFIX) else {})
     again = "Rows of records that are read again are written again; --full-refresh empties a table instead."
     return NewGeneration(name, number, start, (again, "State of aggregations, joins and deduplication begins empty."))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkaraw.light_classes import dataclass, field
+from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.running.driver_session import output_in, started_session
 from kafkaraw.pipelines.running.http import StatusServer
@@ -48,7 +48,7 @@ Options = Callable[[], contextlib.AbstractContextManager[RunOptions]]
 
 
 def run_place(place: Place, options: Options, topics: TopicFunctions = KAFKA) -> Summary:
-    """Run the pipeline of a folder.
+    """Run the pipeline of a folder. It is stopped, too, if the reader of its output closes the pipe.
 
     Args:
         place: where it is.
@@ -72,6 +72,8 @@ def run_place(place: Place, options: Options, topics: TopicFunctions = KAFKA) ->
         spark = started_session(specification.name, place.master, {**specification.settings.spark, **place.conf})
         stack.callback(_stop, spark)
         with options() as chosen:
+            asked = chosen.should_stop
+            chosen = replace(chosen, should_stop=lambda: asked() or report.is_broken)
             reports = Reports(report, storage.status_file, server)
             return _run(specification, spark, chosen, topics, report, reports)
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkaraw.errors import KafkaError
+from kafkaraw.pipelines.running.output import Output
 from kafkaraw.spark.launch.session_builder import session
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ def _jvm_in_group_of_its_own() -> Iterator[None]:
 
 
 @contextmanager
-def output_in(log: Path) -> Iterator[TextIO]:
+def output_in(log: Path) -> Iterator[Output]:
     """Send everything that this process and its children print to a file.
 
     Yields:
@@ -86,7 +89,7 @@ def output_in(log: Path) -> Iterator[TextIO]:
     sys.stdout.flush()
     sys.stderr.flush()
     before = os.dup(1), os.dup(2)
-    shown = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", buffering=1)
+    shown = Output(os.dup(1))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     with log.open("ab") as file:
@@ -101,8 +104,26 @@ def output_in(log: Path) -> Iterator[TextIO]:
         logging.getLogger().removeHandler(handler)
         sys.stdout.flush()
         sys.stderr.flush()
-        shown.flush()
+        shown.close()
         for number, saved in zip((1, 2), before, strict=True):
             os.dup2(saved, number)
             os.close(saved)
-        shown.close()
+
+
+@contextmanager
+def output_hidden() -> Iterator[Output]:
+    """Keep what this process and Spark's print from being seen; show it after an error that is none of kafkaraw's.
+
+    Yields:
+        the standard output as it was.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafkaraw-log-") as folder:
+        log = Path(folder, "log")
+        try:
+            with output_in(log) as shown:
+                yield shown
+        except (KafkaError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            sys.stderr.write(log.read_text(encoding="utf-8", errors="replace"))
+            raise

@@ -116,5 +116,5 @@ def printed(status: LastStatus) -> str:
         console.print()
         console.print(expectations)
     for each in values.get("balance", ()):
-        console.print(str(FlowBalance(**each)))
+        console.print(FlowBalance(**each).shown)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -5,16 +5,14 @@ Nothing is written: neither into the storage nor into a catalog or topic. Start 
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
 from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.plan import Change, Plan
+from kafkaraw.pipelines.running.driver_session import output_hidden
 from kafkaraw.pipelines.running.plans import changes_since_last_run, existing_storage, planned
 from kafkaraw.pipelines.specification import read_specification
 from kafkaraw.spark.launch.session_builder import session
@@ -35,38 +33,8 @@ def plan_place(path: Path, conf: Mapping[str, str], *, quiet: bool = False) -> t
         ConfigError: Spark cannot start, or the storage is another pipeline's.
     """
     specification = read_specification(path)
-    with _hidden_output() if quiet else nullcontext():
+    with output_hidden() if quiet else nullcontext():
         spark = session(specification.name, _MASTER, {**specification.settings.spark, **conf})
         pipeline = load_pipeline(specification, spark)
         plan = planned(pipeline, spark)
     return plan, changes_since_last_run(plan, existing_storage(pipeline))
-
-
-@contextmanager
-def _hidden_output() -> Iterator[None]:
-    """Keep what this process and Spark's print until the end, and show it only after an error that is none of ours."""
-    from kafkaraw.errors import KafkaError
-
-    sys.stdout.flush()
-    sys.stderr.flush()
-    before = os.dup(1), os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
-        shown = False
-        try:
-            yield
-        except KafkaError:
-            raise
-        except BaseException:
-            shown = True
-            raise
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, saved in zip((1, 2), before, strict=True):
-                os.dup2(saved, number)
-                os.close(saved)
-            if shown:
-                file.seek(0)
-                sys.stderr.write(file.read().decode(errors="replace"))

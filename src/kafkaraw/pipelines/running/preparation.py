@@ -46,6 +46,24 @@ class PreparedFlow:
         return any(each.kind is InputKind.OTHER for each in self.inputs)
 
 
+def selected_flows(pipeline: Pipeline, names: tuple[str, ...]) -> list[FlowDefinition]:
+    """Return the flows of these names, and those into datasets of these names; all flows for no names.
+
+    Raises:
+        PipelineError: there is no dataset of a name.
+        ConfigError: no flow writes to the dataset.
+    """
+    if not names:
+        return list(pipeline.flows)
+    found = list[FlowDefinition]()
+    for name in names:
+        flows = [each for each in pipeline.flows if each.name.lower() == name.lower()]
+        found += flows or pipeline.flows_into(pipeline.dataset(name).name)
+    if not found:
+        raise ConfigError(f"--select {' '.join(names)}: no flow writes to that; name a table, a topic or a flow")
+    return found
+
+
 class Preparation:
     """Evaluates flows.
 
@@ -80,7 +98,7 @@ class Preparation:
             ConfigError: there is nothing of a selected name, or a table has other columns.
         """
         names = tuple(select)
-        for flow in self._selected(names):
+        for flow in selected_flows(self._pipeline, names):
             self._prepare(flow)
         used = {each.reader for prepared in self._prepared.values() for each in prepared.inputs}
         used |= {prepared.flow.target for prepared in self._prepared.values()}
@@ -119,17 +137,6 @@ class Preparation:
                     self._spark.conf.unset(name)
                 else:
                     self._spark.conf.set(name, text)
-
-    def _selected(self, names: tuple[str, ...]) -> list[FlowDefinition]:
-        if not names:
-            return list(self._pipeline.flows)
-        found = list[FlowDefinition]()
-        for name in names:
-            flows = [each for each in self._pipeline.flows if each.name.lower() == name.lower()]
-            found += flows or self._pipeline.flows_into(self._pipeline.dataset(name).name)
-        if not found:
-            raise ConfigError(f"--select {' '.join(names)}: no flow writes to that; name a table, a topic or a flow")
-        return found
 
     def _prepare(self, flow: FlowDefinition) -> None:
         if flow.name in self._prepared:

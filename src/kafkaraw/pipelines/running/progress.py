@@ -18,8 +18,10 @@ from kafkaraw.pipelines.tables import Metrics
 if TYPE_CHECKING:
     from kafkaraw.pipelines.running.supervision import Failure
 
+UNBALANCED: Final = "unbalanced"
+"""State of a run with `once` that has read everything, and whose counts do not add up."""
 UNHEALTHY_FAILURES: Final = 5
-"""A flow that fails so many times in a row is reported as unhealthy, though it is started again."""
+"""Number of consecutive failures after which a flow is reported as unhealthy; it is still started again."""
 
 
 @dataclass(slots=True)
@@ -147,7 +149,7 @@ class RunStatus:
     Args:
         pipeline: its name.
         mode: "once" or "continuous".
-        state: "starting", "running", "stopping", "completed", "stopped" or "failed".
+        state: "starting", "running", "stopping", "completed", "stopped", "failed" or "unbalanced".
         since: when the run started, in seconds since 1970.
         at: when this was written, likewise.
         pid: of the driver.
@@ -164,13 +166,20 @@ class RunStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether no flow has failed for good, and none fails again and again."""
+        """Whether no flow has failed for good, none fails again and again, and the counts add up at the end."""
+        if self.state == UNBALANCED:
+            return False
         return all(each.state != "failed" and each.failures < UNHEALTHY_FAILURES for each in self.flows)
 
     @property
     def balance(self) -> tuple[FlowBalance, ...]:
         """Whether the counts of the flows that read topics add up."""
         return balance_of(self.flows)
+
+    @property
+    def unbalanced(self) -> tuple[FlowBalance, ...]:
+        """The flows whose counts do not add up; in a run that goes on, rows may be on their way."""
+        return tuple(each for each in self.balance if not each.is_balanced)
 
     def as_json(self) -> dict[str, object]:
         """Return the values for JSON."""

@@ -71,7 +71,7 @@ class Queries:
             if flow.kind is FlowKind.DEAD_LETTERS:
                 return self._gated(query, counted(frame))
             if flow.kind is FlowKind.CHANGES:
-                return self._gated(query, counted(without_record(frame)))
+                return self._gated(query, counted(frame))
             target = self._pipeline.dataset(flow.target)
             if target.kind is DatasetKind.SINK:
                 writer = self._writer(query, without_record(frame))

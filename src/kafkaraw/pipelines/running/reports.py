@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import IO, TYPE_CHECKING, Final, TextIO, cast
 
 from kafkaraw.pipelines.running.flow_query import FlowState
 from kafkaraw.pipelines.running.http import StatusServer
+from kafkaraw.pipelines.running.output import Output
 from kafkaraw.pipelines.running.progress import FlowProgress, RunStatus
 from kafkaraw.pipelines.running.runner import Reporter, Summary
 from kafkaraw.pipelines.running.supervision import Failure
@@ -31,8 +32,17 @@ class Report(Reporter):
         shown: where it prints.
     """
 
-    def __init__(self, shown: TextIO) -> None:
+    def __init__(self, shown: TextIO | Output) -> None:
         self._shown = shown
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody can see anything any more: the reader of a pipe has closed it."""
+        return isinstance(self._shown, Output) and self._shown.is_broken
+
+    def _kept(self) -> AbstractContextManager[None]:
+        """Within this context, nothing is left out because a reader is slow."""
+        return self._shown.kept() if isinstance(self._shown, Output) else nullcontext()
 
     def started(self, **fields: object) -> None:
         """Show that the run begins."""
@@ -50,14 +60,15 @@ class Report(Reporter):
 class JsonLines(Report):
     """One JSON object a line: events at once, the state of flows that have done something every 10 s."""
 
-    def __init__(self, shown: TextIO) -> None:
+    def __init__(self, shown: TextIO | Output) -> None:
         super().__init__(shown)
         self._next = 0.0
         self._states: dict[str, tuple[str, int]] = {}
 
     def started(self, **fields: object) -> None:
         """Print the first line."""
-        self._print("started", **fields)
+        with self._kept():
+            self._print("started", **fields)
 
     def status(self, status: RunStatus) -> None:
         """Print flows whose state has changed, and now and then those that have finished micro-batches."""
@@ -74,15 +85,18 @@ class JsonLines(Report):
     def failed(self, flow: str, failure: Failure, retry_in: float | None) -> None:
         """Print a failure."""
         rounded = None if retry_in is None else round(retry_in, 1)
-        self._print("failed", flow=flow, remedy=failure.remedy.value, error=failure.text, retry_in_s=rounded)
+        with self._kept():
+            self._print("failed", flow=flow, remedy=failure.remedy.value, error=failure.text, retry_in_s=rounded)
 
     def finished(self, summary: Summary) -> None:
         """Print the last line."""
-        self._print("finished", **summary_fields(summary))
+        with self._kept():
+            self._print("finished", **summary_fields(summary))
 
     def _print(self, event: str, **fields: object) -> None:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        print(json.dumps({"time": at, "event": event, **fields}, default=str), file=self._shown, flush=True)
+        self._shown.write(json.dumps({"time": at, "event": event, **fields}, default=str) + "\n")
+        self._shown.flush()
 
 
 def summary_fields(summary: Summary) -> dict[str, object]:
@@ -98,19 +112,19 @@ def summary_fields(summary: Summary) -> dict[str, object]:
         "rows_written": sum(each.rows_written for each in flows),
         "late_rows": sum(each.late_rows for each in flows),
         "restarts": sum(each.restarts for each in flows),
-        "unbalanced": [str(each) for each in summary.status.balance if not each.is_balanced],
+        "unbalanced": [str(each) for each in summary.status.unbalanced],
     }
 
 
 class Bars(Report):
     """One line for each flow, which moves: state, rows, rows per second, lag, duration of a micro-batch."""
 
-    def __init__(self, shown: TextIO) -> None:
+    def __init__(self, shown: TextIO | Output) -> None:
         from rich.console import Console
         from rich.live import Live
 
         super().__init__(shown)
-        self._console: Console = Console(file=shown, highlight=False)
+        self._console: Console = Console(file=cast("IO[str]", shown), highlight=False)
         self._stack = ExitStack()
         self._live: Live = Live(console=self._console, refresh_per_second=4, transient=True)
 
@@ -134,11 +148,16 @@ class Bars(Report):
     def failed(self, flow: str, failure: Failure, retry_in: float | None) -> None:
         """Print a failure above the lines."""
         then = "does not start again" if retry_in is None else f"starts again in {retry_in:.0f} s"
-        self._live.console.print(f"{flow}: {failure}; {then}", markup=False, soft_wrap=True)
+        with self._kept():
+            self._live.console.print(f"{flow}: {failure}; {then}", markup=False, soft_wrap=True)
 
     def finished(self, summary: Summary) -> None:
         """Print the lines as they are at the end, and the sums."""
         self._stack.close()
+        with self._kept():
+            self._print_end(summary)
+
+    def _print_end(self, summary: Summary) -> None:
         fields = summary_fields(summary)
         self._console.print(flow_table(summary.status))
         self._console.print(
@@ -147,7 +166,7 @@ class Bars(Report):
             markup=False,
         )
         for each in summary.status.balance:
-            self._console.print(("" if each.is_balanced else "NOT BALANCED: ") + str(each), markup=False)
+            self._console.print(each.shown, markup=False)
 
 
 def flow_table(status: RunStatus) -> Table:
@@ -209,6 +228,6 @@ class Reports(Reporter):
         self._report.failed(flow, failure, retry_in)
 
 
-def report_for(shown: TextIO) -> Report:
+def report_for(shown: TextIO | Output) -> Report:
     """Return bars for a terminal, JSON lines for anything else."""
     return Bars(shown) if shown.isatty() else JsonLines(shown)

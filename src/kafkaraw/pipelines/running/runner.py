@@ -17,16 +17,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.errors import ConfigError, KafkaError
-from kafkaraw.light_classes import dataclass
-from kafkaraw.pipelines.balance import CountsTable
+from kafkaraw.light_classes import dataclass, replace
+from kafkaraw.pipelines.balance import CountsTable, FlowBalance
 from kafkaraw.pipelines.model import DatasetKind, FlowKind, Pipeline, PipelineError
-from kafkaraw.pipelines.plan import Plan
+from kafkaraw.pipelines.plan import Plan, flows_of_run
 from kafkaraw.pipelines.running.commits import Commits
 from kafkaraw.pipelines.running.flow_query import FlowQuery, FlowState
 from kafkaraw.pipelines.running.kafka import KAFKA
 from kafkaraw.pipelines.running.plans import check_changes, keep_plan
-from kafkaraw.pipelines.running.preparation import Preparation, PreparedFlow
-from kafkaraw.pipelines.running.progress import FlowProgress, RunStatus
+from kafkaraw.pipelines.running.preparation import Preparation, PreparedFlow, selected_flows
+from kafkaraw.pipelines.running.progress import UNBALANCED, FlowProgress, RunStatus
 from kafkaraw.pipelines.running.queries import Queries
 from kafkaraw.pipelines.running.storage import Storage
 from kafkaraw.pipelines.running.supervision import Backoff, Failure
@@ -39,7 +39,7 @@ _POLL_S: Final = 0.1
 _STATUS_S: Final = 1.0
 _JVM_END_S: Final = 15.0
 _ATTEMPTS_ONCE: Final = 6
-"""With `once`, a flow that fails so many times in a row has failed: somebody waits for the end of the run."""
+"""With `once`, number of consecutive failures after which a flow has failed, because the run must end."""
 
 
 class Reporter(Protocol):
@@ -86,9 +86,14 @@ class Summary:
         return tuple(each for each in self.status.flows if each.state == FlowState.FAILED.value)
 
     @property
+    def unbalanced(self) -> tuple[FlowBalance, ...]:
+        """The flows whose counts do not add up at the end of a run with `once`; none after other runs."""
+        return self.status.unbalanced if self.status.state == UNBALANCED else ()
+
+    @property
     def exit_code(self) -> int:
-        """0 if all flows are completed or were stopped, 1 if one has failed for good."""
-        return 1 if self.failed else 0
+        """0 if all flows are completed or were stopped, 1 if one has failed for good, or does not balance."""
+        return 1 if self.failed or self.unbalanced else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +147,10 @@ def run(
             lock.note_jvm(jvm)
         chosen = options or RunOptions()
         if plan is not None:
-            flows = _names_of(plan, pipeline, chosen.select) if chosen.select else None
+            selected = (each.name for each in selected_flows(pipeline, chosen.select))
+            flows = flows_of_run(plan, selected) if chosen.select else None
             check_changes(plan, pipeline, storage, flows=flows, full_refresh=chosen.full_refresh)
         return _Run(pipeline, spark, storage, chosen, topics or KAFKA, reporter or Silent()).follow(plan)
-
-
-def _names_of(plan: Plan, pipeline: Pipeline, select: tuple[str, ...]) -> set[str]:
-    """Return the names of the flows that a selection runs."""
-    flows = {each.name.lower(): each.target for each in pipeline.flows}
-    targets = (flows.get(name.lower()) or pipeline.dataset(name).name for name in select)
-    nodes = [node for node in map(plan.graph.node, targets) if node is not None]
-    return {flow for node in plan.graph.upstream(nodes) for flow in plan.graph.flows.get(node, ())}
 
 
 class _Run:
@@ -205,6 +203,8 @@ class _Run:
             self._commits.close()
         failed = any(each.state is FlowState.FAILED for each in self._flows.values())
         status = self._status("failed" if failed else "stopped" if self._stopping else "completed")
+        if self._options.once and status.state == "completed" and status.unbalanced:
+            status = replace(status, state=UNBALANCED)
         self._reporter.status(status)
         self._counts.write(status.flows)
         return Summary(status, time.time() - self._since)

@@ -5,6 +5,7 @@ Must not know states of flows. Start at `Targets.writer`.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.changes import LIVE, ChangedTable, changed_schema
-from kafkaraw.pipelines.evaluation import Judge, ReadRecords, ReadTopic
+from kafkaraw.pipelines.evaluation import Judge, ReadRecords, ReadTopic, declared_columns
 from kafkaraw.pipelines.model import (
     RECORD_COLUMN,
     TOMBSTONE_COLUMN,
@@ -125,14 +126,10 @@ class Targets:
         Raises:
             ConfigError: a column has another type than in the table.
         """
-        from pyspark.sql.types import StructType
-
         table = self.streaming_table(dataset)
         with self._columns_lock:
             if dataset.schema is not None:
-                declared = StructType.fromDDL(dataset.schema)
-                assert isinstance(declared, StructType)
-                table.evolve(declared)
+                table.evolve(declared_columns(dataset.schema, f"schema={dataset.schema!r}", dataset=dataset.name))
             return table.evolve(without_record(frame).schema)
 
     @contextmanager
@@ -154,7 +151,7 @@ class Targets:
     def snapshot_schema(self, flow: FlowDefinition, frame: DataFrame) -> StructType:
         """Return the columns of a table that a flow replaces."""
         if flow.changes is not None:
-            return changed_schema(flow.changes, without_record(frame))
+            return changed_schema(flow.changes, frame)
         return without_record(frame).schema
 
     def read(self, dataset: Dataset, *, streaming: bool) -> DataFrame:
@@ -176,7 +173,7 @@ class Targets:
             if version is None:
                 raise PipelineError(f"{dataset.name!r} has no contents yet: run the flow that computes it first")
             within = LIVE if dataset.kind is not DatasetKind.MATERIALIZED_VIEW else ""
-            return snapshot.read(self._spark, StructType.fromJson(_json(version.schema)), within=within)
+            return snapshot.read(self._spark, StructType.fromJson(json.loads(version.schema)), within=within)
         table = self.streaming_table(dataset)
         schema = table.schema()
         if schema is None:
@@ -211,7 +208,7 @@ class Targets:
 
         def write(batch: DataFrame, number: int, metrics: Callable[[], Metrics]) -> Metrics:
             manifest = table.append(batch, storage.batch(number), metrics)
-            return {**manifest.metrics, WRITTEN: {ROWS: manifest.rows or 0}}
+            return manifest.metrics if manifest.rows is None else {**manifest.metrics, WRITTEN: {ROWS: manifest.rows}}
 
         return write
 
@@ -228,7 +225,9 @@ class Targets:
         """Return the rows as a target takes them, with what counts them if the target cannot tell."""
         if target.topic is not None:
             return counted(self._topics.rows_of(frame, target.topic, self._pipeline))
-        return without_record(frame)
+        rows = without_record(frame)
+        is_counted = target.kind is DatasetKind.STREAMING_TABLE and (target.format or "parquet") != "parquet"
+        return counted(rows) if is_counted else rows
 
     def _name(self, dataset: Dataset) -> str:
         return self._pipeline.canonical_name(dataset.name)
@@ -245,11 +244,3 @@ def counted(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.observe(WRITTEN, F.count(F.lit(1)).alias(ROWS))
-
-
-def _json(text: str) -> dict[str, object]:
-    import json
-
-    found = json.loads(text)
-    assert isinstance(found, dict), "the schema of a table is a JSON object"
-    return found

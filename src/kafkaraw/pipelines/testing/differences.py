@@ -28,7 +28,7 @@ class Difference:
     """One row that is not as expected.
 
     Args:
-        expected: the expected row; None for a row that nobody expected.
+        expected: the expected row; None for an unexpected row.
         got: the row that is most similar to it; None if no row is left.
     """
 

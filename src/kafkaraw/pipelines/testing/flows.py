@@ -124,7 +124,7 @@ class TestedFlows:
             rows = frame if is_view else frame.drop(RECORD_COLUMN, TOMBSTONE_COLUMN)
             flow = next(iter(self.pipeline.flows_into(name)), None)
             applied = None if flow is None else flow.changes
-            self._schemas[name] = rows.schema if applied is None else changed_schema(applied, rows)
+            self._schemas[name] = rows.schema if applied is None else changed_schema(applied, frame)
         return self._schemas[name]
 
     def _planned(self, name: str) -> DataFrame:
@@ -191,7 +191,8 @@ class TestedFlows:
         purpose = Purpose.DEAD_LETTERS if flow.kind is FlowKind.DEAD_LETTERS else Purpose.FLOW
         with self.markers.intercepted():
             frame = evaluate_flow(flow, self._evaluation(flow.name, purpose, self._read_table))
-        frame = frame.drop(RECORD_COLUMN, TOMBSTONE_COLUMN)
+        if flow.changes is None:  # a sequence may be that of the record
+            frame = frame.drop(RECORD_COLUMN, TOMBSTONE_COLUMN)
         write = self._writer(flow)
         if frame.isStreaming:
             self._run_stream(flow, frame, write)

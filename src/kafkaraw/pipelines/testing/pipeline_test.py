@@ -59,6 +59,9 @@ def _readable(value: bytes | None) -> str | bytes | None:
 def session(**conf: str) -> SparkSession:
     """Return a Spark session for tests: one shuffle partition, times in UTC, no web interface.
 
+    Expressions are interpreted, and the JVM does not optimize what it compiles: for the few rows of a test, both would
+    take longer than the queries. The results are the same.
+
     Args:
         conf: further settings.
     """
@@ -69,6 +72,9 @@ def session(**conf: str) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
     return kafkaraw.spark.session("kafkaraw pipeline tests", master="local[2]", conf=settings | conf)
 
