@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
-from kafkaraw import Admin, Consumer, NewTopic, Record
+from kafkaraw import Admin, NewTopic, Record
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.demo.readback import read_topic
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.testing import compare
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkaraw.pipelines.model import Pipeline
-    from kafkaraw.pipelines.running.runner import Summary
+    from kafkaraw.pipelines.running.runner import Reporter, Summary
 
 Size = Literal["small", "whole"]
-DEADLINE_S = 60
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
@@ -36,7 +36,7 @@ SETTINGS = {
 
 
 class ExampleFailedError(KafkaError):
-    """The result of a pipeline is not what plain Python has computed."""
+    """The result of a pipeline is not the one that was computed without Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,14 @@ class Place:
         definition: the folder of the pipeline.
         storage: the pipeline's storage.
         say: shows a line.
+        terminal: shows the flows of a run; None for none.
     """
 
     servers: str
     definition: Path
     storage: Path
     say: Callable[[str], None]
+    terminal: TextIO | None = None
 
     def create_topics(self, *topics: NewTopic) -> None:
         """Create topics."""
@@ -64,22 +66,9 @@ class Place:
         """Return the committed records of a topic.
 
         Raises:
-            ExampleFailedError: the broker did not return them in time.
+            KafkaTimeoutError: the broker did not return them in time.
         """
-        found = list[Record]()
-        with Consumer(
-            bootstrap_servers=self.servers, isolation_level="read_committed", auto_offset_reset="earliest"
-        ) as consumer:
-            partitions = consumer.partitions_for(topic)
-            consumer.assign(partitions)
-            ends = consumer.end_offsets(partitions)
-            deadline = time.monotonic() + DEADLINE_S
-            while any(consumer.position(each) < ends[each] for each in partitions):  # markers of transactions, too
-                if time.monotonic() > deadline:
-                    raise ExampleFailedError(f"topic {topic!r} was not read to its end within {DEADLINE_S} s")
-                for batch in consumer.poll(0.2).values():
-                    found.extend(batch)
-        return found
+        return list(read_topic(self.servers, topic))
 
     def run_pipeline(self, spark: SparkSession) -> Summary:
         """Run the pipeline until it has read everything, as `kafkaraw pipelines run --once` does.
@@ -87,13 +76,28 @@ class Place:
         Raises:
             ExampleFailedError: a flow failed.
         """
-        from kafkaraw.pipelines.running.kafka import KAFKA
         from kafkaraw.pipelines.running.runner import RunOptions, run
 
-        summary = run(self._pipeline(spark), spark, RunOptions(once=True), topics=KAFKA)
+        with self._reporter() as reporter:
+            summary = run(self._pipeline(spark), spark, RunOptions(once=True), reporter=reporter)
         if summary.failed:
             raise ExampleFailedError("; ".join(f"flow {each.flow!r} failed: {each.failure}" for each in summary.failed))
+        flows = summary.status.flows
+        read, written = (sum(getattr(each, name) for each in flows) for name in ("rows_read", "rows_written"))
+        self.say(f"pipeline: {len(flows)} flows, {read:,} rows read, {written:,} written, {summary.seconds:.0f} s")
         return summary
+
+    @contextmanager
+    def _reporter(self) -> Iterator[Reporter]:
+        """Return what shows a run: one line for each flow in a terminal, nothing elsewhere."""
+        from kafkaraw.pipelines.running.reports import Bars
+        from kafkaraw.pipelines.running.runner import Silent
+
+        if self.terminal is None:
+            yield Silent()
+            return
+        with Bars(self.terminal) as bars:
+            yield bars
 
     def _pipeline(self, spark: SparkSession) -> Pipeline:
         from kafkaraw.pipelines.definitions import load_pipeline
@@ -114,7 +118,7 @@ class Place:
 
 
 def check(name: str, expected: Iterable[Mapping[str, Any]], got: Iterable[Mapping[str, Any]]) -> None:
-    """Compare rows with those that plain Python has computed.
+    """Compare rows with those that were computed without Spark.
 
     Raises:
         ExampleFailedError: they differ.
@@ -128,14 +132,23 @@ Run = Callable[[Place, "SparkSession", Size], str]
 
 
 @contextmanager
-def place_of(definition: Path, folder: Path, say: Callable[[str], None]) -> Iterator[Place]:
+def place_of(
+    definition: Path, folder: Path, say: Callable[[str], None], terminal: TextIO | None = None
+) -> Iterator[Place]:
     """Start a broker that keeps records of any age."""
     with EmbeddedBroker(process=True, properties={"log.retention.ms": -1}) as broker:
-        yield Place(broker.bootstrap_servers, definition, folder / "storage", say)
+        yield Place(broker.bootstrap_servers, definition, folder / "storage", say, terminal)
 
 
-def command(name: str, run: Run) -> click.Command:
-    """Return the command line of an example."""
+def command(name: str, run: Run, definition: Path | None = None) -> click.Command:
+    """Return the command line of an example.
+
+    Args:
+        name: of the example.
+        run: runs it.
+        definition: the folder of its pipeline; None for the example's own folder.
+    """
+    pipeline = definition or Path(__file__).parent / name
 
     @click.command(name, help=f"Run the example {name}, and draw its result.")
     @click.option("--size", type=click.Choice(["small", "whole"]), default="whole", show_default=True)
@@ -143,20 +156,30 @@ def command(name: str, run: Run) -> click.Command:
         "--picture", type=click.Path(dir_okay=False, path_type=Path), default=Path(f"build/examples/{name}.svg")
     )
     def main(size: Size, picture: Path) -> None:
-        import kafkaraw.spark
-
-        with tempfile.TemporaryDirectory(prefix=f"kafkaraw-{name}-") as folder:
-            spark = kafkaraw.spark.session(name, master="local[2]", conf=SETTINGS)
-            spark.sparkContext.setLogLevel("ERROR")
-            try:
-                with place_of(Path(__file__).parent / name, Path(folder), click.echo) as place:
-                    drawn = run(place, spark, size)
-            except KafkaError as error:
-                raise click.ClickException(str(error)) from error
-            finally:
-                spark.stop()
+        began = time.monotonic()
+        log = picture.with_suffix(".log")
         picture.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            drawn = _run(run, pipeline, size, log)
+        except KafkaError as error:
+            raise click.ClickException(f"{error}\nLog: {log}") from error
         picture.write_text(drawn, encoding="utf-8")
-        click.echo(f"The result is as expected. Picture: {picture}")
+        click.echo(f"The result is as expected, after {time.monotonic() - began:.0f} s. Picture: {picture}")
 
     return main
+
+
+def _run(run: Run, pipeline: Path, size: Size, log: Path) -> str:
+    """Run an example; what Spark and others print goes to the log."""
+    import kafkaraw.spark
+    from kafkaraw.pipelines.running.driver_session import output_in
+
+    log.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kafkaraw-example-") as folder, output_in(log) as shown:
+        spark = kafkaraw.spark.session("kafkaraw example", master="local[2]", conf=SETTINGS)
+        try:
+            terminal = shown if shown.isatty() else None
+            with place_of(pipeline, Path(folder), lambda line: print(line, file=shown), terminal) as place:
+                return run(place, spark, size)
+        finally:
+            spark.stop()

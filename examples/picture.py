@@ -9,7 +9,7 @@ from typing import Final
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 INK, PALE, GRID = "#111827", "#6b7280", "#e5e7eb"
 COLOURS: Final = ("#1d4ed8", "#d97706", "#15803d", "#9333ea", "#be123c", "#0e7490")
-WIDTH, NAMES, NUMBERS, ROW = 760, 210, 150, 24  # pixels
+WIDTH, NAMES, NUMBERS, ROW = 800, 210, 190, 24  # pixels
 LINES_HEIGHT, LEFT = 220, 60
 
 
@@ -71,7 +71,7 @@ def lines(title: str, note: str, series: Mapping[str, Sequence[tuple[float, floa
     for share in (0, 0.5, 1):
         y, value = bottom - share * LINES_HEIGHT, least + share * (most - least)
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{GRID}"/>')
-        parts.append(_text(LEFT - 6, y + 4, f"{value:,.4g}", anchor="end", colour=PALE))
+        parts.append(_text(LEFT - 6, y + 4, f"{value:,.3g}", anchor="end", colour=PALE))
     for number, (name, each) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(place(x, y) for x, y in each)

@@ -1,6 +1,6 @@
 """A web site of this repository's documentation, which sends each page view to Kafka, and browsers that visit it.
 
-Visitors are told apart by a cookie. Start at `Site` and `visit`.
+A cookie identifies each visitor. Start at `Site` and `visit`.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def test_numbers_out_of_range_are_usage_errors(option: str, value: str):
 
 @pytest.mark.parametrize(("balanced", "exit_code"), [(True, 0), (False, 1)])
 def test_the_exit_code_says_whether_the_sheet_balances(balanced: bool, exit_code: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kafkaraw.demo.run.run_flights", lambda options, screen: balanced)
+    monkeypatch.setattr("kafkaraw.demo.run.run_flights", lambda options: balanced)
     assert flights().exit_code == exit_code
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaraw.demo.flights import Flights, data_folder, load_flights
+from kafkaraw.demo.pipeline_run import specification_of
+from kafkaraw.demo.topics import Topics
 from kafkaraw.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,17 +32,16 @@ def year(flights_folder: Path) -> Flights:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """A session with the demo's settings; in a JVM that other tests have started, or else in one of its own."""
+    """A session with the settings of the pipeline; in a JVM that others have started, or else in one of its own."""
     pytest.importorskip("pyspark")
     from pyspark.sql import SparkSession
 
-    from kafkaraw.demo.pipeline import SESSION_SETTINGS
     from kafkaraw.spark import configure
 
     others = SparkSession.getActiveSession()
     root = others or configure(SparkSession.builder).appName("flights-tests").master("local[2]").getOrCreate()
     spark = root.newSession()
-    for name, value in SESSION_SETTINGS.items():
+    for name, value in specification_of("localhost:9092", Topics(), Path()).settings.spark.items():
         spark.conf.set(name, value)
     yield spark
     if others is None:

@@ -117,5 +117,5 @@ def test_reference_values_have_their_types(flights_folder: Path):
 
 def test_missing_data_say_what_to_do(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="make setup"):
+    with pytest.raises(UsageError, match="kafkaraw\\[demo\\]"):
         data_folder()

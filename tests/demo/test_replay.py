@@ -14,12 +14,13 @@ from kafkaraw.demo.readback import (
     DeadLetters,
     FlightsTopic,
     count_flights_topic,
+    read_airlines,
     read_dead_letters,
     read_hours,
     read_topic,
 )
 from kafkaraw.demo.replay import Sent, create_topics, impatient_producer, send_flights, send_reference_tables
-from kafkaraw.demo.topics import DEAD_LETTER_HEADERS, Topics
+from kafkaraw.demo.topics import Topics
 from kafkaraw.errors import UsageError
 
 
@@ -76,26 +77,40 @@ def test_topics_are_created_as_planned_and_never_twice(servers: str):
 def test_an_empty_topic_is_read_as_empty(servers: str):
     topics = create_topics(servers, None)
     assert read_hours(servers, topics) == []
-    assert read_dead_letters(servers, topics) == DeadLetters(0, 0, 0, {})
+    assert read_dead_letters(servers, topics) == DeadLetters(0, 0, {})
 
 
-def test_an_hour_counts_by_its_last_record_and_a_dead_letter_once(servers: str):
+def test_an_hour_counts_by_its_last_record_and_dead_letters_by_their_reason(servers: str):
     topics = create_topics(servers, None)
-    value = (
-        b'{"origin":"EWR","hour":"2013-01-01T10:00:00Z","flights":%d,"cancelled":0,'
-        b'"mean_delay_min":1.5,"p95_delay_min":2.0,"worst_delay_min":3,"worst_carrier":"United"}'
-    )
-    letter: list[tuple[str, bytes | None]] = [
-        (MALFORMED_HEADER, b"cut"),
-        (DEAD_LETTER_HEADERS["reason"], b"broken JSON"),
-        (DEAD_LETTER_HEADERS["topic"], b"flights"),
-        (DEAD_LETTER_HEADERS["partition"], b"1"),
-        (DEAD_LETTER_HEADERS["offset"], b"7"),
-    ]
+    value = b'{"id":"EWR|2013-01-01T10Z","origin":"EWR","hour":"2013-01-01T10:00:00.000Z","flights":%d,"cancelled":0}'
     with Producer(bootstrap_servers=servers) as producer:
         for flights in (3, 9):
-            producer.send(topics.delays_by_hour, value % flights, b"EWR|2013-01-01T10:00:00Z")
-            producer.send(topics.dead_letters, b"{", headers=letter)
-        producer.send(topics.dead_letters, b"{", headers=[*letter[:4], (DEAD_LETTER_HEADERS["offset"], b"8")])
+            producer.send(topics.delays_by_hour, value % flights, b"EWR|2013-01-01T10Z")
+            producer.send(topics.dead_letters, b"{", headers=[("kafkaraw.reason", b"decode"), (MALFORMED_HEADER, b"")])
+        unmet: list[tuple[str, bytes | None]] = [
+            ("kafkaraw.reason", b"expectation"),
+            ("kafkaraw.expectation", b"is one"),
+        ]
+        producer.send(topics.dead_letters, b"{", headers=unmet)
     assert [hour.flights for hour in read_hours(servers, topics)] == [9]
-    assert read_dead_letters(servers, topics) == DeadLetters(2, 2, 1, {"broken JSON": 2})
+    assert read_dead_letters(servers, topics) == DeadLetters(3, 2, {"decode": 2, "is one": 1})
+
+
+def test_records_of_open_and_aborted_transactions_do_not_count(servers: str):
+    topics = create_topics(servers, None)
+    with Producer(bootstrap_servers=servers, transactional_id="t") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topics.dead_letters, b"1")
+        producer.begin_transaction()
+        producer.send(topics.dead_letters, b"2")
+        producer.flush()
+        producer.abort_transaction()
+    assert [record.value for record in read_topic(servers, topics.dead_letters)] == [b"1"]
+
+
+def test_airlines_have_their_names(servers: str):
+    topics = create_topics(servers, None)
+    with impatient_producer(servers) as producer:
+        send_reference_tables(producer, topics)
+    assert read_airlines(servers, topics)["UA"] == "United Air Lines Inc."

@@ -15,7 +15,8 @@ def test_plain_names_are_taken_where_they_are_free():
     assert [plan.name for plan in topics.plans()] == [
         "flights",
         "delays-by-hour",
-        "flights.dead-letter",
+        "flights.dead-letters",
+        "flights.replays",
         "airlines",
         "airports",
         "planes",
@@ -43,7 +44,7 @@ def test_nothing_of_2013_is_deleted_by_retention():
 
 
 def test_partitions_read_in_proportion_stay_well_within_the_time_that_late_flights_have(year: Flights):
-    """The premise of pipeline.LATE_BY: how far ahead of the slowest partition the fastest one gets."""
+    """The premise of the pipeline's watermark: how far ahead of the slowest partition the fastest one gets."""
     place = year.columns.index("carrier")
     departures: dict[int, list[int]] = {}
     for departure, _, line in year.lines:

@@ -56,7 +56,9 @@ def data_folder() -> Path:
     for folder in folders:
         if (folder / FLIGHTS_FILE).is_file():
             return folder
-    raise UsageError(f"the flights are not installed (Python package {PACKAGE}): run `make setup`")
+    raise UsageError(
+        f"the flights are not installed (Python package {PACKAGE}): run `make setup`, or install kafkaraw[demo]"
+    )
 
 
 class HourClock:

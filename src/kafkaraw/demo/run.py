@@ -11,11 +11,18 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kafkaraw.demo.flights import Flights, data_folder, load_flights
+from kafkaraw.demo.pipeline_run import (
+    DEFINITION,
+    DEPARTURES,
+    SPARK_TEMPORARY,
+    PipelineRun,
+    check_spark,
+    specification_of,
+)
 from kafkaraw.demo.readback import (
-    DeadLetters,
-    FlightsTopic,
-    Hour,
     count_flights_topic,
+    count_rows,
+    read_airlines,
     read_dead_letters,
     read_hours,
     worst_hours,
@@ -23,10 +30,11 @@ from kafkaraw.demo.readback import (
 from kafkaraw.demo.replay import Sent, create_topics, impatient_producer, send_flights, send_reference_tables
 from kafkaraw.demo.screen import Screen
 from kafkaraw.demo.sheet import BalanceSheet
-from kafkaraw.demo.spark_run import SPARK_TEMPORARY, QueryMeter, SparkRun
-from kafkaraw.demo.topics import FLIGHTS_PARTITIONS, Topics
+from kafkaraw.demo.topics import Topics
 from kafkaraw.errors import UsageError
+from kafkaraw.pipelines.running.driver_session import output_in
 
+SPARK_LOG = "spark.log"
 WORST_HOURS = 10
 
 _REPLAY_BAR, _COUNT_BAR = "replay", "count in Kafka"
@@ -41,7 +49,7 @@ class FlightsOptions:
         malformed: number of broken records to add.
         bootstrap_server: use this cluster; None starts a broker.
         topic_prefix: prefix of every topic's name; None for names that are free.
-        keep: keep the broker's data, checkpoints, Parquet and Spark's log in this folder; None removes them.
+        keep: keep the broker's data, the pipeline's storage and Spark's log in this folder; None removes them.
     """
 
     limit: int | None = None
@@ -51,7 +59,7 @@ class FlightsOptions:
     keep: Path | None = None
 
 
-def run_flights(options: FlightsOptions, screen: Screen) -> bool:
+def run_flights(options: FlightsOptions) -> bool:
     """Run the demo; return whether the balance sheet balances.
 
     Raises:
@@ -60,29 +68,37 @@ def run_flights(options: FlightsOptions, screen: Screen) -> bool:
     # Report missing requirements before anything is created.
     data_folder()
     if find_spec("pyspark") is None:
-        raise UsageError("pyspark is not installed: run `make setup`, or install kafkaraw[spark]")
-    with _folder(options.keep) as folder, _cluster(options, folder, screen) as bootstrap_servers:
-        topics = create_topics(bootstrap_servers, options.topic_prefix)
-        if topics.prefix and options.topic_prefix is None:
-            screen.say("Topics with the names of the demo exist already; the demo creates topics with other names.")
-        screen.say(f"Topics: {', '.join(plan.name for plan in topics.plans())}")
-        spark = SparkRun(folder, log_kept=options.keep is not None)
-        try:
-            spark.start()  # takes as long as loading and replaying, which run at the same time
-            flights = load_flights(options.limit)
-            sent = _replay(bootstrap_servers, topics, flights, options.malformed, screen)
-            sheet, hours, dead = _process(spark, bootstrap_servers, topics, folder, sent, screen)
-        except KeyboardInterrupt:
-            screen.say("Stopping Spark, which takes a few seconds ...")
-            raise
-        finally:
-            spark.stop()
-        screen.worst_hours(worst_hours(hours, WORST_HOURS))
-        screen.dead_letters(dead)
-        screen.balance_sheet(sheet)
-    if options.keep is not None:
-        _say_what_is_kept(options, screen)
-    return sheet.balanced
+        raise UsageError("pyspark is not installed: run `make setup`, or install kafkaraw[pipelines]")
+    check_spark()
+    # What Spark prints goes to its log, and everything else to `shown`.
+    with _folder(options.keep) as folder, output_in(folder / SPARK_LOG) as shown:
+        screen = Screen(shown)
+        with _cluster(options, folder, screen) as bootstrap_servers:
+            balanced = _run(options, folder, bootstrap_servers, screen)
+        if options.keep is not None:
+            _say_what_is_kept(options, screen)
+    return balanced
+
+
+def _run(options: FlightsOptions, folder: Path, bootstrap_servers: str, screen: Screen) -> bool:
+    topics = create_topics(bootstrap_servers, options.topic_prefix)
+    if topics.prefix and options.topic_prefix is None:
+        screen.say("Topics with the names of the demo exist already; the demo creates topics with other names.")
+    screen.say(f"Topics: {', '.join(plan.name for plan in topics.plans())}")
+    log_hint = "--keep DIR keeps Spark's log" if options.keep is None else f"Spark's log: {folder / SPARK_LOG}"
+    specification = specification_of(bootstrap_servers, topics, folder / "storage")
+    pipeline = PipelineRun(specification, folder, log_hint)
+    try:
+        pipeline.start()  # takes as long as loading and replaying, which run at the same time
+        flights = load_flights(options.limit)
+        sent = _replay(bootstrap_servers, topics, flights, options.malformed, screen)
+        _process(pipeline, screen)
+    except KeyboardInterrupt:
+        screen.say("Stopping Spark, which takes a few seconds ...")
+        raise
+    finally:
+        pipeline.stop()
+    return _read_back(bootstrap_servers, topics, folder, sent, screen)
 
 
 def _replay(bootstrap_servers: str, topics: Topics, flights: Flights, malformed: int, screen: Screen) -> Sent:
@@ -94,60 +110,41 @@ def _replay(bootstrap_servers: str, topics: Topics, flights: Flights, malformed:
             return send_flights(producer, topics, flights, malformed, lambda rows: bars.show(_REPLAY_BAR, rows))
 
 
-def _process(
-    spark: SparkRun, bootstrap_servers: str, topics: Topics, folder: Path, sent: Sent, screen: Screen
-) -> tuple[BalanceSheet, list[Hour], DeadLetters]:
+def _process(pipeline: PipelineRun, screen: Screen) -> None:
     screen.say("Waiting for Spark ...")
-    spark.wait_until_started()
-    from kafkaraw.demo.pipeline import CLEANED, DEAD_LETTERS, DELAYS_BY_HOUR, Places
+    pipeline.wait_until_started()
+    screen.say(f"Pipeline: {DEFINITION}")
+    with screen.flows() as bars:
+        summary = pipeline.run(bars)
+    bars.finished(summary)
 
-    places = Places(bootstrap_servers, topics, folder)
+
+def _read_back(bootstrap_servers: str, topics: Topics, folder: Path, sent: Sent, screen: Screen) -> bool:
+    """Show what is in topics and tables; return whether it balances."""
     with screen.bars() as bars:
-        for name in (DELAYS_BY_HOUR, CLEANED, DEAD_LETTERS):
-            bars.add(name, sent.records)
-        meters = spark.run(
-            places,
-            _offsets_per_trigger(sent.records),
-            lambda meter: bars.show(meter.name, meter.rows, meter.rows_per_s),
-        )
         bars.add(_COUNT_BAR, sent.records)
+        bars.show(_COUNT_BAR, 0)
         held = count_flights_topic(bootstrap_servers, topics, lambda rows: bars.show(_COUNT_BAR, rows))
     hours = read_hours(bootstrap_servers, topics)
-    _say_state(meters, len(hours), screen)
     dead = read_dead_letters(bootstrap_servers, topics)
-    return _draw_up(sent, held, spark.parquet_rows(places), hours, dead), hours, dead
-
-
-def _draw_up(sent: Sent, held: FlightsTopic, parquet_rows: int, hours: list[Hour], dead: DeadLetters) -> BalanceSheet:
-    return BalanceSheet(
+    sheet = BalanceSheet(
         sent=sent.records,
         malformed_sent=sent.malformed,
         records_in=held.records,
         malformed_in=held.malformed,
-        parquet_rows=parquet_rows,
+        parquet_rows=count_rows(folder / "storage" / "tables" / DEPARTURES),
         dead_letters=dead.letters,
         malformed_dead=dead.malformed,
         flights_by_hour=sum(hour.flights for hour in hours),
     )
-
-
-def _offsets_per_trigger(records: int) -> int:
-    """What makes two to eight micro-batches of the whole: each has a fixed cost, and the bars should move."""
-    batches = min(max(records // 10_000, 2), 8)
-    # Shares of the partitions are rounded down: without a few more, a last micro-batch would take a handful of rows.
-    return records // batches + 10 * FLIGHTS_PARTITIONS
-
-
-def _say_state(meters: list[QueryMeter], hours_count: int, screen: Screen) -> None:
-    state = max(meter.state_rows_max for meter in meters)
-    screen.say(f"Of {hours_count:,} hours Spark kept at most {state:,} in memory at a time.")
-    late = sum(meter.late_rows for meter in meters)
-    if late:
-        screen.say(f"Spark left out {late:,} aggregated rows that came too late: the sheet will show it.")
+    screen.worst_hours(worst_hours(hours, WORST_HOURS), read_airlines(bootstrap_servers, topics))
+    screen.dead_letters(dead)
+    screen.balance_sheet(sheet)
+    return sheet.balanced
 
 
 def _say_what_is_kept(options: FlightsOptions, screen: Screen) -> None:
-    screen.say(f"Kept in {options.keep}: parquet/, checkpoints/, spark.log")
+    screen.say(f"Kept in {options.keep}: storage/ (tables, checkpoints), {SPARK_LOG}")
     if options.bootstrap_server is None:
         screen.say(f"The topics are in broker/: kafkaraw broker --data-dir {options.keep}/broker")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import TextIO, cast
 
 from rich import box
 from rich.console import Console
@@ -15,6 +16,8 @@ from rich.text import Text
 from kafkaraw.demo.flights import NEW_YORK
 from kafkaraw.demo.readback import DeadLetters, Hour
 from kafkaraw.demo.sheet import BalanceSheet
+from kafkaraw.pipelines.running.output import Output
+from kafkaraw.pipelines.running.reports import Bars as FlowBars
 
 
 class _RowsColumn(ProgressColumn):
@@ -51,10 +54,15 @@ class Bars:
 
 
 class Screen:
-    """Prints the demo to a console."""
+    """Prints the demo.
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
+    Args:
+        shown: where to.
+    """
+
+    def __init__(self, shown: TextIO | Output) -> None:
+        self._shown = shown
+        self._console = Console(file=cast("TextIO", shown), highlight=False)
 
     def say(self, text: str) -> None:
         """One line."""
@@ -67,7 +75,14 @@ class Screen:
         with Progress(*columns, TimeElapsedColumn(), console=self._console) as progress:
             yield Bars(progress)
 
-    def worst_hours(self, hours: list[Hour]) -> None:
+    @contextmanager
+    def flows(self) -> Iterator[FlowBars]:
+        """One line for each flow of the pipeline while the block lasts, as `kafkaraw pipelines run` has."""
+        bars = FlowBars(self._shown)
+        with bars:
+            yield bars
+
+    def worst_hours(self, hours: list[Hour], airlines: dict[str, str]) -> None:
         """The table of the worst hours."""
         table = _table("The worst hours, read back from Kafka (departure delay in minutes)")
         table.add_column("hour in New York", no_wrap=True)
@@ -82,10 +97,10 @@ class Screen:
                 hour.origin,
                 str(hour.flights),
                 str(hour.departed),
-                f"{hour.mean_delay_min:.1f}",
-                f"{hour.p95_delay_min:.0f}",
-                str(hour.worst_delay_min),
-                hour.worst_carrier,
+                f"{hour.mean_delay:.1f}",
+                f"{hour.p95_delay:.0f}",
+                str(hour.worst_delay),
+                airlines.get(hour.worst_carrier or "", hour.worst_carrier),
             )
         self._console.print(table)
 
@@ -94,8 +109,6 @@ class Screen:
         if dead.letters:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dead.reasons.items()))
             self.say(f"Dead letters by reason: {reasons}")
-        if dead.repeated:
-            self.say(f"{dead.repeated} dead letters came twice (the sink promises at least once) and count once.")
 
     def balance_sheet(self, sheet: BalanceSheet) -> None:
         """The sheet, line by line, and the verdict."""

@@ -29,8 +29,8 @@ class BalanceSheet:
         malformed_sent: those of them that it broke on purpose.
         records_in: records that the flights topic holds, read back.
         malformed_in: those of them that are marked as malformed.
-        parquet_rows: rows in the Parquet files, read back.
-        dead_letters: different records in the dead letter topic, read back.
+        parquet_rows: rows in the table of departures, read back from its Parquet files.
+        dead_letters: records in the dead letter topic, read back.
         malformed_dead: those of them that are marked as malformed.
         flights_by_hour: the sum of flights over the last record of each key in delays-by-hour, read back.
     """

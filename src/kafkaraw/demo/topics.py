@@ -15,14 +15,6 @@ from kafkaraw.errors import UsageError
 
 FLIGHTS_PARTITIONS = 3
 
-DEAD_LETTER_HEADERS = {
-    "reason": "dead-letter.reason",
-    "topic": "dead-letter.source-topic",
-    "partition": "dead-letter.source-partition",
-    "offset": "dead-letter.source-offset",
-}
-"""The headers that a dead letter carries besides its own, by what they say; the values are text."""
-
 # The records carry times of 2013: with Kafka's usual week of retention a broker would delete them at once.
 _FOR_EVER = {"retention.ms": "-1"}
 _COMPACTED = {"cleanup.policy": "compact"}
@@ -50,13 +42,18 @@ class Topics:
 
     @property
     def delays_by_hour(self) -> str:
-        """What the first query writes; compacted."""
+        """What the flow of that name writes; compacted."""
         return f"{self.prefix}delays-by-hour"
 
     @property
     def dead_letters(self) -> str:
-        """What the third query writes."""
-        return f"{self.prefix}flights.dead-letter"
+        """The records that are no flights."""
+        return f"{self.prefix}flights.dead-letters"
+
+    @property
+    def replays(self) -> str:
+        """The dead letters that are read again."""
+        return f"{self.prefix}flights.replays"
 
     @property
     def airlines(self) -> str:
@@ -73,6 +70,7 @@ class Topics:
             TopicPlan(self.flights, FLIGHTS_PARTITIONS, _FOR_EVER),
             TopicPlan(self.delays_by_hour, FLIGHTS_PARTITIONS, _COMPACTED),
             TopicPlan(self.dead_letters, 1, _FOR_EVER),
+            TopicPlan(self.replays, 1, _FOR_EVER),
             *(TopicPlan(self.reference(table.name), 1, _FOR_EVER) for table in REFERENCE_TABLES),
         ]
 
