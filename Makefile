@@ -20,11 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version "\([0-9]*\).*/\1/p' | awk '{found = $$1 >= 17} END {if (!found) print ",java"}')
 
 # The compiled modules: a newer source makes `setup` build them again.
-NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/*/_*.pxd) $(patsubst %,src/kafkaraw/schemas/%.py,arrow/_decoding arrow/_encoding arrow/_memory serializers/_avro_codec)
-# A wheel for each of these, as far as they are here.
-WHEEL_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do \
-	for p in python$$v $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python; do \
-	"$$p" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$v')" >/dev/null 2>&1 && { command -v "$$p"; break; }; done; done)
+NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/*/_*.pxd) $(patsubst %,src/kafkaraw/schemas/%.py,arrow/_decoding arrow/_encoding arrow/_json_objects arrow/_memory serializers/_avro_codec)
 # Processes of the tests. Some wait for other processes or for timeouts: one more than there are cores.
 test soak quick: WORKERS ?= 3
 # Arguments for the command behind the target: make demo ARGS="--limit 20000", make bench ARGS="--records 200000"
@@ -59,9 +55,9 @@ demo: setup ## Stream 336,776 real flights through Kafka and Spark
 
 .PHONY: examples
 examples: setup ## Run the example pipelines on real data, compare their results, draw them into build/examples
-	@# Only the example commit_log needs a client of PostgreSQL, and the server itself (apt-get install postgresql); activity needs chromium.
+	@# commit_log needs a client of PostgreSQL, and the server (apt-get install postgresql); activity needs chromium.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'psycopg[binary]>=3.2'
-	@for each in flights messaging metrics commit_log activity; do echo "== $$each"; $(BIN)/python -m examples.$$each $(ARGS); done
+	@$(BIN)/python -m examples $(ARGS)
 
 .PHONY: check
 check: setup ## Format, lint, types, import contracts (seconds)
@@ -139,14 +135,12 @@ bench-spark: setup ## Spark jobs with our connector and with Spark's own, and wh
 	@$(BIN)/python -m bench.spark $(ARGS)
 
 .PHONY: wheel
-wheel: ## Build a wheel with the compiled modules for every Python 3.11-3.14 that is here
-	@[ -n "$(WHEEL_PYTHONS)" ] || { echo "No Python 3.11-3.14 found; name some: make wheel WHEEL_PYTHONS='/path/to/python3.12'" >&2; exit 1; }
-	@mkdir -p dist
-	@for python in $(WHEEL_PYTHONS); do \
-		echo "Building with $$python"; \
-		"$$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . || exit 1; done
-	@for wheel in dist/*.whl; do \
-		case "$$(unzip -l "$$wheel")" in *_batch_table.*.so*_builder.*.so*_compaction.*.so*_dumping.*.so*_filling.*.so*_reader.*.so*_rows.*.so*_avro_codec.*.so*) echo "$$wheel";; *) echo "$$wheel (in plain Python: no compiler worked)";; esac; done
+wheel: setup ## Build the source distribution and a wheel for every Python 3.11-3.14 that is here, and check them
+	@$(BIN)/python -m release.distributions $(ARGS)
+
+.PHONY: try-wheel
+try-wheel: setup ## Install the wheels of dist/ into fresh environments and use them: quickstart, doctor, demo
+	@$(BIN)/python -m release.installation $(ARGS)
 
 .PHONY: docs
 docs: setup ## Draw the pictures and write the reference pages anew

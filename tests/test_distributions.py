@@ -1,0 +1,67 @@
+"""Which wheels the release build refuses."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from release.distributions import MAX_WHEEL_BYTES, RefusedError, check_wheel, compiled_modules
+
+MODULES = ("kafkaraw.records._builder", "kafkaraw.schemas.arrow._memory")
+WHOLE = (
+    "kafkaraw/py.typed",
+    "kafkaraw/records/_builder.cpython-313-x86_64-linux-gnu.so",
+    "kafkaraw/schemas/arrow/_memory.cpython-313-x86_64-linux-gnu.so",
+    "kafkaraw-0.1.0.dist-info/METADATA",
+    "pyspark_kafkaraw.py",
+)
+
+
+def wheel_of(
+    folder: Path, names: tuple[str, ...], tag: str = "cp313-cp313-manylinux_2_17_x86_64", size: int = 0
+) -> Path:
+    path = folder / f"kafkaraw-0.1.0-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"\0" * size)
+    return path
+
+
+def test_a_wheel_with_all_compiled_modules_is_accepted(tmp_path: Path) -> None:
+    check_wheel(wheel_of(tmp_path, WHOLE), MODULES)
+
+
+def test_the_compiled_modules_are_those_of_setup_py() -> None:
+    names = compiled_modules()
+    assert "kafkaraw.records._batch_table" in names
+    assert all(Path("src", *name.split(".")).with_suffix(".py").is_file() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "tag", "size", "message"),
+    [
+        (
+            WHOLE[:2] + WHOLE[3:],
+            "cp313-cp313-manylinux_2_17_x86_64",
+            0,
+            r"no compiled kafkaraw\.schemas\.arrow\._memory",
+        ),
+        (WHOLE[1:], "cp313-cp313-manylinux_2_17_x86_64", 0, "no kafkaraw/py.typed"),
+        (
+            (*WHOLE, "tests/conftest.py"),
+            "cp313-cp313-manylinux_2_17_x86_64",
+            0,
+            "outside of the package: tests/conftest",
+        ),
+        (WHOLE, "cp313-cp313-manylinux_2_17_x86_64", MAX_WHEEL_BYTES // 4, "more than 3,000,000"),
+        (WHOLE, "cp313-cp313-linux_x86_64", 0, "repair it with auditwheel"),
+    ],
+    ids=["no-module", "no-types", "tests-inside", "too-large", "linux-tag"],
+)
+def test_a_wheel_that_must_not_be_published_is_refused(
+    tmp_path: Path, names: tuple[str, ...], tag: str, size: int, message: str
+) -> None:
+    with pytest.raises(RefusedError, match=message):
+        check_wheel(wheel_of(tmp_path, names, tag, size), MODULES)
