@@ -16,12 +16,11 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 WAITING_GROUPS = (
+    "pipelines",
     "spark",
     "interop",
-    "pipelines",
     "interop/test_connectors.py",
     "demo",
-    "docs/test_schemas.py",
     "interop/test_acls.py",
     "interop/test_security.py",
     "interop/test_group_members.py",
@@ -36,9 +35,14 @@ WAITING_GROUPS = (
 )
 """Folders and files below `tests` whose tests share slow fixtures and wait for other processes, in starting order.
 
-Files of `interop` that start brokers of their own are groups: in one process, all would be the end of a run.
+The longest group is first: it stays in one process, so a run takes at least as long. Files of `interop` that start
+brokers of their own are groups: in one process, all would be the end of a run.
 """
-WITH_SPARK = {"demo/test_pipeline.py": "pipelines", "docs/test_pipelines.py": "pipelines"}
+WITH_SPARK = {
+    "demo/test_pipeline.py": "spark",
+    "docs/test_pipelines.py": "pipelines",
+    "docs/test_schemas.py": "spark",
+}
 """Files that use the Spark session of another group, after its tests: the first ones decide on Spark's workers."""
 WITHOUT_JVM = (
     "spark/reading/test_ranges_without_records.py",

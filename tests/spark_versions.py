@@ -30,7 +30,7 @@ VERSIONS: Final = {"4.0": "pyspark==4.0.*", "4.1": "pyspark==4.1.*", "4.2": "pys
 """Name -> what pip installs, without prereleases."""
 OLD_SOCKETS: Final = ("-W", "ignore:unclosed <socket.socket:ResourceWarning")
 """Before 4.2, `collect()` of PySpark leaves its socket to the garbage collector, and warnings are errors in tests."""
-TESTS: Final = ("tests/spark", "tests/demo", "tests/interop/test_demo.py")
+TESTS: Final = ("tests/spark",)
 COUNTS: Final = ("tests", "failures", "errors", "skipped")
 
 

@@ -29,9 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from release.distributions import MINORS, pythons
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kafkaraw" / "versions"
-MINORS: Final = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS: Final = ("arrow", "metrics", "oauth", "pkcs12")
 """What users install that the tests outside of Spark's folders use."""
 CHECKERS: Final = ("import-linter", "mypy", "ruff")
@@ -88,25 +89,6 @@ def environments() -> list[Environment]:
         Environment("oldest", sys.executable, oldest),
         Environment("newest", sys.executable, (), is_newest=True),
     ]
-
-
-def pythons() -> dict[str, str]:
-    """Find a Python for each minor version, by version."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-    found: dict[str, str] = {}
-    for minor in MINORS:
-        candidates = [shutil.which(f"python{minor}"), *sorted(map(str, pyenv.glob(f"{minor}.*/bin/python")))]
-        for candidate in candidates:
-            if candidate is not None and _version_of(candidate) == minor:
-                found[minor] = candidate
-                break
-    return found
-
-
-def _version_of(python: str) -> str | None:
-    program = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def constraints() -> tuple[str, ...]:

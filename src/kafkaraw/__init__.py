@@ -20,17 +20,28 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import ConfigEntry as ConfigEntry
     from kafkaraw.client.admin import ConfigResource as ConfigResource
     from kafkaraw.client.admin import ConfigSynonym as ConfigSynonym
+    from kafkaraw.client.admin import DelegationToken as DelegationToken
+    from kafkaraw.client.admin import ElectionType as ElectionType
+    from kafkaraw.client.admin import FeatureMetadata as FeatureMetadata
+    from kafkaraw.client.admin import FeatureUpdate as FeatureUpdate
     from kafkaraw.client.admin import GroupDescription as GroupDescription
     from kafkaraw.client.admin import GroupListing as GroupListing
     from kafkaraw.client.admin import GroupState as GroupState
     from kafkaraw.client.admin import GroupType as GroupType
     from kafkaraw.client.admin import LogDirDescription as LogDirDescription
     from kafkaraw.client.admin import MemberDescription as MemberDescription
+    from kafkaraw.client.admin import MetadataQuorum as MetadataQuorum
     from kafkaraw.client.admin import NewPartitions as NewPartitions
     from kafkaraw.client.admin import NewTopic as NewTopic
+    from kafkaraw.client.admin import OffsetSpec as OffsetSpec
+    from kafkaraw.client.admin import PartitionReassignment as PartitionReassignment
+    from kafkaraw.client.admin import ProducerState as ProducerState
+    from kafkaraw.client.admin import QuorumReplica as QuorumReplica
     from kafkaraw.client.admin import QuotaEntity as QuotaEntity
     from kafkaraw.client.admin import QuotaName as QuotaName
+    from kafkaraw.client.admin import RaftVoterEndpoint as RaftVoterEndpoint
     from kafkaraw.client.admin import ReplicaInfo as ReplicaInfo
+    from kafkaraw.client.admin import ReplicaLogDir as ReplicaLogDir
     from kafkaraw.client.admin import ResourcePattern as ResourcePattern
     from kafkaraw.client.admin import ScramPassword as ScramPassword
     from kafkaraw.client.admin import ScramRemoval as ScramRemoval
@@ -38,6 +49,10 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
     from kafkaraw.client.admin import TopicPartitionReplica as TopicPartitionReplica
+    from kafkaraw.client.admin import TransactionDescription as TransactionDescription
+    from kafkaraw.client.admin import TransactionListing as TransactionListing
+    from kafkaraw.client.admin import UpgradeType as UpgradeType
+    from kafkaraw.client.admin import VersionRange as VersionRange
     from kafkaraw.client.blocking.admin import Admin as Admin
     from kafkaraw.client.blocking.consumer import Consumer as Consumer
     from kafkaraw.client.blocking.producer import Producer as Producer
@@ -120,6 +135,21 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "kafkaraw.client.admin": (
+        "DelegationToken",
+        "VersionRange",
+        "UpgradeType",
+        "FeatureUpdate",
+        "FeatureMetadata",
+        "RaftVoterEndpoint",
+        "QuorumReplica",
+        "MetadataQuorum",
+        "PartitionReassignment",
+        "ElectionType",
+        "TransactionDescription",
+        "ReplicaLogDir",
+        "ProducerState",
+        "OffsetSpec",
+        "TransactionListing",
         "ReplicaInfo",
         "ResourcePattern",
         "AclBindingFilter",

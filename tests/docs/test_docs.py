@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,11 +24,24 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+def programs_of_readme() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
 def test_the_example_of_the_readme_runs() -> None:
-    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    example = programs_of_readme()[0]
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "b'AA'" in done.stdout
+
+
+def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_readme.py").write_text(programs_of_readme()[1])
+    plugins = ["-p", "no:cacheprovider", "-p", "kafkaraw.testing.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, str(tmp_path)]
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:

@@ -1,4 +1,7 @@
-"""docs/first-change.md works: its changes are made in a copy of the tree, and its tests fail and pass as it says."""
+"""docs/first-change.md works: its changes are made in a copy of the tree, and its tests fail and pass as it says.
+
+A change that the tree has by now is taken back in the copy first, so that the page can show how a part was added.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +54,32 @@ class Change:
             with file.open("a", encoding="utf-8") as appended:
                 appended.write(f"\n\n{self.block}")
 
+    def take_back(self, root: Path) -> None:
+        """Undo the change where the tree has it; a file that the page shows must be as the page shows it."""
+        file = root / self.path
+        if self.kind == "diff":
+            for hunk in re.split(r"^@@.*\n", self.block, flags=re.MULTILINE):
+                before, after = _sides(hunk)
+                text = file.read_text(encoding="utf-8")
+                if text.count(after) == 1 and (before not in text or before in after):
+                    file.write_text(text.replace(after, before), encoding="utf-8")
+        elif self.block.startswith('"""') and file.exists():
+            assert file.read_text(encoding="utf-8") == self.block, f"{PAGE.name} shows another {self.path}"
+            file.unlink()
+
     def _edit(self, file: Path, hunk: str) -> None:
-        lines = [line or " " for line in hunk.splitlines()]
-        before = "".join(f"{line[1:]}\n" for line in lines if line[0] in " -")
-        after = "".join(f"{line[1:]}\n" for line in lines if line[0] in " +")
+        before, after = _sides(hunk)
         text = file.read_text(encoding="utf-8")
         found = text.count(before)
         assert found == 1, f"{PAGE.name} changes these lines of {self.path}, which has them {found} times:\n{before}"
         file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def _sides(hunk: str) -> tuple[str, str]:
+    """Return the lines of a hunk before and after the change."""
+    lines = [line or " " for line in hunk.splitlines()]
+    before = "".join(f"{line[1:]}\n" for line in lines if line[0] in " -")
+    return before, "".join(f"{line[1:]}\n" for line in lines if line[0] in " +")
 
 
 def changes() -> Iterator[Change]:
@@ -125,6 +146,11 @@ class Tree:
         for change in some:
             change.apply(self.root)
 
+    def take_back(self, section: str) -> None:
+        """Undo what the tree has by now of a section."""
+        for change in of_section(section):
+            change.take_back(self.root)
+
 
 def test_page_has_a_test_and_a_change_of_the_package_in_each_section() -> None:
     for title in ("Add a setting of the client", "Add an API to the broker", "Add a command"):
@@ -144,6 +170,7 @@ def test_tests_of_the_page_exist() -> None:
 @pytest.mark.timeout(600)
 def test_changes_of_the_page_make_its_tests_pass(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
+    tree.take_back("Add an API to the broker")
     every = list(changes())
     first = [change for change in every if writes_the_test(change)]
     files = sorted({change.path for change in first})
@@ -182,6 +209,7 @@ def test_changes_of_the_page_make_its_tests_pass(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_changes_of_the_page_pass_the_type_checker_and_the_import_contracts(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
+    tree.take_back("Add an API to the broker")
     tree.apply(*changes())
     for arguments in (["-m", "mypy"], ["-c", "from importlinter.cli import lint_imports_command as lint; lint()"]):
         checked = tree.python(*arguments)

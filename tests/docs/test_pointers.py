@@ -20,7 +20,9 @@ from tests.docs.test_first_change import changes
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "kafkaraw"
-SOURCES = sorted(file for folder in ("src", "tests", "bench", "docs") for file in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(
+    file for folder in ("src", "tests", "bench", "docs", "release") for file in (ROOT / folder).rglob("*.py")
+)
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/how-to/*.md")])
 
 GLOSSARY = ROOT / "docs" / "glossary.md"

@@ -86,6 +86,7 @@ def kafka_version() -> str:
     return found[1]
 
 
+@cache  # it starts a JVM
 def why_missing() -> str | None:
     """What this machine lacks to run Apache Kafka, or None when it can."""
     if shutil.which("java") is None:

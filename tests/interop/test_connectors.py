@@ -14,6 +14,7 @@ from bench.spark import peers
 from tests.interop.connectors.catalog import SCENARIOS
 from tests.interop.connectors.run import CONNECTORS, OURS, THEIRS, mistakes, outcomes
 from tests.interop.connectors.scenario import Read, Refused, Scenario, rows
+from tests.rotation import rotating
 
 _DOCUMENTATION = Path(__file__).parents[2] / "docs" / "spark.md"
 
@@ -34,10 +35,13 @@ def found(request, apache_kafka, tmp_path_factory) -> dict[tuple[str, str], Any]
 
 
 def _cases() -> list[Any]:
-    return [pytest.param(each, id=each.name, marks=() if each.quick else pytest.mark.soak) for each in SCENARIOS]
+    """A third of the quick scenarios, other ones with each commit; the others are for a soak."""
+    quick = [each for each in SCENARIOS if each.quick]
+    slow = [pytest.param(each, marks=pytest.mark.soak) for each in SCENARIOS if not each.quick]
+    return [*rotating(quick, -(-len(quick) // 3)), *slow]
 
 
-@pytest.mark.parametrize("scenario", _cases())
+@pytest.mark.parametrize("scenario", _cases(), ids=lambda scenario: scenario.name)
 def test_both_connectors_do_what_the_scenario_says(found, scenario: Scenario):
     wrong = {connector: mistakes(scenario, connector, found[scenario.name, connector]) for connector in CONNECTORS}
     assert not any(wrong.values()), "\n".join(f"{name}: {text}" for name, texts in wrong.items() for text in texts)

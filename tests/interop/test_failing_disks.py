@@ -20,6 +20,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.cli import main
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.records import Ticket
+from tests.rotation import rotating
 
 PATIENCE_S = 60.0
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
@@ -102,7 +103,7 @@ def _run(*command: str) -> None:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-@pytest.fixture(params=[Tmpfs, Ext4])
+@pytest.fixture(params=rotating([Tmpfs, Ext4], 1))
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tmpfs | Ext4]:
     try:
         made = request.param(tmp_path / "disk")

@@ -15,14 +15,13 @@ from kafkaraw import Admin, Consumer, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka, why_missing
 from tests.interop.group_members import JAVA, Member
+from tests.rotation import rotating
 
 PARTITIONS = 4
 SETTLE_S = 60.0
 APACHES, OURS = "Apache Kafka", "our broker"
-OFTEN = {
-    ("java", "cooperative-sticky", APACHES),
-    ("confluent", "KIP-848", OURS),
-}
+OFTEN = rotating([("java", "cooperative-sticky", APACHES), ("confluent", "KIP-848", OURS)], 1)
+"""One of them is this commit's."""
 CLIENTS = [
     *(("java", strategy) for strategy in ("range", "cooperative-sticky", "KIP-848")),
     *(("verifiable", strategy) for strategy in ("range", "cooperative-sticky", "KIP-848")),
@@ -32,8 +31,13 @@ CLIENTS = [
     *(("aiokafka", strategy) for strategy in ("roundrobin", "sticky")),
 ]
 MIXTURES = [
-    pytest.param(*mixture, marks=() if mixture in OFTEN else pytest.mark.soak)
-    for mixture in ((*client, broker) for broker in (APACHES, OURS) for client in CLIENTS)
+    *OFTEN,
+    *(
+        pytest.param(*client, broker, marks=pytest.mark.soak)
+        for broker in (APACHES, OURS)
+        for client in CLIENTS
+        if (*client, broker) not in [each.values for each in OFTEN]
+    ),
 ]
 AT_ONCE = {name: value for name, value in SINGLE_NODE.items() if name.startswith("group.")} | {
     "group.consumer.assignment.interval.ms": "0",

@@ -38,6 +38,7 @@ from kafkaraw.protocol.messages.txn_offset_commit import (
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.interop.java_tools import run_tool
 from tests.interop.raw_client import RawClient
+from tests.rotation import rotating
 
 PARTITIONS = 3
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
@@ -66,7 +67,11 @@ def our_broker_of_the_first_generation() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.fixture(params=["first_generation", "apache_kafka", "our_broker_of_the_first_generation", "our_broker"])
+BROKERS = ("first_generation", "apache_kafka", "our_broker_of_the_first_generation", "our_broker")
+"""A commit has both programs in one generation of transactions."""
+
+
+@pytest.fixture(params=rotating(BROKERS, 2))
 def bootstrap_servers(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param).bootstrap_servers)
 

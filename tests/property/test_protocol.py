@@ -38,6 +38,7 @@ from kafkaraw.protocol.types import (
     encode_uvarint,
 )
 from tests.protocol.message_values import random_message
+from tests.rotation import rotating
 from tests.simulation import seeds
 
 MESSAGES = [cls for api in API_TABLE for cls in (api.request, api.response)]
@@ -243,7 +244,7 @@ def peak_of(cls: type[object], version: int, hostile: bytes) -> int:
     return peak
 
 
-@pytest.mark.parametrize("cls", [*MESSAGES, *EMBEDDED], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", rotating([*MESSAGES, *EMBEDDED], 92), ids=lambda cls: cls.__name__)
 def test_a_claim_of_two_thousand_million_allocates_next_to_nothing(cls: type[object]):
     for version in representative_versions(cls):
         data = encode_message(random_message(cls, version, random.Random(5)), version)

@@ -2,9 +2,9 @@
 
     KAFKARAW_SEEDS=7,100-120     runs these seeds only
 
-1 for `make quick`, 4 for a normal run, 1,000 for a soak, unless a test says otherwise. A normal run has at least 2 new
-seeds, and at most 2 that have failed before: each commit has others of them, and a soak has all. The header of a run
-names its seeds; a failed test names the command that repeats it (`conftest.py`).
+1 for `make quick`, 2 for a normal run, 1,000 for a soak, unless a test says otherwise. A normal run has 1 new seed, and
+1 that has failed before, or else a second new one: each commit has another one of those that have failed. A soak has
+all. The header of a run names its seeds; a failed test names the command that repeats it (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from pathlib import Path
 import pytest
 
 QUICK = 1
-NORMAL = 4
-NEW_MIN = 2
-"""The minimum number of new seeds of a normal run, however many are pinned."""
-PINNED_MAX = 2
+NORMAL = 2
+PINNED_MAX = 1
 """The maximum number of pinned seeds of a normal run."""
 SOAK = 1_000
 
@@ -112,19 +110,18 @@ def replay(nodeid: str, seed: int) -> str:
     return f"{_CHOSEN}={seed} .venv/bin/python -m pytest -n 0 '{nodeid.partition('[')[0]}'"
 
 
-def every_seed(scenario: str, normal: int = NORMAL, soak: int = SOAK) -> pytest.MarkDecorator:
+def every_seed(scenario: str, soak: int = SOAK) -> pytest.MarkDecorator:
     """Parametrize a test with every seed of this run.
 
     Args:
         scenario: the key of its pinned seeds.
-        normal: number of seeds of a normal run, which includes the pinned ones.
         soak: number of seeds of a soak.
     """
     picked = chosen()
     if picked is not None:
         return pytest.mark.parametrize("seed", picked)
     pinned, others = _pinned_of_commit(PINNED[scenario])
-    normal = max(NEW_MIN, normal - len(pinned))
+    normal = NORMAL - len(pinned)
     new = range(FIRST, FIRST + (max(normal, soak) if with_soak else normal))
     later = [*pinned, *new[QUICK:normal]]
     last = [*others, *new[normal:]] if with_soak else []

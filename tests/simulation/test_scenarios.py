@@ -46,84 +46,84 @@ def test_invariants_hold_with_several_brokers(seed: int):
     assert check(with_several_brokers, seed).history.acknowledged, "no record was acknowledged: nothing was tested"
 
 
-@every_seed("unclean elections", normal=2, soak=150)
+@every_seed("unclean elections", soak=150)
 def test_unclean_elections_lose_records_but_duplicate_none_and_no_call_hangs(seed: int):
     check(with_unclean_elections, seed)
 
 
-@every_seed("failing disk", normal=2, soak=500)
+@every_seed("failing disk", soak=500)
 def test_what_a_broker_acknowledged_after_a_sync_survives_crashes_and_failures_of_its_disk(seed: int):
     assert check(with_failing_disk, seed).history.acknowledged, "no record was acknowledged: nothing was tested"
 
 
-@every_seed("failing disks", normal=3, soak=500)
+@every_seed("failing disks", soak=500)
 def test_what_in_sync_replicas_have_survives_crashes_and_failures_of_disks(seed: int):
     assert check(with_failing_disks, seed).history.acknowledged, "no record was acknowledged: nothing was tested"
 
 
-@every_seed("senders", normal=4, soak=1_000)
+@every_seed("senders", soak=1_000)
 def test_each_producer_configuration_keeps_its_delivery_and_ordering_guarantees(seed: int):
     assert check(with_many_senders, seed).history.sent, "no record was sent: nothing was tested"
 
 
-@every_seed("transactions", normal=3, soak=1_000)
+@every_seed("transactions", soak=1_000)
 def test_read_committed_consumers_see_all_or_nothing_of_a_transaction(seed: int):
     assert check(with_transactions, seed).history.transactions, "there was no transaction: nothing was tested"
 
 
-@every_seed("pipelined transactions", normal=4, soak=1_000)
+@every_seed("pipelined transactions", soak=1_000)
 def test_a_transaction_succeeds_that_begins_while_the_previous_one_ends(seed: int):
     check(with_pipelined_transactions, seed)
 
 
-@every_seed("compacted topic", normal=2, soak=1_000)
+@every_seed("compacted topic", soak=1_000)
 def test_compaction_keeps_the_last_value_of_each_key(seed: int):
     assert check(with_compacted_topic, seed).covered["gaps"], "nothing was compacted: nothing was tested"
 
 
-@every_seed("compacted groups", normal=2, soak=300)
+@every_seed("compacted groups", soak=300)
 def test_every_record_is_processed_while_the_committed_offsets_are_compacted(seed: int):
     assert check(with_compacted_group_offsets, seed).covered["assigned"], "no partition was assigned"
 
 
-@every_seed("compacted transactions", normal=2, soak=300)
+@every_seed("compacted transactions", soak=300)
 def test_transactions_hold_while_the_transaction_state_is_compacted(seed: int):
     assert check(with_compacted_transaction_state, seed).history.transactions, "there was no transaction"
 
 
-@every_seed("short closes", normal=3)
+@every_seed("short closes")
 def test_close_returns_within_its_timeout_plus_the_stated_bound(seed: int):
     calls = check(with_short_closes, seed).history.calls
     assert any(call.is_close for call in calls), "no client was closed: nothing was tested"
 
 
-@every_seed("failure reports", normal=3)
+@every_seed("failure reports")
 def test_flush_commit_and_close_report_every_record_that_is_not_in_the_log(seed: int):
     reports = check(with_failure_reports, seed).history.reports
     assert reports.confirmed and reports.committed
 
 
-@every_seed("groups", normal=5, soak=1_000)
+@every_seed("groups", soak=1_000)
 def test_every_record_is_processed_by_the_owner_of_its_partition(seed: int):
     assert check(with_group, seed).covered["assigned"], "no partition was assigned: nothing was tested"
 
 
-@every_seed("migrating groups", normal=4, soak=1_000)
+@every_seed("migrating groups", soak=1_000)
 def test_every_record_is_processed_while_the_group_migrates_between_the_protocols(seed: int):
     check(with_migrating_group, seed)
 
 
-@every_seed("graceful groups", normal=5, soak=1_000)
+@every_seed("graceful groups", soak=1_000)
 def test_every_record_is_processed_exactly_once_when_members_leave_gracefully(seed: int):
     assert check(with_graceful_group, seed).covered["assigned"], "no partition was assigned: nothing was tested"
 
 
-@every_seed("seeking groups", normal=3, soak=1_000)
+@every_seed("seeking groups", soak=1_000)
 def test_every_record_is_processed_by_members_that_use_all_read_methods_and_seek_and_pause(seed: int):
     check(with_seeking_group, seed)
 
 
-@every_seed("graceful seeking groups", normal=3, soak=1_000)
+@every_seed("graceful seeking groups", soak=1_000)
 def test_only_seeks_cause_repeated_processing_when_members_leave_gracefully(seed: int):
     covered = check(with_graceful_seeking_group, seed).covered
     assert covered["assigned"], "no partition was assigned: nothing was tested"

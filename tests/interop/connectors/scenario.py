@@ -227,7 +227,7 @@ class Scenario:
         steps: what is done.
         suite: the suite of Spark whose rule it is, without `Suite`; empty for rules of our own.
         differs: words of the line of docs/spark.md's table that states the difference.
-        quick: whether it is run by `make test`.
+        quick: whether it is one of those that `make test` runs in turn.
     """
 
     name: str

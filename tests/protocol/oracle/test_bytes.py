@@ -16,6 +16,7 @@ from kafkaraw.protocol.declare import VERSION_MAX, Direction, declared_classes, 
 from tests.protocol.message_values import random_message
 from tests.protocol.oracle.apache import AHEAD, NEW, OLD, Oracle, why_no_oracle
 from tests.protocol.oracle.apache_json import holds_records, to_apache
+from tests.simulation import seeds
 
 # The first test on a machine waits until Maven has fetched the jars.
 pytestmark = [
@@ -23,8 +24,14 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-# Of each message in each version.
-VALUES = pytest.mark.parametrize("values", [10, pytest.param(100, marks=pytest.mark.soak)])
+IN_A_COMMIT, IN_A_SOAK = 4, 100
+_FIRST = seeds.FIRST // 1000 % (IN_A_SOAK // IN_A_COMMIT) * IN_A_COMMIT
+VALUES = pytest.mark.parametrize(
+    "values",
+    [range(_FIRST, _FIRST + IN_A_COMMIT), pytest.param(range(IN_A_SOAK), marks=pytest.mark.soak)],
+    ids=lambda values: f"{len(values)} values",
+)
+"""The seeds of the values of each message in each version; each commit has other ones."""
 
 
 def data_classes() -> list[type[object]]:
@@ -66,12 +73,12 @@ def oracle(release: str) -> Iterator[Oracle]:
 
 @VALUES
 def test_apache_reads_our_bytes_as_our_values_and_writes_them_the_same(
-    release: str, oracle: Oracle, values: int
+    release: str, oracle: Oracle, values: range
 ) -> None:
     compared = 0
     for cls, version in versions_by_release()[release]:
         opaque = holds_records(spec_of(cls))
-        for seed in range(values):
+        for seed in values:
             message = random_message(cls, version, random.Random(seed))
             encoded = encode_message(message, version)
             rewritten, understood = oracle.read_bytes(cls.__name__, version, encoded)
@@ -79,16 +86,16 @@ def test_apache_reads_our_bytes_as_our_values_and_writes_them_the_same(
             assert rewritten == encoded, where
             assert opaque or understood == to_apache(message, version), where
             compared += 1
-    assert compared >= values * 100
+    assert compared >= len(values) * 100
 
 
 @VALUES
-def test_we_read_apaches_bytes_as_apaches_values(release: str, oracle: Oracle, values: int) -> None:
+def test_we_read_apaches_bytes_as_apaches_values(release: str, oracle: Oracle, values: range) -> None:
     compared = 0
     for cls, version in versions_by_release()[release]:
         if holds_records(spec_of(cls)):
             continue  # Apache's JSON has no records; the other direction compares their bytes
-        for seed in range(values):
+        for seed in values:
             message = random_message(cls, version, random.Random(10_000 + seed))
             message.unknown_tagged_fields = None  # type: ignore[attr-defined]  # Apache's JSON has none
             _forget_unknown_tags(message)
@@ -98,7 +105,7 @@ def test_we_read_apaches_bytes_as_apaches_values(release: str, oracle: Oracle, v
             assert decoded == message, where
             assert encode_message(decoded, version) == written, where
             compared += 1
-    assert compared >= values * 90
+    assert compared >= len(values) * 90
 
 
 def _forget_unknown_tags(message: object) -> None:
