@@ -219,7 +219,7 @@ class _FramedText(ToText):
     kind: SchemaType | None
 
     def at(self, record: Record, data: bytes) -> bytes:
-        """See `ToText.at`."""
+        """Return the text."""
         try:
             return self.schemas.text_of(self.field, record.headers, data, self.kind)
         except (ValueError, FramingError, SchemaNotFoundError) as error:
@@ -234,12 +234,12 @@ class _AutoText(_FramedText):
     """Shows what is framed as JSON, and the rest as it is."""
 
     def at(self, record: Record, data: bytes) -> bytes:
-        """See `ToText.at`."""
+        """Return the text."""
         shown = self.schemas.if_framed(self.field, record.headers, data)
         return data if shown is None else shown
 
     def json_at(self, record: Record, data: bytes) -> str | None:
-        """See `ToText.json_at`."""
+        """Return the text as JSON for an envelope; None if the bytes themselves belong there."""
         shown = self.schemas.if_framed(self.field, record.headers, data)
         return None if shown is None else shown.decode()
 

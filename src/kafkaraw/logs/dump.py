@@ -205,21 +205,21 @@ class TextRenderer:
         self._skip = skip_record_metadata
 
     def file(self, path: str) -> str:
-        """See `Renderer`."""
+        """Return the heading of a file."""
         return f"Dumping {path}"
 
     def log_start(self, offset: int) -> str:
-        """See `Renderer`."""
+        """Return the line with the log start offset."""
         return f"Log starting offset: {offset}"
 
     def metadata_snapshot(self, name: MetadataSnapshot | None) -> str:
-        """See `Renderer`."""
+        """Return the line about a snapshot of cluster metadata."""
         if name is None:
             return "KRaft bootstrap snapshot"
         return f"Snapshot end offset: {name.end_offset}, epoch: {name.epoch}"
 
     def batch(self, position: int, header: BatchHeader, valid: bool) -> str:
-        """See `Renderer`."""
+        """Return the text of a batch header."""
         (
             base_offset,
             length,
@@ -251,7 +251,7 @@ class TextRenderer:
         )
 
     def records(self, header: BatchHeader, wire: memoryview, decoder: Decoder | None) -> Iterator[str]:
-        """See `Renderer`."""
+        """Yield the text of each record of a batch."""
         if header.is_control or decoder not in (None, as_text):
             yield from self._decoded(header, wire, decoder)
             return
@@ -287,30 +287,30 @@ class TextRenderer:
                 yield f"{line}{space}key: {shown_key} payload: {shown_value}"
 
     def trailing(self, count: int, name: str) -> str:
-        """See `Renderer`."""
+        """Return the text about bytes after the last whole batch."""
         return f"Found {count} invalid bytes at the end of {name}"
 
     def state(self, path: str, words: str) -> str:
-        """See `Renderer`."""
+        """Return the text about the state of an index."""
         return f"{path} {words}"
 
     def offset_entry(self, entry: OffsetEntry) -> str:
-        """See `Renderer`."""
+        """Return the text of an entry of an offset index."""
         return f"offset: {entry.offset} position: {entry.position}"
 
     def time_entry(self, entry: TimeEntry) -> str:
-        """See `Renderer`."""
+        """Return the text of an entry of a time index."""
         return f"timestamp: {entry.timestamp_ms} offset: {entry.offset}"
 
     def aborted(self, entry: AbortedTransaction) -> str:
-        """See `Renderer`."""
+        """Return the text of an entry of a transaction index."""
         return (
             f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
             f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
         )
 
     def producer(self, entry: ProducerSnapshot) -> str:
-        """See `Renderer`."""
+        """Return the text of a producer in a snapshot."""
         first_offset = entry.transaction_first_offset
         line = (
             f"producerId: {entry.producer_id} producerEpoch: {entry.epoch} coordinatorEpoch: {entry.coordinator_epoch} "
@@ -340,21 +340,21 @@ class JsonRenderer:
         self._skip = skip_record_metadata
 
     def file(self, path: str) -> str:
-        """See `Renderer`."""
+        """Return the heading of a file."""
         return render({"type": "file", "path": path})
 
     def log_start(self, offset: int) -> str:
-        """See `Renderer`."""
+        """Return the line with the log start offset."""
         return render({"type": "log", "baseOffset": offset})
 
     def metadata_snapshot(self, name: MetadataSnapshot | None) -> str:
-        """See `Renderer`."""
+        """Return the line about a snapshot of cluster metadata."""
         if name is None:
             return render({"type": "metadataSnapshot", "bootstrap": True})
         return render({"type": "metadataSnapshot", "endOffset": name.end_offset, "epoch": name.epoch})
 
     def batch(self, position: int, header: BatchHeader, valid: bool) -> str:
-        """See `Renderer`."""
+        """Return the text of a batch header."""
         found: dict[str, object] = {"type": "batch", "position": position, "size": header.size, "magic": header.magic}
         if header.magic >= MAGIC:
             found |= {
@@ -382,7 +382,7 @@ class JsonRenderer:
         return render(found)
 
     def records(self, header: BatchHeader, wire: memoryview, decoder: Decoder | None) -> Iterator[str]:
-        """See `Renderer`."""
+        """Yield the text of each record of a batch."""
         for record in records_of(header, wire):
             found: dict[str, object] = {"type": "record", "offset": record.offset}
             if not self._skip:
@@ -402,23 +402,23 @@ class JsonRenderer:
             yield render(found)
 
     def trailing(self, count: int, name: str) -> str:
-        """See `Renderer`."""
+        """Return the text about bytes after the last whole batch."""
         return render({"type": "invalidBytes", "count": count})
 
     def state(self, path: str, words: str) -> str:
-        """See `Renderer`."""
+        """Return the text about the state of an index."""
         return render({"type": "index", "state": words.rstrip(".")})
 
     def offset_entry(self, entry: OffsetEntry) -> str:
-        """See `Renderer`."""
+        """Return the text of an entry of an offset index."""
         return render({"type": "offsetEntry", "offset": entry.offset, "position": entry.position})
 
     def time_entry(self, entry: TimeEntry) -> str:
-        """See `Renderer`."""
+        """Return the text of an entry of a time index."""
         return render({"type": "timeEntry", "timestamp": entry.timestamp_ms, "offset": entry.offset})
 
     def aborted(self, entry: AbortedTransaction) -> str:
-        """See `Renderer`."""
+        """Return the text of an entry of a transaction index."""
         return render(
             {
                 "type": "abortedTransaction",
@@ -430,7 +430,7 @@ class JsonRenderer:
         )
 
     def producer(self, entry: ProducerSnapshot) -> str:
-        """See `Renderer`."""
+        """Return the text of a producer in a snapshot."""
         return render(
             {
                 "type": "producer",

@@ -76,24 +76,24 @@ class Tap:
         self._frames = FrameLog(end)
 
     def link_made(self, link: Link) -> None:
-        """See `LinkHandler.link_made`."""
+        """Called when the connection is established."""
         if self._frames.end == "broker":
             self._client = f", client {link.peer}"
         _say("Connected %s, from %s", self._who, link.local)
         self._handler.link_made(_TappedLink(link, self))
 
     def frame_received(self, frame: memoryview) -> None:
-        """See `LinkHandler.frame_received`."""
+        """One whole frame has come, without its size. It has a buffer of its own: keep slices as long as you like."""
         _say("%s", self._frames.text("Read", self._who, [frame]))
         self._handler.frame_received(frame)
 
     def link_lost(self, error: KafkaError | None) -> None:
-        """See `LinkHandler.link_lost`."""
+        """The connection is gone."""
         _say("Disconnected %s%s", self._who, f": {error}" if error else "")
         self._handler.link_lost(error)
 
     def writing_paused(self, paused: bool) -> None:
-        """See `LinkHandler.writing_paused`."""
+        """The link's `write_paused` has changed."""
         self._handler.writing_paused(paused)
 
     @property
@@ -114,71 +114,71 @@ class _TappedLink:
 
     @property
     def peer(self) -> str:
-        """See `Link.peer`."""
+        """The other end as "host:port"."""
         return self._link.peer
 
     @property
     def local(self) -> str:
-        """See `Link.local`."""
+        """This end as "host:port"."""
         return self._link.local
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """See `Link.peer_certificate`."""
+        """The other end's certificate in DER, which TLS has checked; None when it showed none."""
         return self._link.peer_certificate
 
     @property
     def write_paused(self) -> bool:
-        """See `Link.write_paused`."""
+        """Whether so much is unsent that the sender should wait for `LinkHandler.writing_paused(False)`."""
         return self._link.write_paused
 
     @property
     def unsent_bytes(self) -> int:
-        """See `Link.unsent_bytes`."""
+        """Bytes that were sent here, but are still in this process."""
         return self._link.unsent_bytes
 
     @property
     def sent_bytes(self) -> int:
-        """See `Link.sent_bytes`."""
+        """Bytes that have left this process since the link was made; grows if the peer reads."""
         return self._link.sent_bytes
 
     @property
     def acknowledged_bytes(self) -> int:
-        """See `Link.acknowledged_bytes`."""
+        """Bytes that the peer's system has acknowledged; 0 where the operating system does not report it."""
         return self._link.acknowledged_bytes
 
     def send(self, segments: Segments) -> None:
-        """See `Link.send`."""
+        """Send one frame; its 4-byte size is added here."""
         self._tap.sending(segments)
         self._link.send(segments)
 
     def when_sent(self, callback: Callable[[], None]) -> None:
-        """See `Link.when_sent`."""
+        """Call `callback` when the operating system has taken all that was sent before."""
         self._link.when_sent(callback)
 
     def send_raw(self, data: bytes) -> None:
-        """See `Link.send_raw`."""
+        """Send bytes as they are, with nothing added: a part of a frame, or none at all. For fault tests."""
         _say("Write %d bytes that are no frame: %s", len(data), data[:_RAW_SHOWN_MAX].hex(" "))
         self._link.send_raw(data)
 
     def limit_frames(self, frame_size_max: int) -> None:
-        """See `Link.limit_frames`."""
+        """Accept frames of up to this size, beginning with the next one."""
         self._link.limit_frames(frame_size_max)
 
     def close(self) -> None:
-        """See `Link.close`."""
+        """Send what is still unsent, then close. `link_lost(None)` follows."""
         self._link.close()
 
     def abort(self) -> None:
-        """See `Link.abort`."""
+        """Close at once and drop what is unsent. `link_lost(None)` follows."""
         self._link.abort()
 
     def pause_reading(self) -> None:
-        """See `Link.pause_reading`."""
+        """Deliver no further frames; the peer is slowed down by TCP."""
         self._link.pause_reading()
 
     def resume_reading(self) -> None:
-        """See `Link.resume_reading`."""
+        """Deliver frames again."""
         self._link.resume_reading()
 
 

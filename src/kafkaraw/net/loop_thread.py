@@ -259,11 +259,11 @@ class _Turn:
 
     @property
     def fault(self) -> BaseException | None:
-        """See `_Call.fault`."""
+        """The fault that ended the call's loop; None if there was none."""
         return None if self._place is None else self._place.fault
 
     def give_away(self, place: _RunningLoop) -> None:
-        """See `_Call.give_away`."""
+        """Pass the call to the loop thread; the caller's thread does not use the coroutine from now on."""
         self._place = place
         place.calls.add(self)
 
@@ -284,7 +284,7 @@ class _Turn:
             raise self._error
 
     def give_up(self) -> None:
-        """See `_Call.give_up`."""
+        """Release the waiting thread, although the coroutine has not ended, because the loop has stopped."""
         self._end(asyncio.CancelledError())
 
     def _end(self, error: BaseException | None) -> None:

@@ -71,7 +71,7 @@ class AsyncioNetwork:
         self._listen_tls = listen_tls
 
     async def dial(self, host: str, port: int, handler: LinkHandler, *, timeout: float, frame_size_max: int) -> Link:
-        """See `Network.dial`."""
+        """Connect to a host."""
         return await dial(host, port, handler, timeout=timeout, frame_size_max=frame_size_max, tls=self._dial_tls)
 
     async def listen(
@@ -83,7 +83,7 @@ class AsyncioNetwork:
         frame_size_max: int,
         tls: ssl.SSLContext | None = None,
     ) -> Listener:
-        """See `Network.listen`."""
+        """Accept connections on an address of this machine."""
         from kafkaraw.net.listener import listen  # clients do not listen
 
         return await listen(host, port, make_handler, frame_size_max=frame_size_max, tls=tls or self._listen_tls)

@@ -97,49 +97,49 @@ class StreamLink(asyncio.BufferedProtocol):
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """See `Link.peer_certificate`."""
+        """The other end's certificate in DER, which TLS has checked; None when it showed none."""
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         certificate: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
         return certificate
 
     @property
     def write_paused(self) -> bool:
-        """See `Link.write_paused`."""
+        """Whether so much is unsent that the sender should wait for `LinkHandler.writing_paused(False)`."""
         return self._writer is not None and self._writer.paused
 
     @property
     def unsent_bytes(self) -> int:
-        """See `Link.unsent_bytes`."""
+        """Bytes that were sent here, but are still in this process."""
         return 0 if self._writer is None else self._writer.unsent_bytes
 
     @property
     def sent_bytes(self) -> int:
-        """See `Link.sent_bytes`."""
+        """Bytes that have left this process since the link was made; grows if the peer reads."""
         return 0 if self._writer is None else self._writer.sent_bytes
 
     @property
     def acknowledged_bytes(self) -> int:
-        """See `Link.acknowledged_bytes`."""
+        """Bytes that the peer's system has acknowledged; 0 where the operating system does not report it."""
         return 0 if self._writer is None else self._writer.acknowledged_bytes
 
     def send(self, segments: Segments) -> None:
-        """See `Link.send`."""
+        """Send one frame; its 4-byte size is added here."""
         if self._writer is not None:
             size = segments_size(segments)
             self._writer.write([size.to_bytes(4, "big"), *segments], size + 4)
 
     def when_sent(self, callback: Callable[[], None]) -> None:
-        """See `Link.when_sent`."""
+        """Call `callback` when the operating system has taken all that was sent before."""
         if self._writer is not None:
             self._writer.when_sent(callback)
 
     def send_raw(self, data: bytes) -> None:
-        """See `Link.send_raw`."""
+        """Send bytes as they are, with nothing added: a part of a frame, or none at all. For fault tests."""
         if self._writer is not None:
             self._writer.write((data,), len(data))
 
     def close(self) -> None:
-        """See `Link.close`."""
+        """Send what is still unsent, then close. `link_lost(None)` follows."""
         self._closed_here = True
         if self._writer is not None:
             self._writer.close()
@@ -152,16 +152,16 @@ class StreamLink(asyncio.BufferedProtocol):
             self._writer.abort()
 
     def limit_frames(self, frame_size_max: int) -> None:
-        """See `Link.limit_frames`."""
+        """Accept frames of up to this size, beginning with the next one."""
         self._reader.limit = frame_size_max
 
     def pause_reading(self) -> None:
-        """See `Link.pause_reading`."""
+        """Deliver no further frames; the peer is slowed down by TCP."""
         self._reading = False
         self._apply_reading()
 
     def resume_reading(self) -> None:
-        """See `Link.resume_reading`."""
+        """Deliver frames again."""
         self._reading = True
         self.loop.call_soon(self._go_on_reading)
 

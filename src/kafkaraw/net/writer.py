@@ -193,7 +193,7 @@ class SegmentWriter:
 
     @property
     def acknowledged_bytes(self) -> int:
-        """See `Link.acknowledged_bytes`."""
+        """Bytes that the peer's system has acknowledged; 0 where the operating system does not report it."""
         sock = self._transport.get_extra_info("socket")
         if sock is None or _TCP_INFO is None or not sys.platform.startswith("linux"):
             return 0
@@ -205,7 +205,7 @@ class SegmentWriter:
         return acknowledged
 
     def when_sent(self, tell: Callable[[], None]) -> None:
-        """See `Link.when_sent`."""
+        """Call `callback` when the operating system has taken all that was sent before."""
         self._marks.append((self._written_bytes, tell))
         self._tell_sent()
 

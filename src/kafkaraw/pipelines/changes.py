@@ -37,8 +37,8 @@ _NEXT: Final = "__next"
 def changed_columns(changes: Changes, source: Iterable[str]) -> list[str]:
     """Return the names of the columns that a table has of its source, in the order of the source.
 
-    The keys are always among them, whatever `column_list` and `except_column_list` say: rows are found by them. The
-    record as it was read is none, but the sequence and the condition of deletes may use it.
+    The keys are always among them, even if `column_list` or `except_column_list` leaves them out: rows are found by
+    them. The record as it was read is none, but the sequence and the condition of deletes may use it.
     """
     keys = {name.lower() for name in changes.keys}
     wanted = None if changes.columns is None else {name.lower() for name in changes.columns}

@@ -110,7 +110,7 @@ class Evaluation:
         judge: applies the expectations of a dataset to its rows.
         read_table: returns the rows of a table of the pipeline, as a stream or not; None for Spark's catalog.
         read_records: returns the records of a topic, as a stream or not, with the columns of format "kafkaraw" and
-            headers; None for that format. Whatever reads a topic decodes these records.
+            headers; None for that format. Every function that reads a topic decodes these records.
         start_offsets: where a flow without a checkpoint starts, by topic and partition, instead of
             `TopicSource.starting`.
         chain: names of the datasets that are being evaluated: the flow's target, the view that its function reads, the

@@ -94,7 +94,7 @@ def _guarded(function: Function, schema: StructType) -> Callable[[Row], tuple[ob
             if not isinstance(result, tuple):
                 raise TypeError(f"the function returned {type(result).__name__}, not a tuple or a mapping")
             verify(result)
-        except Exception as error:  # noqa: BLE001 -- whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 -- any error of the user's function
             line = traceback.extract_tb(error.__traceback__)[1:2]
             place = f" ({line[0].name}, line {line[0].lineno})" if line else ""
             return None, f"{type(error).__name__}: {error}{place}"[:_ERROR_MAX]

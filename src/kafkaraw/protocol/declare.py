@@ -185,7 +185,7 @@ class RequestClass(Protocol[Q_co, R_co]):
     """A class of requests, with the types of its instances and of their responses: `type[Q]` has the first one only."""
 
     def exchange(self) -> tuple[type[Q_co], type[R_co]]:
-        """See `Request.exchange`."""
+        """Return the class of the request, and that of its response."""
         ...
 
 

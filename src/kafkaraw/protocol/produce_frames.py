@@ -76,7 +76,7 @@ class Produce(HandWritten["Written | ProduceResponse"]):
         self.topics = topics
 
     def segments(self, version: int, correlation_id: int, client_id: str | None) -> list[Segment]:
-        """See `HandWritten.segments`."""
+        """Return the whole frame, as `encode_request_segments` does; raises the same errors."""
         topics = self.topics
         if version < _FLEXIBLE_SINCE or len(topics) >= _ONE_BYTE_MAX:
             header = RequestHeader(PRODUCE_KEY, version, correlation_id, client_id)
@@ -113,7 +113,7 @@ class Produce(HandWritten["Written | ProduceResponse"]):
         )
 
     def read(self, frame: memoryview, version: int) -> Written | ProduceResponse:
-        """See `HandWritten.read`."""
+        """Read the response in that version; raises the errors of `decode_response`. Bytes after it are ignored."""
         written = self._read_written(frame, version) if version >= _FLEXIBLE_SINCE else None
         if written is not None:
             return written

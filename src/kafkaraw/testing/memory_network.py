@@ -78,7 +78,7 @@ class MemoryNetwork:
     # -- net.Network -----------------------------------------------------------------------------------------------
 
     async def dial(self, host: str, port: int, handler: LinkHandler, *, timeout: float, frame_size_max: int) -> Link:
-        """See `Network.dial`."""
+        """Connect to a host."""
         address, where = _address(host, port), host_port(host, port)
         if address[0] not in self._hosts or address[0] in self._nameless:
             raise NetworkError(f"cannot resolve {host!r} (of {where}): unknown host", stage=Stage.RESOLVE)
@@ -118,7 +118,7 @@ class MemoryNetwork:
         frame_size_max: int,
         tls: ssl.SSLContext | None = None,
     ) -> Listener:
-        """See `Network.listen`."""
+        """Accept connections on an address of this machine."""
         if tls is not None:
             raise UsageError("a network in memory has no TLS")
         while port == 0:
@@ -257,7 +257,7 @@ class MemoryListener:
     on_close: Callable[[], object]
 
     async def close(self) -> None:
-        """See `Listener.close`."""
+        """Accept no more. Links that stand are left alone."""
         self.on_close()
 
 
@@ -295,26 +295,26 @@ class MemoryLink:
         self._closed = False
 
     def limit_frames(self, frame_size_max: int) -> None:
-        """See `Link.limit_frames`."""
+        """Accept frames of up to this size, beginning with the next one."""
         self._reader.limit = frame_size_max
 
     @property
     def unsent_bytes(self) -> int:
-        """See `Link.unsent_bytes`."""
+        """Bytes that were sent here, but are still in this process."""
         return self.other.unread_bytes
 
     @property
     def acknowledged_bytes(self) -> int:
-        """See `Link.acknowledged_bytes`."""
+        """Bytes that the peer's system has acknowledged; 0 where the operating system does not report it."""
         return 0
 
     @property
     def sent_bytes(self) -> int:
-        """See `Link.sent_bytes`."""
+        """Bytes that have left this process since the link was made; grows if the peer reads."""
         return self._put_bytes - self.other.unread_bytes
 
     def send(self, segments: Segments) -> None:
-        """See `Link.send`."""
+        """Send one frame; its 4-byte size is added here."""
         data = segments_size(segments).to_bytes(_SIZE_BYTES, "big") + b"".join(map(_bytes_of, segments))
         if self.by == "client" and not self._closed:
             self._network.repeat_later(self.address, data)
@@ -327,7 +327,7 @@ class MemoryLink:
             self._tell_sent()
 
     def send_raw(self, data: bytes) -> None:
-        """See `Link.send_raw`."""
+        """Send bytes as they are, with nothing added: a part of a frame, or none at all. For fault tests."""
         if self._closed:
             return
         self._network.history.append(Sent(self._network.loop.time(), self.number, self.by, data))
@@ -338,21 +338,21 @@ class MemoryLink:
         self.report_writing()
 
     def close(self) -> None:
-        """See `Link.close`."""
+        """Send what is still unsent, then close. `link_lost(None)` follows."""
         if not self._closed:
             self._say_goodbye()
             self.lose(None)
 
     def abort(self) -> None:
-        """See `Link.abort`."""
+        """Close at once and drop what is unsent. `link_lost(None)` follows."""
         self.close()
 
     def pause_reading(self) -> None:
-        """See `Link.pause_reading`."""
+        """Deliver no further frames; the peer is slowed down by TCP."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """See `Link.resume_reading`."""
+        """Deliver frames again."""
         self._reading = True
         self.deliver_soon()
 

@@ -213,7 +213,7 @@ class _Run:
         for group in groups_to_clean(sources, limits.segment_bytes, limits.index_bytes, plan.end_offset):
             # The map has offsets of all sources: if the last one is truncated, none may be cleaned by it.
             # Checking all of the group at each read would be quadratic: retention deletes the first one,
-            # and a truncation changes the last one, whatever else they remove.
+            # and a truncation changes the last one, and may remove others.
             watched = (group[0], group[-1], last)
             self._check(watched)  # the step before ended a turn, and the folder may be gone
             cleaned = self._log.create_cleaned_segment(group[0].base_offset)

@@ -98,7 +98,7 @@ class Place(NamedTuple):
 
 
 class Segment:
-    """The files of one segment. A new segment is empty; an old one must be told its end before it is appended to.
+    """The files of one segment. A new segment is empty; the end of an old one must be set before it is appended to.
 
     Args:
         storage: where the files are.

@@ -68,7 +68,7 @@ class _Installed:
         self.errors: tuple[type[Exception], ...] = (gssapi.exceptions.GSSError,)
 
     def new_context(self, service: str, host: str) -> SecurityContext:
-        """See `Gssapi.new_context`."""
+        """Begin a login."""
         name = self._gssapi.Name(f"{service}@{host}", name_type=self._gssapi.NameType.hostbased_service)
         context: SecurityContext = self._gssapi.SecurityContext(name=name, usage="initiate")
         return context
@@ -96,7 +96,7 @@ class KerberosCredentials:
         self._gssapi = gssapi
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
-        """See `Credentials.mechanism`."""
+        """The client's half of one login."""
         return await run_in_daemon_thread(lambda: self._begin(host), "kafkaraw-ticket")
 
     def _begin(self, host: str) -> ClientMechanism:
@@ -135,11 +135,11 @@ class KerberosClient:
 
     @property
     def complete(self) -> bool:
-        """See `ClientMechanism.complete`."""
+        """Whether nothing more is to be said, and the broker has proved what the mechanism lets it prove."""
         return self._next is _Step.DONE
 
     def computation(self, challenge: bytes) -> None:
-        """See `ClientMechanism.computation`."""
+        """What has to be computed before `step` can answer, if that takes long enough to hold up an event loop."""
 
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`: tokens until the context stands, then the layer, then an empty answer."""

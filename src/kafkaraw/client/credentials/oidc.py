@@ -89,7 +89,7 @@ class EndpointTokens:
         self._transport = transport
 
     async def token(self, timeout: float) -> Token:
-        """See `TokenSource.token`."""
+        """A token that can be used now; see `Credentials.mechanism` for arguments and errors."""
         loop = asyncio.get_running_loop()
         # A little before the caller gives up, who could not say why there is no token.
         deadline = loop.time() + timeout * _SHARE_OF_TIMEOUT

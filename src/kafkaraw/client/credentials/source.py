@@ -75,7 +75,7 @@ class BearerCredentials:
         self._source = source
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
-        """See `Credentials.mechanism`."""
+        """The client's half of one login."""
         return OAuthBearerClient((await self._source.token(timeout)).value)
 
 
@@ -142,7 +142,7 @@ class PasswordCredentials:
         self._token = token
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
-        """See `Credentials.mechanism`."""
+        """The client's half of one login."""
         if self._name == PLAIN:
             return PlainClient(self._username, self._password)
         nonce = self._entropy(NONCE_BYTES).hex()
@@ -165,7 +165,7 @@ class ProvidedTokens:
         self._setting = setting
 
     async def token(self, timeout: float) -> Token:
-        """See `TokenSource.token`."""
+        """A token that can be used now; see `Credentials.mechanism` for arguments and errors."""
         provider = self._provider
         try:
             token = await provider() if _is_async(provider) else await run_in_daemon_thread(provider, "kafkaraw-token")
@@ -215,7 +215,7 @@ class SignedTokens:
         self._sign = sign
 
     async def token(self, timeout: float) -> Token:
-        """See `TokenSource.token`."""
+        """A token that can be used now; see `Credentials.mechanism` for arguments and errors."""
         try:
             value, expires_ms = await run_in_daemon_thread(lambda: self._sign(self._region), "kafkaraw-token")
         except Exception as error:  # botocore has many, and all mean that there is no token

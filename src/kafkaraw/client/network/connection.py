@@ -327,12 +327,12 @@ class Connection:
     # -- for the link (`net.LinkHandler`) --------------------------------------------------------------------------
 
     def link_made(self, link: Link) -> None:
-        """See `LinkHandler.link_made`."""
+        """Called when the connection is established."""
         self._link = link
         self._handle(LinkMade(self._open_deadline * 1000, self._login is not None))
 
     def frame_received(self, frame: memoryview) -> None:
-        """See `LinkHandler.frame_received`."""
+        """One whole frame has come, without its size. It has a buffer of its own: keep slices as long as you like."""
         self._metrics.bytes_in += len(frame) + SIZE_PREFIX_BYTES
         self._machine.frame_received(frame, self._loop.time() * 1000)
         self._act()
@@ -340,7 +340,7 @@ class Connection:
             self._arm_timer()
 
     def link_lost(self, error: KafkaError | None) -> None:
-        """See `LinkHandler.link_lost`."""
+        """The connection is gone."""
         self._lost.set()
         self._handle(LinkLost(error))
 

@@ -338,15 +338,15 @@ class _Listener:
         self.lost: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
 
     def link_made(self, link: Link) -> None:
-        """See `LinkHandler.link_made`."""
+        """Called when the connection is established."""
 
     def frame_received(self, frame: memoryview) -> None:
-        """See `LinkHandler.frame_received`."""
+        """One whole frame has come, without its size. It has a buffer of its own: keep slices as long as you like."""
 
     def link_lost(self, error: KafkaError | None) -> None:
-        """See `LinkHandler.link_lost`."""
+        """The connection is gone."""
         if not self.lost.done():
             self.lost.set_result(error)
 
     def writing_paused(self, paused: bool) -> None:
-        """See `LinkHandler.writing_paused`."""
+        """The link's `write_paused` has changed."""

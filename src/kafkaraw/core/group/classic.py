@@ -173,7 +173,7 @@ class ClassicMember:
     # -- the four verbs
 
     def receive(self, event: Event, now_ms: int) -> None:
-        """See `GroupMember.receive`."""
+        """Take note of something that happened."""
         match event:
             case ResponseReceived(attempt, response):
                 self._on_response(attempt, response, now_ms)
@@ -201,11 +201,11 @@ class ClassicMember:
                 pass  # the classic protocol knows topics by name
 
     def actions(self) -> list[Action]:
-        """See `GroupMember.actions`."""
+        """Return what to do now, in order; each action is returned once."""
         return self._requests.take()
 
     def deadline_ms(self) -> int | None:
-        """See `GroupMember.deadline_ms`."""
+        """Return when `tick` must be called; None while only an event can change anything."""
         times = [self._rebalance.due_ms] if self.state is _S.UNJOINED else []
         if self.state in _HEARTBEATING and not self._heartbeat.attempt:
             times.append(self._heartbeat.due_ms)
@@ -214,7 +214,7 @@ class ClassicMember:
         return min(times, default=None)
 
     def tick(self, now_ms: int) -> None:
-        """See `GroupMember.tick`."""
+        """Take note that time has passed."""
         if self.state in _JOINED_OR_JOINING and self.poll_timer.is_expired(now_ms):
             self._on_poll_timeout(now_ms)
         elif self.state is _S.UNJOINED and now_ms >= self._rebalance.due_ms:
@@ -233,25 +233,25 @@ class ClassicMember:
 
     @property
     def description(self) -> str:
-        """See `GroupMember.description`."""
+        """The state, as the end of a sentence that begins with "the consumer", for logs and errors."""
         return self.state.value
 
     @property
     def is_rebalancing(self) -> bool:
-        """See `GroupMember.is_rebalancing`."""
+        """Whether a rebalance is under way in which no commit succeeds and which ends without a call to poll."""
         return self.state in _REBALANCING
 
     @property
     def watched_topics(self) -> tuple[str, ...]:
-        """See `GroupMember.watched_topics`."""
+        """Topics whose partition changes make this member rejoin."""
         return () if self._watch is None else self._watch.names
 
     def awaits(self, attempt: int) -> bool:
-        """See `GroupMember.awaits`."""
+        """Return whether the response to a request is still of use; otherwise it is not sent any more."""
         return attempt in (self._heartbeat.attempt, self._rebalance.attempt)
 
     def retries_commit(self, error_code: int, generation_id: int) -> bool:
-        """See `GroupMember.retries_commit`."""
+        """Return whether a commit that was rejected with this code may succeed after the rebalance."""
         if generation_id != self.identity.generation_id or CLASSIC.meaning_of(error_code) is Meaning.RETRY:
             return False
         if error_code == ErrorCode.ILLEGAL_GENERATION:

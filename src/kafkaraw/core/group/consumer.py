@@ -186,7 +186,7 @@ class ConsumerMember:
     # -- the four verbs
 
     def receive(self, event: Event, now_ms: int) -> None:
-        """See `GroupMember.receive`."""
+        """Take note of something that happened."""
         match event:
             case ResponseReceived(attempt, response):
                 self._on_response(attempt, response, now_ms)
@@ -212,11 +212,11 @@ class ConsumerMember:
                 pass  # the broker assigns
 
     def actions(self) -> list[Action]:
-        """See `GroupMember.actions`."""
+        """Return what to do now, in order; each action is returned once."""
         return self._requests.take()
 
     def deadline_ms(self) -> int | None:
-        """See `GroupMember.deadline_ms`."""
+        """Return when `tick` must be called; None while only an event can change anything."""
         times: list[int] = []
         if self.state in _HEARTBEATING:
             if not self._heartbeat.attempt:
@@ -228,7 +228,7 @@ class ConsumerMember:
         return min(times, default=None)
 
     def tick(self, now_ms: int) -> None:
-        """See `GroupMember.tick`."""
+        """Take note that time has passed."""
         if self.state in _JOINED_OR_JOINING and self.poll_timer.is_expired(now_ms):
             self._on_poll_timeout(now_ms)
         if self.state not in _HEARTBEATING:
@@ -243,7 +243,7 @@ class ConsumerMember:
 
     @property
     def description(self) -> str:
-        """See `GroupMember.description`."""
+        """The state, as the end of a sentence that begins with "the consumer", for logs and errors."""
         return self.state.value
 
     @property
@@ -257,7 +257,7 @@ class ConsumerMember:
         return ()
 
     def awaits(self, attempt: int) -> bool:
-        """See `GroupMember.awaits`."""
+        """Return whether the response to a request is still of use; otherwise it is not sent any more."""
         return attempt == self._heartbeat.attempt
 
     def retries_commit(self, error_code: int, generation_id: int) -> bool:

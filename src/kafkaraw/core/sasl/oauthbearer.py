@@ -48,7 +48,7 @@ class OAuthBearerClient:
         self.complete = False
 
     def computation(self, challenge: bytes) -> None:
-        """See `ClientMechanism.computation`."""
+        """What has to be computed before `step` can answer, if that takes long enough to hold up an event loop."""
 
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`: an answer with content is a refusal, which is acknowledged."""
@@ -95,7 +95,7 @@ class UnsecuredOAuthBearerServer:
         self._refusal = ""
 
     def step(self, response: bytes) -> bytes:
-        """See `ServerMechanism.step`."""
+        """Answer the client."""
         if self._refusal:
             raise AuthenticationError(self._refusal)
         first = read_client_first(response)

@@ -23,7 +23,7 @@ class PlainClient:
         self.complete = False
 
     def computation(self, challenge: bytes) -> None:
-        """See `ClientMechanism.computation`."""
+        """What has to be computed before `step` can answer, if that takes long enough to hold up an event loop."""
 
     def step(self, challenge: bytes | None) -> bytes:
         """See `ClientMechanism.step`: one message, to which the broker has nothing to add."""
@@ -48,7 +48,7 @@ class PlainServer:
         self.user: str | None = None
 
     def step(self, response: bytes) -> bytes:
-        """See `ServerMechanism.step`."""
+        """Answer the client."""
         parts = response.split(b"\0")
         if len(parts) != 3:
             raise AuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")

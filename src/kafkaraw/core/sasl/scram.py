@@ -95,7 +95,7 @@ class ScramClient:
 
     @property
     def complete(self) -> bool:
-        """See `ClientMechanism.complete`."""
+        """Whether nothing more is to be said, and the broker has proved what the mechanism lets it prove."""
         return self._next is _Step.DONE
 
     def computation(self, challenge: bytes) -> Callable[[], None] | None:
@@ -111,7 +111,7 @@ class ScramClient:
         return lambda: self._hash(salt, iterations)
 
     def step(self, challenge: bytes | None) -> bytes:
-        """See `ClientMechanism.step`."""
+        """Answer the broker."""
         if challenge is None:
             self._next = _Step.FINAL
             return (_NO_BINDING + self._first_bare).encode()
@@ -201,7 +201,7 @@ class ScramServer:
         self._next = _Step.FIRST
 
     def step(self, response: bytes) -> bytes:
-        """See `ServerMechanism.step`."""
+        """Answer the client."""
         text = _text(response)
         if self._next is _Step.FIRST:
             return self._challenge(text)

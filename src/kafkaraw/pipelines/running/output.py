@@ -1,4 +1,4 @@
-"""What a run shows, written by a thread of its own: a pipe that nobody reads, or Ctrl-S, must not stop the run.
+"""What a run shows, written by a thread of its own: a pipe without a reader, or Ctrl-S, must not stop the run.
 
 The run adds texts to a queue of limited size. If the reader is slow, progress is left out, but never an error and never
 the end. If the reader is gone, nothing is written any more, and `is_broken` tells the run. Must not know what is shown.

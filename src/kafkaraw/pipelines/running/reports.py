@@ -37,7 +37,7 @@ class Report(Reporter):
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody can see anything any more: the reader of a pipe has closed it."""
+        """Whether the reader of the pipe has closed it, so that no output is seen any more."""
         return isinstance(self._shown, Output) and self._shown.is_broken
 
     def _kept(self) -> AbstractContextManager[None]:

@@ -51,7 +51,7 @@ class TopicFunctions:
         sink_options: returns the options of that format for a topic, given the name of the flow; no target for the
             dead-letter topic.
         dead_letter_flows: returns the flows that write dead letters.
-        create_topics: makes the topics that flows write to; told whether flows read topics, and may have bad records.
+        create_topics: makes the topics that flows write to; gets whether flows read topics, and may have bad records.
         topic_ids: returns the ids of topics, by name; those that do not exist are left out.
         read_records: returns the records of topics from elsewhere than a broker; None for the broker.
     """

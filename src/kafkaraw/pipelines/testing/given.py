@@ -55,7 +55,7 @@ def encoded(value: object) -> bytes | None:
     return json.dumps(plain(value), ensure_ascii=False).encode()
 
 
-def plain(value: object) -> Any:  # noqa: ANN401 -- whatever JSON has
+def plain(value: object) -> Any:  # noqa: ANN401 -- any JSON value
     """Return a value of a row as JSON has it: times as texts, bytes in Base64, as Spark reads them."""
     if isinstance(value, datetime):
         return (value.replace(tzinfo=UTC) if value.tzinfo is None else value).isoformat()

@@ -1,7 +1,7 @@
 """JSON objects as an Arrow array, as far as they are plain: fast, and never wrong.
 
 `JsonObjects` decodes an object whose every field is written in a form that needs no rule: an integer without a fraction
-for an integer, a timestamp with all its parts. Whatever else a record is, it becomes null, and another decoder decides
+for an integer, a timestamp with all its parts. Any other record becomes null, and another decoder decides
 about it: that includes records that another decoder would accept, and all that are bad. Null fields and fields that the
 schema does not have are plain, repeated fields are not.
 

@@ -1,9 +1,9 @@
 """The languages of schemas: parse, write as the registry does, and compare versions.
 
-Everything is computed from a `SchemaBundle` in memory: no file, no URL and no registry is asked, whatever a schema
-says. Schemas may come from strangers, so time, memory and nesting are bounded (`limits`). A language is imported when
-its first schema is parsed: Avro needs no other package, `AvroSchema.native` fastavro, JSON Schema jsonschema, Protobuf
-protobuf and protoxy (`pip install kafkaraw[schemas]`). Start at `parse`; `compatibility.check` compares versions.
+Everything is computed from a `SchemaBundle` in memory: no file, no URL and no registry is asked, even if a schema
+names one. Schemas may come from strangers, so time, memory and nesting are bounded (`limits`). A language is imported
+when its first schema is parsed: Avro needs no other package, `AvroSchema.native` fastavro, JSON Schema jsonschema-rs,
+Protobuf protobuf (`pip install kafkaraw[schemas]`). Start at `parse`; `compatibility.check` compares versions.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kafkaraw.schemas.json_codec import refuse_constant
 from kafkaraw.schemas.model import SchemaBundle
 
 Json: TypeAlias = Any
-"""Whatever JSON can hold: dictionaries, lists, strings, numbers, booleans and None."""
+"""A JSON value: dictionaries, lists, strings, numbers, booleans and None."""
 TEXT_CHARACTERS_MAX: Final = 1 << 20
 """Of one schema. A record of `_schemas` holds 1 MB by default."""
 BUNDLE_CHARACTERS_MAX: Final = 8 << 20

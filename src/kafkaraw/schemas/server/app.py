@@ -169,7 +169,7 @@ class _Call:
     def number(self, name: str) -> int:
         """Return an id in the path; anything else leads to no resource."""
         value = self.text(name)
-        # Longer numbers are out of range, whatever their digits, and Python would not convert those of 5,000 digits.
+        # Longer numbers are out of range, and Python would not convert those of 5,000 digits.
         if _NUMBER.fullmatch(value) is None or abs(int(value)) > _ID_MAX:
             raise HTTPException(404)
         return int(value)

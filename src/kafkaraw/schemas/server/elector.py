@@ -182,11 +182,11 @@ class Elector(Leadership):
     # -- the group
 
     async def _run(self) -> None:
-        told = False
+        reported = False
         while True:
             try:
                 await self._join()
-                told, self._error = False, None
+                reported, self._error = False, None
                 await self._stay()
             except ConfigError as error:
                 if not self._has_joined:
@@ -194,8 +194,8 @@ class Elector(Leadership):
                 log.error("this instance cannot become the primary, nor send writes on: %s", error)
                 await asyncio.sleep(_MISCONFIGURED_S)
             except KafkaError as error:
-                (log.info if told else log.warning)("electing the primary in %r: %s", self._settings.group, error)
-                told, self._error = True, error
+                (log.info if reported else log.warning)("electing the primary in %r: %s", self._settings.group, error)
+                reported, self._error = True, error
                 await asyncio.sleep(_RETRY_S)
             self._settled.clear()
 

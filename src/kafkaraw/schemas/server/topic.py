@@ -159,7 +159,7 @@ class TopicLog:
 
     async def _prepare_topic(self, deadline: Deadline) -> None:
         """Create the topic or check it; wait for Kafka if it cannot be reached yet."""
-        told = False
+        reported = False
         while True:
             try:
                 self.cluster_id = (await self._admin.describe_cluster(timeout=deadline.remaining)).cluster_id
@@ -167,8 +167,8 @@ class TopicLog:
             except (NetworkError, RetriableError) as error:
                 if deadline.remaining <= _RETRY_S:
                     raise
-                (log.debug if told else log.warning)("waiting for Kafka: %s", error)
-                told = True
+                (log.debug if reported else log.warning)("waiting for Kafka: %s", error)
+                reported = True
             await deadline.sleep(_RETRY_S)
 
     async def _create_or_check(self, deadline: Deadline) -> None:
@@ -236,14 +236,16 @@ class TopicLog:
     # -- reading
 
     async def _keep_reading(self) -> None:
-        told = False
+        reported = False
         while True:
             try:
                 await self._read(_POLL_S)
-                told = False
+                reported = False
             except KafkaError as error:
-                (log.debug if told else log.warning)("reading %r failed, trying again: %s", self._settings.topic, error)
-                told = True
+                (log.debug if reported else log.warning)(
+                    "reading %r failed, trying again: %s", self._settings.topic, error
+                )
+                reported = True
                 await asyncio.sleep(_RETRY_S)
 
     async def _read(self, timeout_s: float) -> None:

@@ -173,7 +173,7 @@ class _Task:
         self._batch_id = batch_id
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """See `write_slot`."""
+        """Write the rows of a task in one transaction and leave it open; skip rows that are committed already."""
         found = self._decisions.look(self._slot.query_id)
         done = self._done_before(found)
         if done is not None:
@@ -270,7 +270,7 @@ class _Commit:
         self._batch_id = batch_id
 
     def run(self, written: Sequence[Written]) -> None:
-        """See `commit_batch`."""
+        """Decide that the transactions of all tasks are to be committed, and commit them."""
         try:
             if self._batch_id == 0:
                 self._check_first()
