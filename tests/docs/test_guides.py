@@ -1,0 +1,39 @@
+"""The Python programs of the guides run as they stand there.
+
+The blocks of a page are one program. A block after `<!-- not run: REASON -->` is left out. Start at `program_of`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
+SAID = {
+    "produce": ["orders", "100 written, 0 failed", "201 {'partition'", "2000"],
+    "use-transactions": ["aborted: the second record cannot be made", "[b'{\"id\": 1}']"],
+}
+"""Page -> texts that its program prints."""
+BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?```python\n(.*?)```", re.DOTALL)
+
+
+def program_of(page: Path) -> str:
+    """Return the blocks of a page that run, with their line numbers."""
+    text = page.read_text(encoding="utf-8")
+    lines: list[str] = []
+    for found in BLOCK.finditer(text):
+        if found[1] is None:
+            first = text.count("\n", 0, found.start(2))
+            lines += [""] * (first - len(lines))
+            lines += found[2].splitlines()
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_program_of_a_guide_does_what_the_guide_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = FOLDER / f"{name}.md"
+    exec(compile(program_of(page), str(page), "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    assert [text for text in SAID[name] if text not in said] == []
