@@ -12,10 +12,12 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 SAID = {
+    "choose-a-group-protocol": ["classic\nconsumer"],
     "produce": ["orders", "100 written, 0 failed", "201 {'partition'", "2000"],
     "move-from-aiokafka": ["True\nTrue", "aiokafka: 202", "kafkaraw: 202"],
     "move-from-confluent-kafka": ["confluent-kafka: 200", "kafkaraw: 200"],
     "move-from-kafka-python": ["True\nTrue", "kafka-python: 202", "kafkaraw: 202"],
+    "stop-gracefully": ["stopping\n10 handled"],
     "use-transactions": ["aborted: the second record cannot be made", "[b'{\"id\": 1}']"],
 }
 """Page -> texts that its program prints."""

@@ -62,7 +62,7 @@ RegisterSchemaResponse SchemaRegistryProtocol SchemaRegistryIdentity SchemaRegis
 AbstractSchemaProvider ContextFilter AliasFilter SchemaRegistrySerializer SchemaKey ConfigKey ModeKey DeleteSubjectKey
 ClearSubjectKey ContextKey NoopKey RegisterSchemaRequest ConfigUpdateRequest ModeUpdateRequest KafkaSchemaRegistry
 KNOWN_DEPENDENCIES AbstractSchemaRegistry SchemaRegistryConfig InMemoryCache KafkaStoreMessageHandler KafkaStore
-KafkaStoreReaderThread create_batch() send_batch() ConsumerRebalanceListener add_errback exactly_once_v2
+KafkaStoreReaderThread create_batch send_batch TimeoutStopSec ConsumerRebalanceListener add_errback exactly_once_v2
 """
 _ELSEWHERE = frozenset(_ELSEWHERE_TEXT.split())
 """Names of Java, Kafka, other clients, Confluent's registry, Spark and the shell that sources and pages mention."""
