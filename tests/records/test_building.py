@@ -60,7 +60,7 @@ def test_a_release_build_lets_no_module_be_missing(setting: str, optional: bool)
     """Setuptools fails if an extension that is not optional cannot be built; `cythonize` would take seconds here."""
     program = (
         "import Cython.Build, setuptools; Cython.Build.cythonize = lambda found, **_: found; "
-        "setuptools.setup = lambda ext_modules: print({each.optional for each in ext_modules}, len(ext_modules)); "
+        "setuptools.setup = lambda ext_modules, **_: print({each.optional for each in ext_modules}, len(ext_modules)); "
         "exec(open('setup.py').read())"
     )
     variables = {**os.environ, "KAFKARAW_COMPILED": setting}
