@@ -72,6 +72,7 @@ PACKAGES = {
     "spark": ("entry", 'The data source format("kafkaraw"): source, sink, session.'),
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
+    "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
     "client": ("role", "Producer, Consumer and Admin, asyncio and blocking."),
     "broker": ("role", "The embedded broker: one node or a cluster."),

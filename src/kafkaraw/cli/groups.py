@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Final, Unpack
 
 import click
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from kafkaraw.cli.group_reset import ResetOptions
     from kafkaraw.client.admin.group_descriptions import GroupState, GroupType
 
+_WAIT_S: Final = 3600.0
 _EXECUTE: Final = click.option("--execute", is_flag=True, help="Make the change; without it, the change is only shown.")
 _DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Only show the change (the default).")
 _QUIET: Final = click.option("-q", "--quiet", is_flag=True, help="Print names only.")
@@ -193,6 +195,39 @@ def remove_members(
         raise click.UsageError("give either --instance ID or --all-members")
     chosen = None if all_members else instances
     _report(remove_group_members(cluster, name, chosen, execute=execute and not dry_run))
+
+
+@groups.command()
+@click.argument("patterns", nargs=-1, metavar="[GROUP]...")
+@cluster_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
+@click.option("--port", default=9308, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 for a free port.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    default=8.0,
+    show_default=True,
+    type=click.FloatRange(0.5, 600),
+    help="Seconds in which the cluster must answer a request of Prometheus; less than its scrape_timeout.",
+)
+def export(cluster: Cluster, patterns: tuple[str, ...], host: str, port: int, timeout_s: float) -> None:
+    """Serve the lag of groups to Prometheus, at /metrics.
+
+    GROUP is a name, or a pattern with * and ?; without one, all groups. The first line printed is url=http://HOST:PORT.
+    Ctrl-C or SIGTERM stops the command. The lag in seconds is an estimate: it knows the time since the first request.
+    """
+    from kafkaraw.cli.stopping import Stop
+
+    with Stop() as stop:
+        from kafkaraw.cli.group_export import export as run
+
+        running, listening = run(cluster, patterns, host, port, timeout_s)
+        try:
+            click.echo(f"url=http://{host}:{listening}/metrics")
+            while not stop.asked:
+                threading.Event().wait(_WAIT_S)  # a signal ends it
+        finally:
+            running.close()
 
 
 def _words(text: str | None, option: str, kind: type[GroupState | GroupType]) -> list[str]:
