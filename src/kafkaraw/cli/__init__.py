@@ -18,11 +18,13 @@ from kafkaraw.errors import KafkaError
 COMMANDS = {
     "broker": "kafkaraw.cli.broker:broker",
     "consume": "kafkaraw.cli.consume:consume",
+    "copy": "kafkaraw.cli.copy:copy",
     "demo": "kafkaraw.cli.demo:demo",
     "doctor": "kafkaraw.cli.doctor:doctor",
     "groups": "kafkaraw.cli.groups:groups",
     "log": "kafkaraw.cli.log:log",
     "log-dirs": "kafkaraw.cli.log_dirs:log_dirs",
+    "perf": "kafkaraw.cli.perf:perf",
     "pipelines": "kafkaraw.cli.pipelines:pipelines",
     "produce": "kafkaraw.cli.produce:produce",
     "protocol": "kafkaraw.cli.protocol:protocol",
