@@ -188,7 +188,23 @@ class CompactionScenario:
     async def end(self) -> None:
         """After the faults, let the cleaner run once more, and read everything."""
         await asyncio.sleep(SETTLE_S)
+        await self._wait_for_open_transactions()
         self._last = await self._read("last reader of the compacted topic", give_up_s=CATCH_UP_S)
+
+    async def _wait_for_open_transactions(self) -> None:
+        """Wait until the coordinator has aborted what a killed service left open: readers stop before it."""
+        give_up_at_s = self.world.now_s + CATCH_UP_S
+        committed = self.world.consumer("last stable offset", isolation_level="read_committed")
+        everything = self.world.consumer("high watermark", isolation_level="read_uncommitted")
+        async with committed, everything:
+            while self.world.now_s < give_up_at_s:
+                ends = [
+                    await self.world.call("end_offsets", consumer.end_offsets([PARTITION], CALL_S), CALL_S)
+                    for consumer in (committed, everything)
+                ]
+                if ends[0] == ends[1]:
+                    return
+                await asyncio.sleep(SETTLE_S)
 
     def violations(self) -> list[Violation]:
         """Return what is wrong with the last values of the keys, and with the order of offsets."""
