@@ -29,6 +29,7 @@ from tests.distribution import (
 from tests.examples import DEFAULT, examples
 from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
 from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
+from tests.rotation import leave_slow_tests_to_the_next_commit
 from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
@@ -181,7 +182,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` leaves tests out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_slow_tests_to_the_next_commit(items, "tests/")
     groups = {item: group_of(item.nodeid) for item in items}
     rank = in_starting_order(groups.values())
     items.sort(key=lambda item: (rank[groups[item]], is_last_of_its_group(item.nodeid)))

@@ -6,12 +6,52 @@ commits together check each case. Start at `rotating`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
 
 from tests.simulation import seeds
+
+SLOW_FILES: Final = (
+    # whole runs and kills, one test each
+    "pipelines/test_kills.py",
+    "pipelines/test_command_run.py",
+    "spark/test_killed_driver.py",
+    "spark/test_sink_kill_plans.py",
+    "pipelines/test_dead_letters_of_runs.py",
+    "spark/test_no_secret_is_shown.py",
+    "interop/test_connectors.py",
+    "pipelines/test_contents.py",
+    "pipelines/test_scaffold.py",
+    "pipelines/test_bad_records.py",
+    "pipelines/test_changes.py",
+    "pipelines/test_envelopes.py",
+    "pipelines/test_json_columns.py",
+    "pipelines/test_runs.py",
+    "pipelines/test_tables.py",
+    "pipelines/testing",
+    "spark/launch",
+    "spark/test_batch.py",
+    "spark/test_exactly_once_queries.py",
+    "spark/test_late_binding.py",
+    "spark/test_log_dirs.py",
+    "spark/test_programs.py",
+    "spark/test_streaming.py",
+    "spark/test_typed_columns.py",
+    "interop/test_acls.py",
+    "interop/test_apache_directories.py",
+    "interop/test_command_line.py",
+    "interop/test_everyone_reads_everyone.py",
+    "interop/test_groups.py",
+    "interop/test_log_files.py",
+    "interop/test_our_client.py",
+    "interop/test_retention.py",
+    "interop/test_security.py",
+    "interop/test_users_and_quotas.py",
+)
+"""Files and folders below `tests` whose tests take seconds each, with a JVM: a commit has each second of them."""
 
 
 def rotating(cases: Iterable[object], count: int) -> list[ParameterSet]:
@@ -37,3 +77,21 @@ def _places(total: int, count: int) -> range:
 
 def _values(case: object) -> tuple[object, ...]:
     return case if isinstance(case, tuple) else (case,)
+
+
+def leave_slow_tests_to_the_next_commit(items: Sequence[pytest.Item], below: str) -> None:
+    """Mark each second slow test as `soak`, with the next commit the others.
+
+    Args:
+        items: all collected tests.
+        below: the folder of `SLOW_FILES`, as node ids begin.
+    """
+    slow: list[tuple[int, int, pytest.Item]] = []
+    for order, item in enumerate(items):
+        path = item.nodeid.partition("::")[0].removeprefix(below)
+        place = next((place for place, each in enumerate(SLOW_FILES) if (path + "/").startswith(each + "/")), None)
+        if place is not None and item.get_closest_marker("soak") is None:
+            slow.append((place, order, item))
+    for number, (*_, item) in enumerate(sorted(slow, key=lambda each: each[:2])):
+        if (number + seeds.FIRST // 1000) % 2:
+            item.add_marker("soak")

@@ -1,10 +1,10 @@
-"""`rotating`: each commit has a part of the cases, the commits together have all, and a soak has all at once."""
+"""Each commit has a part of the cases and of the slow tests, the commits together have all, a soak has all at once."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.rotation import rotating
+from tests.rotation import SLOW_FILES, leave_slow_tests_to_the_next_commit, rotating
 from tests.simulation import seeds
 
 
@@ -28,3 +28,33 @@ def test_other_cases_are_those_of_a_soak():
     cases = rotating([("a", 1), ("b", 2), ("c", 3)], 1)
     assert [case.values for case in cases] == [("a", 1), ("b", 2), ("c", 3)]
     assert [len(case.marks) for case in cases].count(1) == 2
+
+
+class Item:
+    """A test as pytest collects it."""
+
+    def __init__(self, nodeid: str, *marks: str) -> None:
+        self.nodeid, self.marks = nodeid, list(marks)
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.marks else None
+
+    def add_marker(self, name: str) -> None:
+        self.marks.append(name)
+
+
+def test_two_commits_have_all_slow_tests_and_each_commit_the_others(monkeypatch: pytest.MonkeyPatch):
+    names = [f"tests/{SLOW_FILES[-1]}::test_{number}" for number in range(5)]
+    names += [
+        f"tests/{SLOW_FILES[0]}::test_one",
+        "tests/spark/launch/test_x.py::test_two",
+        "tests/core/test_y.py::test",
+    ]
+    seen: list[set[str]] = []
+    for commit in range(2):
+        monkeypatch.setattr(seeds, "FIRST", (1_000_000 + commit) * 1000)
+        items = [*map(Item, names), Item(f"tests/{SLOW_FILES[-1]}::test_long", "soak")]
+        leave_slow_tests_to_the_next_commit(items, "tests/")  # type: ignore[arg-type]
+        seen.append({item.nodeid for item in items if "soak" not in item.marks})
+    assert seen[0] | seen[1] == set(names)
+    assert seen[0] & seen[1] == {"tests/core/test_y.py::test"}

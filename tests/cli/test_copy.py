@@ -46,7 +46,7 @@ def contents(servers: str, topic: str) -> dict[int, list[tuple[object, ...]]]:
         consumer.assign(parts)
         ends = consumer.end_offsets(parts)
         while any(consumer.position(part) < ends[part] for part in parts):
-            for batch in consumer.poll(5).values():
+            for batch in consumer.poll(0.1).values():
                 for record in batch:
                     found.setdefault(record.partition, []).append(what(record))
     return found
