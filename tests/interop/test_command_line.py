@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.cli.clients import Cluster
+from kafkaraw.cli.group_export import export
 from tests.cli.running import make_topic, read, run
 from tests.interop.apache_kafka import ApacheKafka
 from tests.interop.java_tools import SharedTools, shared_tools
@@ -146,3 +149,27 @@ def test_kafkas_groups_tool_says_the_same_of_a_group(cluster: str, tools: Shared
     (tmp_path / "theirs.csv").write_text(saved)
     tools.run(GROUPS, *to, "--reset-offsets", "--from-file", str(tmp_path / "theirs.csv"), "--execute")
     assert described() == [["cli-groups", "0", "0", "3", "3"], ["cli-groups", "1", "0", "3", "3"]]
+
+
+def test_a_copy_has_the_same_records_and_the_exporter_shows_how_far_it_is(cluster: str):
+    for topic in ("copied", "copy-of-it"):
+        make_topic(cluster, topic)
+    run(cluster, "produce", "copied", "-K:", "-Z", "-H", "source=test", "-p", "0", given=GIVEN)
+    run(cluster, "copy", "copied", "copy-of-it")
+    form = "%p %T %k=%s %h\\n"
+    assert read(cluster, "copy-of-it", "-f", form) == read(cluster, "copied", "-f", form) != b""
+    running, port = export(Cluster(cluster, None, ()), ["copy.copied.*"], "127.0.0.1", 0, 8)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        running.close()
+    assert 'kafkaraw_group_lag{group="copy.copied.copy-of-it",partition="0",topic="copied"} 0.0' in text
+
+
+def test_performance_is_measured_as_by_kafkas_tools(cluster: str):
+    make_topic(cluster, "measured")
+    sent = run(cluster, "perf produce", "measured", "--num-records", "500", "--record-size", "100", "--json")
+    assert json.loads(sent.output)["records"] == 500
+    seen = run(cluster, "perf consume", "measured", "--num-records", "500", "--group", "measuring", "--json")
+    assert json.loads(seen.output)["records"] == 500
