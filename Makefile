@@ -143,12 +143,14 @@ try-wheel: setup ## Install the wheels of dist/ into fresh environments and use 
 	@$(BIN)/python -m release.installation $(ARGS)
 
 .PHONY: docs
-docs: setup ## Draw the pictures and write the reference pages anew
+docs: setup ## Draw the pictures, and write the reference pages, types of settings and copied docstrings anew
 	@$(BIN)/python -m docs.draw_architecture
 	@$(BIN)/python -m docs.draw_state_machines
 	@$(BIN)/python docs/pictures/wire_decode.py
 	@$(BIN)/python -m docs.generate_reference
 	@$(BIN)/python -m docs.generate_rights
+	@$(BIN)/python -m docs.generate_settings
+	@$(BIN)/python -m docs.generate_docstrings
 
 .PHONY: clean
 clean: ## Remove what can be made again (not .venv)

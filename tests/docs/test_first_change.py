@@ -180,11 +180,13 @@ def test_changes_of_the_page_make_its_tests_pass(tmp_path: Path) -> None:
         assert says in failed, failed
 
     tree.apply(*(change for change in every if change not in first))
-    written = tree.python("-m", "docs.generate_rights")
-    assert written.returncode == 0, written.stderr
+    for script in ("docs.generate_settings", "docs.generate_rights"):
+        written = tree.python("-m", script)
+        assert written.returncode == 0, written.stderr
     named = [
         "tests/client/test_config.py",
         "tests/client/test_java_names.py",
+        "tests/docs/test_generated_sources.py",
         "tests/broker/handlers/test_authorization.py",
         "tests/cli/test_main.py",
         "tests/docs/test_rights.py",
@@ -194,6 +196,7 @@ def test_changes_of_the_page_make_its_tests_pass(tmp_path: Path) -> None:
     of_documents = [
         "ListConfigResources",
         "test_rights",
+        "test_types_of_settings_are_those_of_the_declarations",
         "test_the_apis_that_the_broker_does_not_have_are_listed_by_key",
     ]
     passed = tree.pytest(*files, *named, "-k", " or ".join([*of_page, *of_documents]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -102,7 +102,7 @@ class Cluster:
             found["bootstrap.servers"] = self.servers
         return found
 
-    def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, object]:
+    def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, Any]:
         """Return the settings for a client's constructor.
 
         Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.deserializers import DeserializerLike
     from kafkaraw.client.group_settings import Strategy
     from kafkaraw.client.serializers import SerializerLike
-    from kafkaraw.records import PartitionFunction
+    from kafkaraw.records import PartitionerName, PartitionFunction
 
 INT32_MAX = 2**31 - 1
 # An answer must fit into a frame, and `client/network/connection.py` takes none of 256 MiB or more.
@@ -186,7 +186,10 @@ class ClientConfig:
     """Settings that every client has (and all that an admin client has)."""
 
     bootstrap_servers: tuple[Address, ...] = setting(
-        (), 'Bootstrap servers: "host:port,host:port" or a list.', convert=parse_addresses
+        (),
+        'Bootstrap servers: "host:port,host:port" or a list.',
+        convert=parse_addresses,
+        accepts="str | Iterable[str]",
     )
     bootstrap_timeout_ms: int = setting(
         0,
@@ -265,7 +268,10 @@ class ClientConfig:
     sasl_oauthbearer_client_secret: str | None = setting(None, "Client secret for the token endpoint.", secret=True)
     sasl_oauthbearer_scope: str | None = setting(None, "Scope to request from the token endpoint.")
     sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
-        (), "Allowed token endpoints; if empty, any https URL is allowed.", convert=_names
+        (),
+        "Allowed token endpoints; if empty, any https URL is allowed.",
+        convert=_names,
+        accepts="str | Sequence[str]",
     )
     sasl_oauthbearer_cafile: str | None = setting(
         None, "CA certificates for the token endpoint: a PEM file, or PEM text; by default those of the system."
@@ -318,8 +324,9 @@ class ProducerConfig(ClientConfig):
 
     acks: int = setting(
         -1,
-        "Acknowledgements required before a send succeeds: 'all' in-sync replicas, 1 (the leader), or 0 (none).",
+        "Acknowledgements required before a send succeeds: 'all' in-sync replicas (-1), 1 (the leader), or 0 (none).",
         convert=_acks,
+        accepts='Literal["all", "1", "0", "-1", 1, 0, -1]',
     )
     enable_idempotence: bool = setting(True, "Retries cause neither duplicates nor reordering; requires acks='all'.")
     linger_ms: int = setting(5, "How long an open batch waits for more records.", unit="ms", minimum=0, maximum=_DAY_MS)
@@ -332,7 +339,7 @@ class ProducerConfig(ClientConfig):
         minimum=-131_072,
         maximum=22,
     )
-    partitioner: str | PartitionFunction = setting(
+    partitioner: PartitionerName | PartitionFunction = setting(
         "default",
         "How to choose the partition of records sent without one: 'default' (murmur2 of the key, as in Java; without a "
         "key, sticky), 'round_robin', 'sticky' (ignores keys), librdkafka's 'consistent_random', 'consistent', "
@@ -408,6 +415,7 @@ class ProducerConfig(ClientConfig):
         "Objects with on_send(record), on_acknowledgement(metadata, error) or both; they are not called for rows of "
         "send_arrow.",
         convert=_interceptors("on_send", "on_acknowledgement"),
+        accepts="ProducerInterceptorLike | Sequence[ProducerInterceptorLike]",
     )
     retries: int = setting(
         INT32_MAX, "Maximum number of retries of a batch, within delivery_timeout_ms.", minimum=0, maximum=INT32_MAX
@@ -428,6 +436,7 @@ class ConsumerConfig(ClientConfig):
         'Where to start if there is no committed offset, or it no longer exists: "earliest", "latest", "none" '
         '(an error), or "by_duration:" and an ISO 8601 duration before now, as in "by_duration:PT1H".',
         convert=_reset_policy,
+        accepts='Literal["earliest", "latest", "none"] | str',
     )
     key_deserializer: DeserializerLike | None = setting(
         None,
@@ -442,6 +451,7 @@ class ConsumerConfig(ClientConfig):
         (),
         "Objects with on_consume(records), on_commit(offsets) or both.",
         convert=_interceptors("on_consume", "on_commit"),
+        accepts="ConsumerInterceptorLike | Sequence[ConsumerInterceptorLike]",
     )
     client_rack: str = setting(
         "",
@@ -500,6 +510,7 @@ class ConsumerConfig(ClientConfig):
         "Assignors of a classic group, the preferred one first: range, roundrobin, sticky, cooperative-sticky, or a "
         "class derived from Assignor.",
         convert=_strategies,
+        accepts="str | type[Assignor] | Sequence[str | type[Assignor]]",
     )
     session_timeout_ms: int = setting(
         45_000,

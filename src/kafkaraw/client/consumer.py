@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, Final, Literal, Never, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, Literal, Never, ParamSpec, Self, TypeVar, Unpack
 
 from kafkaraw.client.arguments import (
     partition_of,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.groups.commit_queue import Done
     from kafkaraw.client.groups.group import Group
     from kafkaraw.client.java_names import Properties
+    from kafkaraw.client.settings_types import ConsumerSettings
 
 CLOSE_S: Final = 30.0
 """Default timeout of `close`, in seconds."""
@@ -84,7 +85,7 @@ class AsyncConsumer:
     _name = "AsyncConsumer"
     _waits_by: Literal["await", "block"] = "await"  # how deserializers may wait
 
-    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: Unpack[ConsumerSettings]) -> None:
         refuse_positional(type(self).__name__, misplaced)
         self._config = config = parse(ConsumerConfig, settings)
         if config.deserializers:
@@ -102,7 +103,9 @@ class AsyncConsumer:
         self._reader_left = asyncio.Event()
 
     @classmethod
-    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+    def from_properties(
+        cls, properties: Properties, *, runtime: Runtime | None = None, **settings: Unpack[ConsumerSettings]
+    ) -> Self:
         """Create a consumer from a Java client's configuration: a `.properties` file, or names and values.
 
         `settings` override the configuration.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kafkaraw.light_classes import NamedTuple
 
@@ -54,6 +54,28 @@ class ConsumerInterceptor(Protocol):
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
         """Called with committed offsets. Runs on the consumer's loop; must not block."""
+
+
+class _OnSend(Protocol):
+    def on_send(self, record: ProducerRecord, /) -> ProducerRecord: ...
+
+
+class _OnAcknowledgement(Protocol):
+    def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None, /) -> None: ...
+
+
+class _OnConsume(Protocol):
+    def on_consume(self, records: list[Record], /) -> Iterable[Record]: ...
+
+
+class _OnCommit(Protocol):
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None: ...
+
+
+ProducerInterceptorLike: TypeAlias = _OnSend | _OnAcknowledgement
+"""A `ProducerInterceptor`, or an object with one of its methods."""
+ConsumerInterceptorLike: TypeAlias = _OnConsume | _OnCommit
+"""A `ConsumerInterceptor`, or an object with one of its methods."""
 
 
 def is_interceptor(given: object, methods: Iterable[str]) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafkaraw.client.config import ClientConfig, every_setting
 from kafkaraw.client.jaas import settings_of_jaas
@@ -125,7 +125,7 @@ _ONLY: Final = {
 _MSK_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
-def settings_from_properties(kind: type[ClientConfig], properties: Properties) -> dict[str, object]:
+def settings_from_properties(kind: type[ClientConfig], properties: Properties) -> dict[str, Any]:
     """Settings for a client's constructor.
 
     Args:
@@ -147,7 +147,7 @@ def made_from_properties(
     kind: type[ClientConfig],
     properties: Properties,
     runtime: Runtime | None,
-    settings: dict[str, object],
+    settings: Mapping[str, object],
 ) -> T:
     """A client from a Java client's configuration and settings of ours, which go first.
 
@@ -155,7 +155,7 @@ def made_from_properties(
         ConfigError: as from `settings_from_properties`, or they do not go together.
     """
     given = read_properties(properties)
-    chosen = settings_from_properties(kind, given) | settings
+    chosen = {**settings_from_properties(kind, given), **settings}
     with named_as_given(given, own=settings):
         return make(runtime=runtime, **chosen)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Final, Never, Self
+from typing import TYPE_CHECKING, Final, Never, Self, Unpack
 
 from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.config import ProducerConfig, parse
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import GroupMetadata, OffsetAndMetadata, PreparedTransaction
     from kafkaraw.client.java_names import Properties
     from kafkaraw.client.sending.arrow_rows import ArrowTicket
+    from kafkaraw.client.settings_types import ProducerSettings
 
 _SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 _FULL: Final = AppendStatus.FULL
@@ -59,7 +60,7 @@ class AsyncProducer:
         UsageError: a positional argument.
     """
 
-    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: Unpack[ProducerSettings]) -> None:
         refuse_positional(type(self).__name__, misplaced)
         config = parse(ProducerConfig, settings)
         if config.serializers:
@@ -71,7 +72,9 @@ class AsyncProducer:
         self._take: Callable[..., Ticket | None] = self._core.accumulator.open_batches.take if plain else _take_nothing
 
     @classmethod
-    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+    def from_properties(
+        cls, properties: Properties, *, runtime: Runtime | None = None, **settings: Unpack[ProducerSettings]
+    ) -> Self:
         """Create a producer from a Java client's configuration: a `.properties` file, or names and values.
 
         `settings` override the configuration.

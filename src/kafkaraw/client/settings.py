@@ -29,6 +29,7 @@ class Setting:
         maximum: largest allowed number.
         choices: the allowed values, when they can be listed.
         convert: turns what the user gave into the value kept; raises ValueError with a text for the user.
+        accepts: the type that type checkers require, if it is neither the declared type nor one of `choices`.
         secret: its value is shown nowhere.
     """
 
@@ -38,10 +39,11 @@ class Setting:
     maximum: int | None = None
     choices: tuple[object, ...] = ()
     convert: Callable[[object], object] | None = None
+    accepts: str = ""
     secret: bool = False
 
 
-def setting(
+def setting(  # noqa: PLR0913 - by name only, one for each column of the table of settings
     default: T,
     doc: str,
     *,
@@ -50,11 +52,19 @@ def setting(
     maximum: int | None = None,
     choices: tuple[object, ...] = (),
     convert: Callable[[object], object] | None = None,
+    accepts: str = "",
     secret: bool = False,
 ) -> T:
     """Declare one setting as a dataclass field; see `Setting` for the arguments."""
     about = Setting(
-        doc=doc, unit=unit, minimum=minimum, maximum=maximum, choices=choices, convert=convert, secret=secret
+        doc=doc,
+        unit=unit,
+        minimum=minimum,
+        maximum=maximum,
+        choices=choices,
+        convert=convert,
+        accepts=accepts,
+        secret=secret,
     )
     return field(default=default, metadata={_KEY: about}, repr=not secret)
 

@@ -389,7 +389,7 @@ class SendFastPath:
         self._table = table
 
     @cython.annotation_typing(False)
-    def send(  # documented where users meet it
+    def send(
         self,
         topic: str,
         value: object = None,
@@ -399,6 +399,28 @@ class SendFastPath:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Ticket:
+        """Add a record to the batch of its partition. Waits only for the topic's metadata or for `buffer_memory`.
+
+        Args:
+            topic: the topic to send to.
+            value: the value: bytes, or an object that `value_serializer` accepts; None is a tombstone.
+            key: decides the partition, and which records compaction keeps: bytes, or an object that `key_serializer`
+                accepts.
+            headers: name and value pairs.
+            partition: the partition to send to; None lets the partitioner choose.
+            timestamp_ms: milliseconds since 1970 UTC; None is now.
+
+        Returns:
+            a ticket: `await ticket` or `ticket.result(timeout)` returns the `RecordMetadata`, or raises.
+
+        Raises:
+            RecordTooLargeError: the record is larger than `max_request_size`, before compression.
+            KafkaTimeoutError: `buffer_memory` stayed full, or the topic had no leader, for `max_block_ms`.
+            UnknownTopicError: the topic does not exist.
+            UsageError: a field has the wrong type, or the topic does not have the partition.
+            SerializationError: a serializer refuses the value or the key.
+            KafkaError: no broker can be reached; or a serializer's schema registry, for `max_block_ms`.
+        """
         table: BatchTable = self._table
         if table is not None:
             ticket: Ticket = table.take_plain(topic, value, key, headers, partition, timestamp_ms)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import operator
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final, SupportsIndex, TypeAlias
+from typing import Final, Literal, SupportsIndex, TypeAlias
 
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass
@@ -219,7 +219,19 @@ def in_range(choice: object, topic: str, partition_count: int) -> int | None:
     )
 
 
-PARTITIONERS: Final = {
+PartitionerName: TypeAlias = Literal[
+    "default",
+    "round_robin",
+    "sticky",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+]
+"""The names of the setting `partitioner`."""
+PARTITIONERS: Final[Mapping[PartitionerName, Partitioner]] = {
     "default": Partitioner(),
     "round_robin": Partitioner(KeyHash.NONE, every_record=True),
     "sticky": Partitioner(KeyHash.NONE),

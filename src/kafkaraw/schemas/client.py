@@ -12,7 +12,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError, copy_to_raise
@@ -39,6 +39,9 @@ from kafkaraw.schemas.registry_config import config_from, settings_from_config
 from kafkaraw.schemas.rest import LATEST, Call
 from kafkaraw.schemas.transport import Transport
 
+if TYPE_CHECKING:
+    from kafkaraw.schemas.settings_types import RegistrySettings
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -64,7 +67,7 @@ class AsyncRegistry:
         RegistryTimeoutError: no answer within `default_api_timeout_ms`.
     """
 
-    def __init__(self, url: str | Sequence[str], **settings: object) -> None:
+    def __init__(self, url: str | Sequence[str], **settings: Unpack[RegistrySettings]) -> None:
         self._config = config_from({"url": url, **settings})
         self._rng = random.SystemRandom()
         self._backoff = Backoff(

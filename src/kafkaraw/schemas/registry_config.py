@@ -128,13 +128,18 @@ class RegistryConfig:
         (),
         "URL of the registry, or several URLs of one registry: if one does not answer, the client asks the next one.",
         convert=_urls,
+        accepts="str | Sequence[str]",
         secret=True,  # it may have a password inside
     )
     context: str | None = setting(
         None, "Context of subjects that name none (`:.context:subject`), and of ids.", convert=_context
     )
     basic_auth: BasicAuth | None = setting(
-        None, 'User name and password: ("user", "password"), or "user:password".', convert=_basic_auth, secret=True
+        None,
+        'User name and password: ("user", "password"), or "user:password".',
+        convert=_basic_auth,
+        accepts="str | tuple[str, str] | None",
+        secret=True,
     )
     bearer_token: str | Callable[[], str | Awaitable[str]] | None = setting(
         None, "A bearer token, or a function that returns one; called for each request.", convert=_token, secret=True
@@ -152,7 +157,10 @@ class RegistryConfig:
     oauth_client_secret: str | None = setting(None, "Client secret for the token endpoint.", secret=True)
     oauth_scope: str | None = setting(None, "Scope to request from the token endpoint.")
     oauth_allowed_urls: tuple[str, ...] = setting(
-        (), "Allowed token endpoints; if empty, any https URL is allowed.", convert=_names
+        (),
+        "Allowed token endpoints; if empty, any https URL is allowed.",
+        convert=_names,
+        accepts="str | Sequence[str]",
     )
     oauth_cafile: str | None = setting(
         None, "CA certificates for the token endpoint: a PEM file, or PEM text; by default those of the system."
@@ -170,7 +178,11 @@ class RegistryConfig:
         None, "TLS context of your own, instead of the other ssl_ settings.", convert=_tls_context
     )
     headers: tuple[tuple[str, str], ...] = setting(
-        (), "More headers of each request, such as those that a gateway wants.", convert=_headers, secret=True
+        (),
+        "More headers of each request, such as those that a gateway wants.",
+        convert=_headers,
+        accepts="Mapping[str, str] | tuple[tuple[str, str], ...]",
+        secret=True,
     )
     request_timeout_ms: int = setting(
         10_000, "Maximum time of one attempt at one URL.", unit="ms", minimum=1, maximum=_DAY_MS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Never, Self
+from typing import TYPE_CHECKING, Never, Self, Unpack
 
 from kafkaraw.client.admin.calls import Calls
 from kafkaraw.client.arguments import refuse_positional
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
     from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
     from kafkaraw.client.java_names import Properties
+    from kafkaraw.client.settings_types import AdminSettings
     from kafkaraw.protocol import Uuid
     from kafkaraw.protocol.config_codes import ConfigResourceType
     from kafkaraw.records import TopicPartition
@@ -64,13 +65,15 @@ class AsyncAdmin:
         UsageError: a positional argument.
     """
 
-    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: Unpack[AdminSettings]) -> None:
         refuse_positional(type(self).__name__, misplaced)
         self._engine = Engine.on(parse(AdminConfig, settings), runtime)
         self._calls = Calls(self._engine)
 
     @classmethod
-    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+    def from_properties(
+        cls, properties: Properties, *, runtime: Runtime | None = None, **settings: Unpack[AdminSettings]
+    ) -> Self:
         """Create an admin client from a Java client's configuration: a `.properties` file, or names and values.
 
         `settings` override the configuration.

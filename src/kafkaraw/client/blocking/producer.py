@@ -1,11 +1,8 @@
 """`Producer`: the blocking producer.
 
 A method that waits runs the method of `AsyncProducer` on the loop thread; the caller's thread appends records to
-batches. Methods are documented where they are implemented; `documented_by` copies the docstrings. The package has the
-rules.
+batches. `docs/generate_docstrings.py` copies the docstrings of its methods from there. The package has the rules.
 """
-
-# ruff: noqa: D102 - the docstrings come from the async face, see `documented_by`
 
 from __future__ import annotations
 
@@ -14,15 +11,13 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack
 
 from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.config import ProducerConfig, parse
 from kafkaraw.client.deadline import check_timeout
-from kafkaraw.client.documentation import documented_by
 from kafkaraw.client.forking import call_after_fork
 from kafkaraw.client.metrics.client_metrics import Metrics
-from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sending.producer_core import INTERRUPTED_CLOSE_S, ProducerCore
 from kafkaraw.client.sending.unclosed import EXIT_CLOSE_S, forget, watch
@@ -40,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.java_names import Properties
     from kafkaraw.client.sending.arrow_rows import ArrowTicket
     from kafkaraw.client.sending.transaction_calls import Transactions
+    from kafkaraw.client.settings_types import ProducerSettings
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +45,6 @@ T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
 
-@documented_by(AsyncProducer)
 class Producer(SendFastPath):
     """Sends records to topics: the blocking form of `AsyncProducer`. `send` returns a ticket for each record.
 
@@ -70,7 +65,7 @@ class Producer(SendFastPath):
         UsageError: a positional argument.
     """
 
-    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: object) -> None:
+    def __init__(self, *misplaced: Never, runtime: Runtime | None = None, **settings: Unpack[ProducerSettings]) -> None:
         refuse_positional(type(self).__name__, misplaced)
         self._config = config = parse(ProducerConfig, settings)
         if config.serializers:
@@ -83,7 +78,17 @@ class Producer(SendFastPath):
         _open_producers[id(self)] = self
 
     @classmethod
-    def from_properties(cls, properties: Properties, *, runtime: Runtime | None = None, **settings: object) -> Self:
+    def from_properties(
+        cls, properties: Properties, *, runtime: Runtime | None = None, **settings: Unpack[ProducerSettings]
+    ) -> Self:
+        """Create a producer from a Java client's configuration: a `.properties` file, or names and values.
+
+        `settings` override the configuration.
+
+        Raises:
+            ConfigError: the file cannot be read, or a name or a value is not accepted; the message says what to use
+                instead.
+        """
         from kafkaraw.client.java_names import made_from_properties  # only here: Java's names are a large table
 
         return made_from_properties(cls, ProducerConfig, properties, runtime, settings)
@@ -102,7 +107,8 @@ class Producer(SendFastPath):
         except DeliveryError as lost:
             error.add_note(f"while closing the producer: {lost}")
 
-    send = SendFastPath.send  # one method of the compiled module for nearly every record
+    if not TYPE_CHECKING:  # for type checkers it is inherited, with its docstring
+        send = SendFastPath.send  # one method of the compiled module for nearly every record
 
     def _send_slowly(
         self,
@@ -145,6 +151,14 @@ class Producer(SendFastPath):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Ticket:
+        """Add a record to the batch of its partition without waiting; arguments and result as for `send`.
+
+        Raises:
+            BufferFullError: `buffer_memory` is full.
+            StaleMetadataError: the topic's metadata is not known yet; `partitions_for` fetches it.
+            RecordTooLargeError: the record is larger than `max_request_size`, before compression.
+            UsageError: a field has the wrong type.
+        """
         pipeline = self._core.pipeline
         if pipeline is None:
             return self._send_at_once(topic, value, key, headers, partition, timestamp_ms)
@@ -168,6 +182,30 @@ class Producer(SendFastPath):
         return ticket
 
     def send_arrow(self, topic: str | None, data: pyarrow.Table | pyarrow.RecordBatch) -> ArrowTicket:
+        """Send the rows of an Arrow table as records; many times faster than `send` for each record.
+
+        Rows of one partition keep their order. If one row cannot be sent, no row is sent. The call waits for the
+        topics' metadata, and whenever `buffer_memory` is full. The columns are bytes already, so neither serializers
+        nor interceptors are called.
+
+        Args:
+            topic: the topic of all rows; None when there is a column `topic`.
+            data: a table, a record batch, or an object with the Arrow PyCapsule interface (such as a frame of polars or
+                pandas). Columns are `key` and `value` (binary or string), `headers` (a list of structs of `key` and
+                `value`, or a map), `timestamp` (or integers: milliseconds; null is now), `partition` (null lets the
+                partitioner choose) and `topic`; at least one of `key` and `value`. Other columns are refused.
+
+        Returns:
+            a ticket for all rows: `await ticket` or `ticket.result(timeout)` returns a list of `SentRows`, or raises.
+
+        Raises:
+            UsageError: a column is missing, unknown or of a type that cannot be sent; or the topic does not have a
+                partition that a row names.
+            RecordTooLargeError: a row is larger than `max_request_size`, before compression.
+            KafkaTimeoutError: `buffer_memory` stayed full, or the topic had no leader, for `max_block_ms`; some rows
+                may be sent.
+            UnknownTopicError: the topic does not exist.
+        """
         core = self._core
         sending = core.arrow_sending(data, topic)
         counts = core.accumulator.metadata.counts_of(sending.topics)
@@ -189,14 +227,45 @@ class Producer(SendFastPath):
             again = status is _FULL
 
     def flush(self, timeout: float | None = None) -> None:
+        """Send all open batches now, and wait until every record sent so far is acknowledged or has failed.
+
+        Args:
+            timeout: seconds; None waits until each record is acknowledged or has failed, at the latest after
+                `delivery_timeout_ms`.
+
+        Raises:
+            DeliveryTimeoutError: some records are not acknowledged yet; the error names them, and they may still be
+                written.
+            DeliveryError: some records failed and their tickets were not read; the error names them.
+        """
         call = self._core.flush_call(timeout)
         client_loop_thread().run_until_called(call.begin)
         call.finish()  # on this thread: an interrupted call leaves failures to be reported by the next one
 
     def init_transactions(self, timeout: float | None = None) -> None:
+        """Register the `transactional_id` with the transaction coordinator. Call it once, before the first transaction.
+
+        The coordinator fences an earlier producer with the same id, and aborts its open transaction.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`. After a timeout, call it again.
+
+        Raises:
+            KafkaTimeoutError: the coordinator did not answer in time.
+            BrokerError: the coordinator refuses, for example because `transaction_timeout_ms` is above its limit.
+            UsageError: there is no `transactional_id`, or `init_transactions` was called before.
+        """
         _run(self._in_transactions(lambda transactions: transactions.init(timeout)))
 
     def begin_transaction(self) -> None:
+        """Begin a transaction. With `read_committed`, consumers read all records sent until it ends, or none of them.
+
+        Raises:
+            UsageError: a transaction is open, or `init_transactions` was not called.
+            TransactionAbortableError: the last transaction failed and was not aborted.
+            ProducerFencedError: a newer producer has the same transactional id.
+            KafkaTimeoutError: the coordinator could not be reached within `default_api_timeout_ms`.
+        """
         _run(self._in_transactions(lambda transactions: transactions.begin()))
 
     def send_offsets_to_transaction(
@@ -205,19 +274,85 @@ class Producer(SendFastPath):
         group: str | GroupMetadata,
         timeout: float | None = None,
     ) -> None:
+        """Add a consumer group's offsets to the transaction. They are committed if, and only if, it commits.
+
+        Args:
+            offsets: the next offset to read, by partition.
+            group: the group id, or the `GroupMetadata` of a member: then the coordinator fences a member that was
+                replaced (KIP-447).
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            TransactionAbortableError: the coordinator refuses the offsets; abort the transaction.
+            ProducerFencedError: a newer producer has the same transactional id.
+            KafkaTimeoutError: the coordinator did not answer in time, so the offsets are in doubt. Call it again, or
+                abort; until then the transaction can be neither committed nor prepared. The same holds when this call
+                is cancelled.
+            UsageError: no transaction is open.
+        """
         _run(self._in_transactions(lambda transactions: transactions.send_offsets(offsets, group, timeout)))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send the records that are left, wait until all are acknowledged, and commit the transaction.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            TransactionAbortableError: some records failed, or the coordinator refuses: nothing is committed, abort the
+                transaction. Or offsets are in doubt: send them again, or abort.
+            ProducerFencedError: a newer producer has the same transactional id; nothing is committed.
+            KafkaTimeoutError: the outcome was not known in time; call it again to find out.
+            UsageError: no transaction is open.
+        """
         _run(self._in_transactions(lambda transactions: transactions.end(commit=True, timeout=timeout)))
 
     def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction | None:
+        """Send the records that are left, wait until all are acknowledged, and leave the transaction open.
+
+        `Admin.end_transaction` ends the transaction, also from another process. Several producers, perhaps in several
+        processes, can share a unit of work in this way: when all have prepared, one process commits all transactions.
+        Until then the transaction stays open, and its `transaction_timeout_ms` keeps running. To use the producer
+        again, call `init_transactions`, which aborts the transaction if it is still open.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            the transaction to end; None when nothing was written.
+
+        Raises:
+            TransactionAbortableError: some records failed, or offsets are in doubt; abort the transaction.
+            ProducerFencedError: a newer producer has the same transactional id.
+            KafkaTimeoutError: not all records were acknowledged in time; call it again.
+            UsageError: no transaction is open.
+        """
         return _run(self._in_transactions(lambda transactions: transactions.prepare(timeout)))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction. Records that were not sent yet fail; `read_committed` consumers skip the others.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            ProducerFencedError: a newer producer has the same transactional id; the transaction is aborted already.
+            KafkaTimeoutError: the outcome was not known in time; call it again to find out.
+            UsageError: no transaction is open.
+        """
         _run(self._in_transactions(lambda transactions: transactions.end(commit=False, timeout=timeout)))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
+        """Begin a transaction, and commit it at the end of the block. If the block raises, abort it.
+
+            async with producer.transaction():  # `with`, on the blocking face
+                await producer.send("orders", b"...")
+
+        Raises:
+            TransactionAbortableError: the transaction could not be committed, and was aborted.
+            KafkaError: as `begin_transaction` and `commit_transaction` raise it.
+        """
         self.begin_transaction()
         try:
             yield
@@ -233,12 +368,40 @@ class Producer(SendFastPath):
         return await act(self._core.transactions)
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """Return the partitions of a topic.
+
+        Args:
+            topic: its name; the broker may create it, as with `send`.
+            timeout: seconds; None is `max_block_ms`.
+
+        Raises:
+            UnknownTopicError: the topic does not exist.
+            KafkaError: no broker answered.
+        """
         return _run(self._core.partitions_for(topic, timeout))
 
     def metrics(self) -> Metrics:
+        """Return the metrics of this client, about records and about each broker. May be called after `close`, too.
+
+        Returns:
+            metrics by group, then by name. Groups are node ids as text, "bootstrap", and "producer" for the producer
+            itself. `kafkaraw.client.metrics.producer_metrics.MEANINGS` explains those of the producer. A node has:
+            requests, requests_failed, in_flight, latency_count, latency_sum_s, latency_max_s, latency_histogram
+            (responses within each bound in seconds), bytes_in, bytes_out, throttle_time_s, connections (open now),
+            connections_opened, _failed and _closed.
+        """
         return self._core.metrics()
 
     def close(self, timeout: float | None = None) -> None:
+        """Flush, then close all connections. May be called twice; `send` raises from now on.
+
+        Args:
+            timeout: seconds for the flush; records that are not acknowledged by then fail. None is as for `flush`.
+
+        Raises:
+            DeliveryTimeoutError: some records were not acknowledged in time; the error names them.
+            DeliveryError: some records failed and their tickets were not read; the error names them.
+        """
         core = self._core
         if timeout is not None:
             check_timeout(timeout)

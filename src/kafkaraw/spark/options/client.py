@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import known_names, translated
@@ -117,7 +117,7 @@ def settings_for(kind: type[ClientConfig], client: Mapping[str, str]) -> Setting
     return Settings({name: text for name, text in client.items() if name in settings_of(kind)})
 
 
-def typed_settings(kind: type[ClientConfig], client: Mapping[str, str]) -> dict[str, object]:
+def typed_settings(kind: type[ClientConfig], client: Mapping[str, str]) -> dict[str, Any]:
     """Return the same settings as values for the client's constructor."""
     config = parse(kind, client, from_text=True)
     return {name: getattr(config, name) for name in client}
