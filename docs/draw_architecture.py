@@ -73,6 +73,7 @@ PACKAGES = {
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
+    "worker": ("role", "Handlers for records: concurrency, retries, dead letters, commits."),
     "client": ("role", "Producer, Consumer and Admin, asyncio and blocking."),
     "broker": ("role", "The embedded broker: one node or a cluster."),
     "net": ("net", "Sockets, TLS, threads and event loops: all network I/O is here."),
@@ -86,6 +87,7 @@ USERS = {  # what a user has -> the package that it calls
     "your shell": "cli",
     "your tests": "testing",
     "your PySpark job": "spark",
+    "your handlers": "worker",
     "your Python service": "client",
 }
 PEERS = {  # what is at the other end of the network -> what it is, the package beside which it is drawn
