@@ -74,6 +74,7 @@ PACKAGES = {
     "inspect": ("entry", "What each byte of a frame means."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
+    "worker": ("role", "Handlers for records: concurrency, retries, dead letters, commits."),
     "client": ("role", "Producer, Consumer and Admin, asyncio and blocking."),
     "broker": ("role", "The embedded broker: one node or a cluster."),
     "net": ("net", "Sockets, TLS, threads and event loops: all network I/O is here."),
@@ -87,6 +88,7 @@ USERS = {  # what a user has -> the package that it calls
     "your shell": "cli",
     "your tests": "testing",
     "your PySpark job": "spark",
+    "your handlers": "worker",
     "your Python service": "client",
 }
 PEERS = {  # what is at the other end of the network -> what it is, the package beside which it is drawn

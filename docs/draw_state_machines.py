@@ -22,6 +22,7 @@ from kafkaraw.core.group import states
 from kafkaraw.core.producer import batches, transaction
 from kafkaraw.core.sasl import conversation
 from kafkaraw.pipelines.running import flow_query
+from kafkaraw.worker import schedule
 
 OUTPUT = Path(__file__).with_name("state-machines.md")
 NOTICE = "<!-- Made by docs/draw_state_machines.py from the transition tables; change those, not this page. -->"
@@ -163,6 +164,13 @@ MACHINES = (
         "TRANSITIONS",
         "`FlowQuery`, one for each flow of a run. A materialized view is computed again after it has completed.",
         by_state(flow_query.TRANSITIONS),
+    ),
+    Machine(
+        "Record in work",
+        "worker/schedule.py",
+        "TRANSITIONS",
+        "`WorkItem`, one for each record that a worker has read and not committed.",
+        by_state(schedule.TRANSITIONS),
     ),
 )
 

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from kafkaraw.errors import ForkedError as ForkedError
     from kafkaraw.errors import GroupAuthorizationError as GroupAuthorizationError
     from kafkaraw.errors import GroupError as GroupError
+    from kafkaraw.errors import HandlerError as HandlerError
     from kafkaraw.errors import InternalError as InternalError
     from kafkaraw.errors import KafkaError as KafkaError
     from kafkaraw.errors import KafkaTimeoutError as KafkaTimeoutError
@@ -217,6 +218,7 @@ _HOMES = {
         "DeserializationError",
         "ForkedError",
         "GroupError",
+        "HandlerError",
         "KafkaError",
         "KafkaTimeoutError",
         "LogTruncationError",

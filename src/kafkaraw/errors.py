@@ -17,6 +17,7 @@
     |   +-- RebalanceInProgressError offsets were not committed: call poll() first, so that the rebalance can end
     |   +-- MaxPollExceededError     the consumer stayed away for too long and left; the next poll() joins again
     |   +-- FencedInstanceIdError    another member has taken over the static name; make a new one, or stop
+    +-- HandlerError                 a worker's handler failed for good, and there is no dead-letter topic
     +-- LogTruncationError           a partition no longer has records that were read from it
     +-- WakeupError                  `wakeup()` of the consumer was called: the call ended early, and lost nothing
     +-- AuthenticationError          re-authenticate: the credentials were refused
@@ -260,6 +261,30 @@ class DeserializationError(KafkaError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+
+
+class HandlerError(KafkaError):
+    """A worker stops at a record that its handler cannot handle, and that has no place to go; the cause says why.
+
+    Args:
+        message: what failed, and what to do.
+        topic: of the record.
+        partition: of the record.
+        offset: of the record, which is not committed.
+    """
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_handler_error, (str(self), self.topic, self.partition, self.offset))
+
+
+def _handler_error(message: str, topic: str, partition: int, offset: int) -> HandlerError:
+    return HandlerError(message, topic=topic, partition=partition, offset=offset)
 
 
 class WakeupError(KafkaError):

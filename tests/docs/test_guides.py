@@ -19,6 +19,7 @@ SAID = {
     "move-from-aiokafka": ["True\nTrue", "aiokafka: 202", "kafkaraw: 202"],
     "move-from-confluent-kafka": ["confluent-kafka: 200", "kafkaraw: 200"],
     "move-from-kafka-python": ["True\nTrue", "kafka-python: 202", "kafkaraw: 202"],
+    "run-a-worker": ["ended gracefully\n10 invoices\ndead letter: b'no JSON' b'10'"],
     "stop-gracefully": ["stopping\n10 handled"],
     "use-transactions": ["aborted: the second record cannot be made", "[b'{\"id\": 1}']"],
 }

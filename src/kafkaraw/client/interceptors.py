@@ -22,11 +22,11 @@ class ProducerRecord(NamedTuple):
     """The arguments of `send`. An interceptor changes them with `_replace`, which returns a new object."""
 
     topic: str
-    value: object
-    key: object
-    headers: Headers | None
-    partition: int | None
-    timestamp_ms: int | None
+    value: object = None
+    key: object = None
+    headers: Headers | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
 
 
 class ProducerInterceptor(Protocol):

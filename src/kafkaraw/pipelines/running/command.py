@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.pipelines.definitions import load_pipeline
 from kafkaraw.pipelines.running.driver_session import output_in, started_session
-from kafkaraw.pipelines.running.http import StatusServer
+from kafkaraw.pipelines.running.http import RunStatusServer
 from kafkaraw.pipelines.running.kafka import KAFKA
 from kafkaraw.pipelines.running.plans import planned
 from kafkaraw.pipelines.running.reports import Report, Reports, report_for
@@ -62,7 +62,7 @@ def run_place(place: Place, options: Options, topics: TopicFunctions = KAFKA) ->
     specification = read_specification(place.path)
     storage = Storage.of(specification.storage, specification.name)
     with contextlib.ExitStack() as stack:
-        server = None if place.address is None else StatusServer(place.address[1], place.address[0])
+        server = None if place.address is None else RunStatusServer(place.address[1], place.address[0])
         if server is not None:
             stack.callback(server.close)
         log = storage.new_log()

@@ -1,22 +1,20 @@
 """The HTTP endpoints of a run: /healthz, /metrics (Prometheus) and /status (JSON).
 
 Only reads the status that `publish` was last called with. There is no authentication; by default it listens on this
-machine only. Must not touch Spark: its answers must come while Spark is busy. Start at `StatusServer`.
+machine only. Must not touch Spark: its answers must come while Spark is busy. Start at `RunStatusServer`.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from kafkaraw.errors import ConfigError
+from kafkaraw.net.status_server import PROMETHEUS, Answer, StatusServer
 from kafkaraw.pipelines.running.progress import FlowProgress, RunStatus
 
-_TIMEOUT_S: Final = 10.0
 _PREFIX: Final = "kafkaraw_pipeline"
 
 _METRICS: Final[tuple[tuple[str, str, str, Callable[[FlowProgress], float | None]], ...]] = (
@@ -87,7 +85,7 @@ def _labels(**labels: str) -> str:
     return "{" + ",".join(f'{name}="{text}"' for name, text in zip(labels, escaped, strict=True)) + "}"
 
 
-class StatusServer:
+class RunStatusServer:
     """Serves the status of a run, in a thread.
 
     Args:
@@ -99,23 +97,20 @@ class StatusServer:
     """
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        handler = type("Handler", (_Handler,), {"current": self})
-        try:
-            self._server = ThreadingHTTPServer((host, port), handler)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(
-                f"--port {port}: {host}:{port} cannot be listened on: {error}; choose another port"
-            ) from None
-        self._server.daemon_threads = True
         self.status: RunStatus | None = None
-        self._thread = threading.Thread(target=self._server.serve_forever, name="kafkaraw-pipeline-http", daemon=True)
-        self._thread.start()
+        answers = {"/healthz": _health, "/metrics": _metrics, "/status": _json}
+        self._server = StatusServer(
+            port,
+            host,
+            {path: partial(self._answer, answer) for path, answer in answers.items()},
+            thread_name="kafkaraw-pipeline-http",
+            setting="--port",
+        )
 
     @property
     def address(self) -> str:
         """The address to open, such as "http://127.0.0.1:8090"."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return self._server.address
 
     def publish(self, status: RunStatus) -> None:
         """Set what is served."""
@@ -123,38 +118,23 @@ class StatusServer:
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(_TIMEOUT_S)
+        self._server.close()
+
+    def _answer(self, answer: Callable[[RunStatus], Answer]) -> Answer:
+        status = self.status
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, "starting\n") if status is None else answer(status)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    current: StatusServer
-    timeout = _TIMEOUT_S
+def _health(status: RunStatus) -> Answer:
+    bad = [each for each in status.flows if each.failure is not None]
+    lines = [f"{each.flow}: {each.state}: {each.failure}" for each in bad]
+    code = HTTPStatus.OK if status.healthy else HTTPStatus.SERVICE_UNAVAILABLE
+    return Answer(code, "\n".join(["ok" if status.healthy else "not healthy", *lines]) + "\n")
 
-    def do_GET(self) -> None:
-        status, path = self.current.status, self.path.partition("?")[0]
-        if status is None and path in ("/healthz", "/metrics", "/status"):
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", "starting\n")
-        elif status is not None and path == "/healthz":
-            bad = [each for each in status.flows if each.failure is not None]
-            lines = [f"{each.flow}: {each.state}: {each.failure}" for each in bad]
-            code = HTTPStatus.OK if status.healthy else HTTPStatus.SERVICE_UNAVAILABLE
-            self._answer(code, "text/plain", "\n".join(["ok" if status.healthy else "not healthy", *lines]) + "\n")
-        elif status is not None and path == "/metrics":
-            self._answer(HTTPStatus.OK, "text/plain; version=0.0.4", metrics_text(status))
-        elif status is not None and path == "/status":
-            self._answer(HTTPStatus.OK, "application/json", json.dumps(status.as_json()))
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there are /healthz, /metrics and /status\n")
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a probe asks every few seconds."""
+def _metrics(status: RunStatus) -> Answer:
+    return Answer(HTTPStatus.OK, metrics_text(status), PROMETHEUS)
 
-    def _answer(self, code: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode()
-        self.send_response(code)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8" if "charset" not in kind else kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+
+def _json(status: RunStatus) -> Answer:
+    return Answer(HTTPStatus.OK, json.dumps(status.as_json()), "application/json")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TextIO, cast
 
 from kafkaraw.pipelines.running.flow_query import FlowState
-from kafkaraw.pipelines.running.http import StatusServer
+from kafkaraw.pipelines.running.http import RunStatusServer
 from kafkaraw.pipelines.running.output import Output
 from kafkaraw.pipelines.running.progress import FlowProgress, RunStatus
 from kafkaraw.pipelines.running.runner import Reporter, Summary
@@ -203,7 +203,7 @@ class Reports(Reporter):
         server: the endpoints; None for none.
     """
 
-    def __init__(self, report: Report, file: Path, server: StatusServer | None) -> None:
+    def __init__(self, report: Report, file: Path, server: RunStatusServer | None) -> None:
         self._report = report
         self._file = file
         self._server = server
