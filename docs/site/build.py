@@ -24,7 +24,9 @@ BUILD: Final = ROOT / "build"
 STAGED: Final = BUILD / "site-pages"
 SITE: Final = BUILD / "site"
 CONFIGURATION: Final = BUILD / "mkdocs.yml"
-_ABOUT: Final = "Apache Kafka from the wire up, in Python: client, embedded broker, Spark source and sink, schema registry."
+_ABOUT: Final = (
+    "Apache Kafka from the wire up, in Python: client, embedded broker, Spark source and sink, schema registry."
+)
 
 
 def place_of(page: str) -> str:
@@ -115,7 +117,9 @@ def main() -> int:
     for place, text in texts.items():
         (SITE / place).write_text(text, encoding="utf-8")
     (SITE / "llms.txt").write_text(llms_txt(texts, sections), encoding="utf-8")
-    print(f"{len(texts)} pages. Browsers search only what a server sends: python -m http.server -d {SITE.relative_to(ROOT)}")
+    print(
+        f"{len(texts)} pages. Browsers search only what a server sends: python -m http.server -d {SITE.relative_to(ROOT)}"
+    )
     return 0
 
 

@@ -15,8 +15,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 START: Final = "README.md"
-PYTHON: Final = "docs/reference/python/*.md"
-"""The pages about modules, which exist only on the site."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,17 @@ SECTIONS: Final = (
             "docs/reference/broker-properties.md",
             "docs/reference/spark-options.md",
             Section("Commands", ("docs/reference/commands/README.md", "docs/reference/commands/*.md")),
-            Section("Python API", (PYTHON,)),
+            Section(
+                "Python API",
+                (
+                    "docs/reference/python-names.md",
+                    "docs/reference/python/Producer.md",
+                    "docs/reference/python/Consumer.md",
+                    "docs/reference/python/Admin.md",
+                    "docs/reference/python/Async*.md",
+                    "docs/reference/python/*.md",
+                ),
+            ),
             "docs/reference/*.md",
             "docs/java-admin.md",
             Section("Protocol reference", ("docs/reference/protocol/README.md", "docs/reference/protocol/*.md")),
