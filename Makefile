@@ -152,6 +152,12 @@ docs: setup ## Draw the pictures, and write the reference pages, types of settin
 	@$(BIN)/python -m docs.generate_settings
 	@$(BIN)/python -m docs.generate_docstrings
 
+.PHONY: site
+site: setup ## Build the site of the documentation into build/site, with search and llms.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		$$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@$(BIN)/python -m docs.site.build $(ARGS)
+
 .PHONY: clean
 clean: ## Remove what can be made again (not .venv)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse

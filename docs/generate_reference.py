@@ -25,7 +25,7 @@ from kafkaraw.protocol.describe import (
 )
 from kafkaraw.protocol.frames import request_header_version, response_header_version
 
-REFERENCE = Path(__file__).with_name("reference")
+REFERENCE = Path(__file__).parent / "reference" / "protocol"
 NOTICE = "<!-- Made by docs/generate_reference.py from the declarations; change those, not this page. -->"
 COLUMNS = ("field", "type", "versions", "null", "tag", "default", "meaning")
 INTRODUCTION = """\

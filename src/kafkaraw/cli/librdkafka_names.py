@@ -51,6 +51,11 @@ _VALUES: Final = {
 }
 
 
+def differing_names() -> Mapping[str, str]:
+    """Java's name or ours for each name of librdkafka that differs; empty for one that is ignored."""
+    return _NAMES
+
+
 def in_our_names(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the same settings by Java's names or ours; others stay as they are."""
     found = {}

@@ -209,6 +209,17 @@ def known_names() -> frozenset[str]:
     return frozenset({*ours, *_RENAMED, *_IGNORED, *_REFUSED, *_ONLY, *_TOGETHER})
 
 
+def other_names() -> dict[str, str]:
+    """What becomes of each of Java's names that is not the name of a setting with dots, in words; for the reference."""
+    return {
+        **dict.fromkeys(_IGNORED, "ignored, with a warning"),
+        **{name: f"refused: {instead}" for name, instead in _REFUSED.items()},
+        **{name: f"accepted with the values `{values}`; else: {instead}" for name, (values, instead) in _ONLY.items()},
+        **dict.fromkeys(_TOGETHER, "read together with others of its kind"),
+        **{name: f"`{ours}`" for name, ours in _RENAMED.items()},
+    }
+
+
 def read_properties(properties: Properties) -> dict[str, str]:
     """Names and values of a `.properties` file, or of a mapping, as text.
 

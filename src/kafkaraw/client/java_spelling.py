@@ -38,6 +38,20 @@ _SOURCES: Final = {
     "ssl_password": ("ssl.key.password",),
 }
 
+# Settings that Java's clients lack, by any name.
+_ONLY_HERE: Final = frozenset(
+    {
+        "bootstrap_timeout_ms",
+        "enable_auto_offset_store",
+        "interceptors",
+        "sasl_aws_msk_region",
+        "sasl_oauth_token_provider",
+        "sasl_oauthbearer_allowed_urls",  # a system property of Java's
+        "sasl_oauthbearer_cafile",
+        "ssl_context",
+    }
+)
+
 _OURS: Final = every_setting()
 _JAVAS: Final = frozenset(
     {
@@ -45,6 +59,13 @@ _JAVAS: Final = frozenset(
         *(source.rpartition(" ")[2] for sources in _SOURCES.values() for source in sources),
     }
 )
+
+
+def java_names_of(setting: str) -> tuple[str, ...]:
+    """The names in a Java client's configuration from which a setting is read; none for a setting that Java lacks."""
+    if setting in _ONLY_HERE:
+        return ()
+    return _SOURCES.get(setting, (setting.replace("_", "."),))
 
 
 @contextmanager

@@ -147,12 +147,16 @@ def _gauges(registry: CollectorRegistry) -> tuple[Gauge, Gauge]:
         from prometheus_client import Gauge
     except ImportError:
         raise UsageError("gauges need prometheus-client: pip install 'kafkaraw[metrics]'") from None
-    what = "Offsets between what a streaming query has read and the end of its partitions"
     return (
-        Gauge("kafkaraw_spark_offsets_behind", what, ["query", "source", "statistic"], registry=registry),
+        Gauge(
+            "kafkaraw_spark_offsets_behind",
+            "Offsets between what a streaming query has read and the end of its partitions",
+            ["query", "source", "statistic"],
+            registry=registry,
+        ),
         Gauge(
             "kafkaraw_spark_partition_offsets_behind",
-            f"{what}, by partition",
+            "Offsets between what a streaming query has read and the end of a partition",
             ["query", "source", "topic", "partition"],
             registry=registry,
         ),

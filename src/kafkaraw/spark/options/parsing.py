@@ -211,7 +211,14 @@ _ONCE: dict[str, tuple[str, Callable[[str, str], object]]] = {
 }
 
 _NAMES = (*_OPTIONS, *_STARTING, *_ENDING, _STRATEGY, *WITHOUT_EFFECT, _EXACTLY_ONCE, *_ONCE, *SCHEMA_NAMES)
+INTERNAL: Final = frozenset({JSON_OPTION, BATCH_OPTION})
+"""Options that only this package sets."""
 _LOWER = {name.lower(): name for name in _NAMES}
+
+
+def user_options() -> frozenset[str]:
+    """Return the names of the options that have an effect, without those of clients and of the registry."""
+    return frozenset(_NAMES) - WITHOUT_EFFECT.keys() - INTERNAL
 
 
 def parse_options(options: Mapping[str, str]) -> SparkOptions:

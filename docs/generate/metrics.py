@@ -1,0 +1,121 @@
+"""The page of the metrics: those of clients, and what is given to Prometheus and OpenTelemetry."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from docs.generate.tables import code, notice, sentence, table, text
+from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
+from kafkaraw.client.metrics.client_metrics import Metrics, NodeMetrics
+from kafkaraw.client.metrics.prometheus import ClientCollector
+from kafkaraw.pipelines.running.http import metrics_text
+from kafkaraw.pipelines.running.progress import RunStatus
+
+PAGE: Final = "metrics.md"
+SOURCES: Final = Path(__file__).parents[2] / "src" / "kafkaraw"
+_ABOUT: Final = """\
+`client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`, `consumer`
+and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those of Java's
+clients, with `_` for `-` and the unit last. `kafkaraw.client.metrics.prometheus.register(client)` gives the same numbers to
+Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
+
+[Monitor](../how-to/monitor.md) shows how to use them.
+"""
+_GROUPS: Final = {module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)}
+
+
+class _Client:
+    """A client with one broker and no requests."""
+
+    def metrics(self) -> Metrics:
+        """Return a zero for each metric."""
+        found: Metrics = {group: dict.fromkeys(meanings, 0.0) for group, meanings in _GROUPS.items()}
+        found["consumer"]["records_lag"] = {"topic-0": 0}
+        return found | {"0": NodeMetrics("0").as_dict()}
+
+
+def pages() -> dict[str, str]:
+    """The page by its file name."""
+    return {PAGE: "\n".join(_lines())}
+
+
+def _lines() -> Iterator[str]:
+    yield from (notice("the declarations of metrics in src/kafkaraw"), "", "# Metrics", "", _ABOUT)
+    families: list[Any] = list(ClientCollector(_Client()).collect())
+    for group, meanings in _GROUPS.items():
+        of_group = [family for family in families if family.name.startswith(f"kafkaraw_{group}_")]
+        yield from (f"## `metrics()[{group!r}]`", "")
+        yield from table(
+            ("name", "Prometheus", "type", "meaning"),
+            (
+                (code(name), code(_full_name(family)), family.type, sentence(text(meaning)))
+                for (name, meaning), family in zip(meanings.items(), of_group, strict=True)
+            ),
+        )
+    yield from ("## Of each broker", "", "The label `node` is the node id.", "")
+    of_nodes = [family for family in families if family.name.startswith("kafkaraw_client_")]
+    rows = sorted(
+        (_key(family.name), code(_full_name(family)), family.type, family.documentation) for family in of_nodes
+    )
+    yield from table(("name", "Prometheus", "type", "meaning"), ((code(name), *rest) for name, *rest in rows))
+    yield from ("## Of pipelines", "", "`kafkaraw pipelines run --port PORT` serves them at `/metrics`.", "")
+    yield from table(("Prometheus", "type", "meaning"), _of_pipelines())
+    yield from ("## Of groups, of Spark and for OpenTelemetry", "")
+    yield from (
+        "`kafkaraw groups export` serves the lag of groups, `kafkaraw.spark.KafkaLagListener` that of Spark's queries, and "
+        "`kafkaraw.opentelemetry` records what the conventions for messaging name.",
+        "",
+    )
+    yield from table(("name", "from", "meaning"), declared())
+
+
+def _full_name(family: Any) -> str:  # noqa: ANN401 - families of prometheus-client have no types
+    return f"{family.name}_total" if family.type == "counter" else str(family.name)
+
+
+def _key(name: str) -> str:
+    """The name in `metrics()`; the histogram has three there."""
+    stem = name.removeprefix("kafkaraw_client_")
+    known = NodeMetrics("0").as_dict()
+    if stem == "latency_seconds":
+        return "latency_histogram"
+    return stem if stem in known else stem.replace("_seconds", "_s")
+
+
+def _of_pipelines() -> Iterator[tuple[str, str, str]]:
+    status = RunStatus(pipeline="", mode="once", state="running", since=0.0, at=0.0, pid=0, flows=())
+    help_of: dict[str, str] = {}
+    for line in metrics_text(status).splitlines():
+        if line.startswith("# HELP"):
+            _, _, name, words = line.split(" ", 3)
+            help_of[name] = words
+        elif line.startswith("# TYPE"):
+            _, _, name, kind = line.split(" ", 3)
+            yield code(name), kind, sentence(text(help_of[name]))
+
+
+def declared() -> Iterable[tuple[str, str, str]]:
+    """Name, module and meaning of each metric that a call declares with its name and meaning as texts."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "kafkaraw_" not in source and "messaging." not in source:
+            continue
+        module = ".".join(("kafkaraw", *path.relative_to(SOURCES).with_suffix("").parts))
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and (found := _declaration(node)):
+                yield code(found[0]), code(module), sentence(text(found[1]))
+
+
+def _declaration(call: ast.Call) -> tuple[str, str] | None:
+    texts = [each.value for each in call.args[:2] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    texts += [
+        each.value.value
+        for each in call.keywords
+        if each.arg == "description" and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str)
+    ]
+    if len(texts) == 2 and texts[0].startswith(("kafkaraw_", "messaging.")) and " " in texts[1]:
+        return texts[0], texts[1]
+    return None

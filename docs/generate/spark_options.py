@@ -1,0 +1,42 @@
+"""The page of the options of Spark's format `kafkaraw`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from docs.generate.tables import code, notice, table, text
+from kafkaraw.spark.options.descriptions import DESCRIPTIONS
+from kafkaraw.spark.options.unsupported import INSTEAD, REFUSED_LOWER, REFUSED_READING, REFUSED_WRITING, WITHOUT_EFFECT
+
+PAGE: Final = "spark-options.md"
+_ABOUT: Final = """\
+Options of `spark.read`, `readStream`, `write` and `writeStream` with `format("kafkaraw")`. Names are those of Spark's own
+connector where it has them; upper and lower case are the same. [Spark](../spark.md) explains them with examples.
+
+- `kafka.bootstrap.servers` is required, except with `logDirs`.
+- `kafka.NAME`: each [client setting](client-settings.md), by its name in Java, such as `kafka.fetch.max.bytes`.
+- `schema.registry.NAME`: the registry's client, by the names of the Java serializers and of confluent-kafka.
+"""
+
+
+def pages() -> dict[str, str]:
+    """The page by its file name."""
+    return {PAGE: "\n".join(_lines())}
+
+
+def _lines() -> Iterator[str]:
+    yield from (notice("src/kafkaraw/spark/options"), "", "# Spark options", "", _ABOUT)
+    rows = (
+        (code(name), about.use.value, code(about.default), text(about.doc))
+        for name, about in sorted(DESCRIPTIONS.items(), key=lambda pair: pair[0].lower())
+    )
+    yield from table(("option", "for", "default", "meaning"), rows)
+    yield from ("## Without effect", "", "Accepted, with a warning.", "")
+    yield from table(("option", "why"), ((code(name), text(why)) for name, why in sorted(WITHOUT_EFFECT.items())))
+    yield from ("## Refused", "")
+    refused = [(name, "read, write", why) for name, why in REFUSED_LOWER.values()]
+    refused += [(name, "read", why) for name, why in REFUSED_READING.items()]
+    refused += [(name, "write", why) for name, why in REFUSED_WRITING.items()]
+    refused += [(f"kafka.{name}", "read, write", why) for name, why in INSTEAD.items()]
+    yield from table(("option", "for", "instead"), ((code(name), use, text(why)) for name, use, why in sorted(refused)))
