@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,17 +34,19 @@ def numbers():
     return kp.topic("{topic}", value="json", schema="n LONG").select("n")
 """
 DISTINCT = ONE.replace('.select("n")', '.select("n").distinct()')
+OTHER_TOPIC = ONE.replace("{topic}", "{other}")
 TEXT = ONE.replace('.select("n")', '.selectExpr("CAST(n AS STRING) AS n")')
 
 
 @pytest.fixture
 def attempt(write, kafka, spark) -> Callable[..., Summary]:
-    topic = kafka.new_topic()
+    topic, other = kafka.new_topic(), kafka.new_topic()
+    kafka.producer.send(other, b'{"n": 3}').result(30)
 
     def attempt(text: str, *numbers: int, **options: object) -> Summary:
         for n in numbers:
             kafka.producer.send(topic, b'{"n": %d}' % n).result(30)
-        files = {"transformations/a.py": text.format(topic=topic)}
+        files = {"transformations/a.py": text.format(topic=topic, other=other)}
         folder = write(files, SPECIFICATION.format(servers=kafka.servers))
         pipeline = load_pipeline(read_specification(folder), spark)
         return run(pipeline, spark, RunOptions(once=True, **options), plan=planned(pipeline, spark))
@@ -93,7 +96,28 @@ def new_type_of_a_column_is_refused_until_the_table_is_refreshed(attempt, storag
     assert attempt(TEXT).exit_code == 0
 
 
+def other_topic_is_refused_until_the_flow_and_its_dead_letters_are_forked(attempt, storage):
+    assert attempt(ONE, 1, 2).exit_code == 0
+    before = files(storage)
+    with pytest.raises(PipelineError) as caught:
+        attempt(OTHER_TOPIC)
+    at = "transformations/a.py:4: changed since the last run: "
+    assert [re.sub(r"read topic \S+ and reads topic \S+: ", "", str(each)) for each in caught.value.errors] == [
+        f"{at}{name}: a checkpoint has the offsets of its sources by their position in the query. Run `kafkaraw "
+        f"pipelines checkpoint fork {name}`"
+        for name in ("numbers", "dead_letters_of_numbers")
+    ]
+    assert files(storage) == before
+    fork(Storage(storage), "numbers")
+    with pytest.raises(PipelineError, match=r"fork dead_letters_of_numbers`$"):
+        attempt(OTHER_TOPIC)
+    fork(Storage(storage), "dead_letters_of_numbers")
+    assert attempt(OTHER_TOPIC).exit_code == 0
+    assert rows(storage) == [1, 2, 3]
+
+
 RULES = (
+    other_topic_is_refused_until_the_flow_and_its_dead_letters_are_forked,
     new_state_is_refused_until_the_checkpoint_is_forked,
     new_type_of_a_column_is_refused_until_the_table_is_refreshed,
 )

@@ -79,6 +79,21 @@ def test_a_fork_of_a_fork_that_has_not_run_starts_at_the_same_offsets(storage):
     assert fork(storage, "clean").start == {"orders": {0: 10, 1: 0}}
 
 
+def test_a_fork_reads_a_topic_that_was_made_anew_from_its_beginning(storage):
+    write_checkpoint(storage, "clean", 1, 1, {"sales.replays": {"0": 2}})
+    with pytest.raises(ConfigError, match=r"--anew order: .*did you mean 'orders'"):
+        fork(storage, "clean", anew=["order"])
+    assert fork(storage, "clean", anew=["sales.replays"]).start == {"orders": {0: 10, 1: 0}, "sales.replays": {}}
+    assert storage.flow("clean").start_offsets() == {"orders": {0: 10, 1: 0}, "sales.replays": {}}
+
+
+def test_a_rewind_keeps_the_offset_of_replays_unless_all_records_are_read_again(storage):
+    write_checkpoint(storage, "clean", 1, 1, {"sales.replays": {"0": 2}})
+    start = {"orders": {0: 5, 1: 0}}
+    assert rewind(storage, "clean", start, is_beginning=False).start == {**start, "sales.replays": {0: 2}}
+    assert rewind(storage, "clean", start, is_beginning=True).start == start
+
+
 def test_what_cannot_be_forked_is_refused_with_what_to_do(storage):
     write_checkpoint(storage, "copy", 1, 1, FILES)
     with pytest.raises(ConfigError, match="would read all rows again"):

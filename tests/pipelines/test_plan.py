@@ -71,6 +71,13 @@ PLAN = Plan(
 )
 
 
+LETTERS = flow("dead_letters_of_orders", target="sales.dead-letters", kind="dead letters", schema="", reads=("orders",))
+
+
+def with_dead_letters(plan: Plan = PLAN, **changed) -> Plan:
+    return replace(plan, dead_letters=(replace(LETTERS, **changed),))
+
+
 def with_flow(**changed) -> Plan:
     return replace(PLAN, flows=(replace(PLAN.flows[0], **changed), PLAN.flows[1]))
 
@@ -81,6 +88,26 @@ def with_clean(**changed) -> Plan:
 
 def test_plan_is_the_same_after_json():
     assert from_json(to_json(PLAN)) == PLAN
+
+
+def test_plan_with_dead_letters_is_the_same_after_json():
+    assert from_json(to_json(with_dead_letters())) == with_dead_letters()
+
+
+def test_query_of_dead_letters_that_reads_its_topic_once_more_needs_a_new_checkpoint():
+    (change,) = changes(with_dead_letters(), with_dead_letters(sources=("topic orders", "topic orders")))
+    assert (change.effect, change.name) == (Effect.CHECKPOINT, "dead_letters_of_orders")
+    assert change.what == "read topic orders and reads topic orders, topic orders"
+
+
+def test_plan_of_an_earlier_version_has_no_dead_letters_to_compare():
+    assert changes(PLAN, with_dead_letters()) == ()
+
+
+def test_run_of_some_flows_has_the_dead_letters_of_what_they_read():
+    plan = with_dead_letters(with_flow(reads=("orders",)))
+    assert flows_of_run(plan, ["clean"]) == {"clean", "dead_letters_of_orders"}
+    assert flows_of_run(plan, ["top"]) == {"top"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', to_json(PLAN).replace('"streaming table"', '"x"')])
@@ -250,7 +277,8 @@ def test_picture_has_a_box_for_each_node_and_a_line_for_each_edge():
 
 
 def test_plan_as_json_has_no_settings():
-    assert set(json.loads(to_json(PLAN))) == {"version", "pipeline", "datasets", "flows", "nodes", "edges"}
+    names = {"version", "pipeline", "datasets", "flows", "nodes", "edges", "dead_letters"}
+    assert set(json.loads(to_json(PLAN))) == names
 
 
 def test_a_run_of_some_flows_has_those_that_write_the_tables_that_they_read():

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from kafkaraw.errors import ConfigError
@@ -178,6 +179,34 @@ def test_a_continuous_run_goes_on_until_it_is_stopped_and_refreshes_views(spark,
     kafka.produce(topic, [4])
     run_once(definition, spark)
     assert rows(spark, definition, "clean") == [1, 2, 3, 4]
+
+
+def test_a_stream_sees_the_tables_that_it_joins_change_while_their_versions_are_replaced(spark, kafka, definition):
+    topic = kafka.new_topic()
+    kafka.produce(topic, [1])
+    definition.table(
+        "joined", lambda: numbers().crossJoin(spark.read.table("total").toDF("total")).select("n", "total")
+    )
+    definition.table("clean", lambda: numbers())
+    definition.materialized_view("total", lambda: spark.read.table("clean").groupBy().sum("n").toDF("n"))
+    definition.materialized_view("double", lambda: spark.read.table("total").selectExpr("2 * n AS n"))
+    numbers = lambda: definition.numbers(topic)  # noqa: E731
+
+    def joined() -> set[tuple[int, int]]:
+        files = Path(definition.pipeline().storage, "tables", "joined").glob("*.parquet")
+        return {(row["n"], row["total"]) for each in files for row in pq.ParquetFile(each).read().to_pylist()}
+
+    going = Stopper(definition, spark, materialized_view_interval="100 ms")
+    try:
+        for n in range(2, 5):
+            wait_for(lambda n=n: total(spark, definition) == sum(range(n)))
+            kafka.produce(topic, [n])
+        wait_for(lambda: {n for n, _ in joined()} == {1, 2, 3, 4})
+        kafka.produce(topic, [9])
+        wait_for(lambda: any(n == 9 and seen > 1 for n, seen in joined()))
+    finally:
+        summary = going.stop()
+    assert summary.exit_code == 0, summary.failed
 
 
 def test_aggregates_in_update_mode_go_into_a_topic_and_late_rows_are_counted(spark, kafka, definition):

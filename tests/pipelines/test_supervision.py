@@ -39,6 +39,11 @@ class StreamingQueryException(Exception):
         ("[USER_RAISED_EXCEPTION] expectation 'positive' of 'clean'", Remedy.RECORD, "expectation 'positive'"),
         ("[DIVIDE_BY_ZERO] Division by zero.", Remedy.RECORD, "Division by zero"),
         ("[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key", Remedy.HUMAN, "Provided key"),
+        (
+            "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/flows/clean/1/checkpoint/offsets/1 at 0 exp: 1",
+            Remedy.HUMAN,
+            "Checksum error: file:/flows/clean/1/checkpoint/offsets/1: this file of the storage is damaged",
+        ),
         ("java.io.IOException: No space left on device", Remedy.RETRY, "No space left on device"),
         ("ExecutorLostFailure (executor 1 exited", Remedy.RETRY, "ExecutorLostFailure"),
         (

@@ -74,7 +74,7 @@ def _batch(batch: Batch | None) -> str:
 
 def _offsets(offsets: Offsets) -> str:
     return "; ".join(
-        f"{topic} {' '.join(f'{number}:{at}' for number, at in sorted(partitions.items()))}"
+        f"{topic} {' '.join(f'{number}:{at}' for number, at in sorted(partitions.items())) or 'earliest'}"
         for topic, partitions in sorted(offsets.items())
     )
 
@@ -87,7 +87,13 @@ def _offsets(offsets: Offsets) -> str:
     type=click.Choice(["skip", "repeat"]),
     help="What to do with a micro-batch of which it is not known whether it was written.",
 )
-def fork(place: Path, flow: str, unfinished: str | None) -> None:
+@click.option(
+    "--anew",
+    metavar="TOPIC",
+    multiple=True,
+    help="A topic that was deleted and made anew: the flow reads it from its beginning. Repeatable.",
+)
+def fork(place: Path, flow: str, unfinished: str | None, anew: tuple[str, ...]) -> None:
     """Begin a new checkpoint where the current one has ended: after a change that it cannot follow.
 
     No record is lost or read twice. State of aggregations, joins and deduplication is not taken over.
@@ -95,7 +101,7 @@ def fork(place: Path, flow: str, unfinished: str | None) -> None:
     from kafkaraw.pipelines.running.checkpoints import fork as begin
 
     _, storage = _storage(place)
-    _print(begin(storage, flow, unfinished=unfinished))
+    _print(begin(storage, flow, unfinished=unfinished, anew=anew))
 
 
 @checkpoint.command()

@@ -11,7 +11,7 @@ Calls into the JVM cost about a millisecond each: a plan is read once, as text, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.errors import ConfigError
@@ -46,7 +46,7 @@ from kafkaraw.pipelines.model import (
     did_you_mean,
     raise_errors,
 )
-from kafkaraw.pipelines.topics import check_options
+from kafkaraw.pipelines.topics import check_options, planned_records
 from kafkaraw.spark.options.parsing import parse_options
 
 if TYPE_CHECKING:
@@ -88,15 +88,27 @@ class Analysis:
         graph: of its datasets.
         flows: by name.
         schemas: of datasets as DDL, by name; those of views include the columns of `topic()`.
+        dead_letters: the flows that write dead letters, with what their queries are.
     """
 
     pipeline: Pipeline
     graph: Graph
     flows: Mapping[str, AnalyzedFlow]
     schemas: Mapping[str, str]
+    dead_letters: tuple[tuple[FlowDefinition, AnalyzedFlow], ...] = ()
 
 
-def analyze(pipeline: Pipeline, spark: SparkSession, *, read_topic: ReadTopic, judge: Judge) -> Analysis:
+DeadLetterFlows = Callable[[Pipeline], tuple[FlowDefinition, ...]]
+
+
+def analyze(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    *,
+    read_topic: ReadTopic,
+    judge: Judge,
+    dead_letter_flows: DeadLetterFlows = lambda _: (),
+) -> Analysis:
     """Check a pipeline.
 
     Args:
@@ -104,11 +116,12 @@ def analyze(pipeline: Pipeline, spark: SparkSession, *, read_topic: ReadTopic, j
         spark: the session that its definitions were loaded with.
         read_topic: returns the rows of `topic()`.
         judge: applies expectations.
+        dead_letter_flows: returns the flows that write dead letters.
 
     Raises:
         PipelineError: there are problems; all of them together.
     """
-    return _Analyzer(pipeline, spark, read_topic, judge).analysis()
+    return _Analyzer(pipeline, spark, read_topic, judge).analysis(dead_letter_flows)
 
 
 class _SourceError(PipelineError):
@@ -129,7 +142,7 @@ class _Analyzer:
         self.schemas: dict[str, StructType | None] = {}  # of tables; None while they are analyzed, or with a problem
         self.analyzed: dict[str, tuple[AnalyzedFlow, StructType] | None] = {}  # flows, as above
 
-    def analysis(self) -> Analysis:
+    def analysis(self, dead_letter_flows: DeadLetterFlows) -> Analysis:
         for flow in self.pipeline.flows:
             self._flow(flow)
         for dataset in self.pipeline.datasets:
@@ -145,7 +158,8 @@ class _Analyzer:
         raise_errors(self.pipeline.name, self.errors.values())
         assert graph is not None, "without errors there is a graph"
         flows = {name: found[0] for name, found in self.analyzed.items() if found is not None}
-        return Analysis(self.pipeline, graph, flows, dict(self._ddl_of_datasets(flows)))
+        dead_letters = tuple((each, self._dead_letters(each)) for each in dead_letter_flows(self.pipeline))
+        return Analysis(self.pipeline, graph, flows, dict(self._ddl_of_datasets(flows)), dead_letters)
 
     def _evaluation(self, flow: str) -> Evaluation:
         return Evaluation(
@@ -159,6 +173,21 @@ class _Analyzer:
             inputs=self.inputs,
             frames=self.frames,
         )
+
+    def _dead_letters(self, flow: FlowDefinition) -> AnalyzedFlow:
+        """What the query of dead letters is: it may read its topics in another order, or more often, than the flow."""
+        evaluation = Evaluation(
+            self.spark,
+            self.pipeline,
+            flow.name,
+            Purpose.DEAD_LETTERS,
+            self.read_topic,
+            self.judge,
+            read_table=self._table,
+            read_records=planned_records,
+        )
+        text = str(evaluate_flow(flow, evaluation)._jdf.queryExecution().analyzed().toString())  # noqa: SLF001
+        return AnalyzedFlow("", tuple(_sources(text)), tuple(_state(text)))
 
     def _report(self, error: PipelineError) -> None:
         if not isinstance(error, _SourceError):

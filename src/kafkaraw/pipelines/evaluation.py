@@ -112,7 +112,7 @@ class Evaluation:
         read_records: returns the records of a topic, as a stream or not, with the columns of format "kafkaraw" and
             headers; None for that format. Every function that reads a topic decodes these records.
         start_offsets: where a flow without a checkpoint starts, by topic and partition, instead of
-            `TopicSource.starting`.
+            `TopicSource.starting`; a topic without partitions is read from its beginning.
         chain: names of the datasets that are being evaluated: the flow's target, the view that its function reads, the
             view that this one reads...; the last one is the dataset whose function is running.
         bad_rows: DEAD_LETTERS: frames of bad rows, added by `read_topic` and others for the first dataset of the chain.

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass, fields
-from kafkaraw.pipelines.analysis import Analysis
+from kafkaraw.pipelines.analysis import Analysis, AnalyzedFlow
+from kafkaraw.pipelines.dead_letters.flows import NAME_PREFIX
 from kafkaraw.pipelines.graph import Edge, Graph, Node, NodeKind
-from kafkaraw.pipelines.model import Dataset, Expectation
+from kafkaraw.pipelines.model import Dataset, Expectation, FlowDefinition
 
 _VERSION: Final = 1
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
@@ -90,12 +91,17 @@ class PlannedFlow:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pipeline: its datasets and flows in the order of their definition, and its graph."""
+    """A pipeline: its datasets and flows in the order of their definition, and its graph.
+
+    The flows of `dead_letters` write the dead letters of a view or flow, whose name is in `reads`. The graph leaves
+    them out.
+    """
 
     pipeline: str
     datasets: tuple[PlannedDataset, ...]
     flows: tuple[PlannedFlow, ...]
     graph: Graph
+    dead_letters: tuple[PlannedFlow, ...] = ()
 
     def dataset(self, name: str) -> PlannedDataset | None:
         """Return a dataset, or None."""
@@ -104,6 +110,10 @@ class Plan:
     def flow(self, name: str) -> PlannedFlow | None:
         """Return a flow, or None."""
         return next((each for each in self.flows if each.name == name), None)
+
+    def dead_letters_flow(self, name: str) -> PlannedFlow | None:
+        """Return a flow that writes dead letters, or None."""
+        return next((each for each in self.dead_letters if each.name == name), None)
 
     def flows_into(self, dataset: str) -> tuple[PlannedFlow, ...]:
         """Return the flows that write to a dataset."""
@@ -137,7 +147,24 @@ def plan_of(analysis: Analysis) -> Plan:
             )
         )
     datasets = tuple(_dataset(each, analysis.schemas[each.name]) for each in pipeline.datasets)
-    return Plan(pipeline.name, datasets, tuple(flows), analysis.graph)
+    dead_letters = tuple(_dead_letters(flow, found) for flow, found in analysis.dead_letters)
+    return Plan(pipeline.name, datasets, tuple(flows), analysis.graph, dead_letters)
+
+
+def _dead_letters(flow: FlowDefinition, found: AnalyzedFlow) -> PlannedFlow:
+    return PlannedFlow(
+        flow.name,
+        flow.target,
+        flow.kind.value,
+        flow.output_mode,
+        str(flow.location),
+        found.sources,
+        found.state,
+        found.schema,
+        changes=None,
+        shuffle_partitions=None,
+        reads=(flow.name.removeprefix(NAME_PREFIX),),
+    )
 
 
 def _dataset(dataset: Dataset, schema: str) -> PlannedDataset:
@@ -161,7 +188,7 @@ def _expectation(expectation: Expectation) -> PlannedExpectation:
 
 
 def flows_of_run(plan: Plan, flows: Iterable[str]) -> set[str]:
-    """Return the flows that a run of some has: these, and those that write to the tables that they read.
+    """Return the flows that a run of some has: these, those that write to the tables that they read, and dead letters.
 
     A topic is read as it is: the flows that write to it do not run with those that read it.
     """
@@ -170,7 +197,7 @@ def flows_of_run(plan: Plan, flows: Iterable[str]) -> set[str]:
     for edge in plan.graph.edges:
         if edge.reader.name in readers and edge.source.kind not in (NodeKind.TOPIC, NodeKind.OTHER):
             read_by_views.setdefault(edge.reader.name, []).append(edge.source.name)
-    chosen, waiting = set[str](), list(flows)
+    chosen, waiting, read = set[str](), list(flows), set[str]()
     while waiting:
         flow = plan.flow(waiting.pop())
         if flow is None or flow.name in chosen:
@@ -183,7 +210,8 @@ def flows_of_run(plan: Plan, flows: Iterable[str]) -> set[str]:
                 seen.add(name)
                 names += read_by_views.get(name, ())
                 waiting += (each.name for each in plan.flows_into(name))
-    return chosen
+        read |= seen
+    return chosen | {each.name for each in plan.dead_letters if (chosen | read).intersection(each.reads)}
 
 
 def merged(before: Plan | None, after: Plan, flows: Collection[str]) -> Plan:
@@ -202,9 +230,12 @@ def merged(before: Plan | None, after: Plan, flows: Collection[str]) -> Plan:
     datasets = {each.name: each for each in after.datasets if each.name in changed | views}
     datasets |= {each.name: each for each in old_datasets if each.name not in datasets}
     kept = (each for each in old_flows if each.name not in flows)
+    dead_letters = [each for each in after.dead_letters if each.name in flows]
+    if before is not None:
+        dead_letters += (each for each in before.dead_letters if each.name not in flows)
     nodes = (Node(NodeKind(each.kind), each.name) for each in datasets.values())
     graph = Graph(tuple(dict.fromkeys((*after.graph.nodes, *nodes))), after.graph.edges, after.graph.flows)
-    return Plan(after.pipeline, tuple(datasets.values()), (*now, *kept), graph)
+    return Plan(after.pipeline, tuple(datasets.values()), (*now, *kept), graph, tuple(dead_letters))
 
 
 # -- JSON
@@ -230,6 +261,7 @@ def to_json(plan: Plan, changed: Iterable[Change] | None = None) -> str:
         "flows": [_object(each) for each in plan.flows],
         "nodes": nodes,
         "edges": edges,
+        "dead_letters": [_object(each) for each in plan.dead_letters],
     }
     if changed is not None:
         document["changes"] = [
@@ -267,7 +299,8 @@ def from_json(text: str) -> Plan:
             for each in datasets
             if each.kind != NodeKind.TEMPORARY_VIEW.value
         }
-        return Plan(document["pipeline"], datasets, planned, Graph(nodes, edges, flows))
+        letters = tuple(_planned_flow(each) for each in document.get("dead_letters", ()))  # absent in earlier plans
+        return Plan(document["pipeline"], datasets, planned, Graph(nodes, edges, flows), letters)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise PlanFormatError(f"this is no plan of a pipeline: {error}") from error
 
@@ -336,7 +369,8 @@ class Change:
 
 def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
     """Return what changed between the plan of the last run and the present one."""
-    return (*_changes_of_datasets(before, after), *_changes_of_flows(before, after))
+    of_datasets, of_flows = _changes_of_datasets(before, after), _changes_of_flows(before, after)
+    return (*of_datasets, *of_flows, *_changes_of_dead_letters(before, after))
 
 
 def _changes_of_datasets(before: Plan, after: Plan) -> Iterator[Change]:
@@ -417,6 +451,13 @@ def _changes_of_flows(before: Plan, after: Plan) -> Iterator[Change]:
             yield Change(
                 flow.name, f"flow into {flow.target} is no longer defined", why="its checkpoint stays in the storage"
             )
+
+
+def _changes_of_dead_letters(before: Plan, after: Plan) -> Iterator[Change]:
+    for flow in after.dead_letters:
+        known = before.dead_letters_flow(flow.name)
+        if known is not None:
+            yield from _changes_of_query(known, flow)
 
 
 def _changes_of_flow(before: PlannedFlow, after: PlannedFlow) -> Iterator[Change]:

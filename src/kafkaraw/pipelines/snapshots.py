@@ -1,7 +1,8 @@
 """Snapshot tables: tables whose whole contents are replaced, such as materialized views.
 
 Each replacement is a new directory, a *version*; one small file, which is replaced atomically, says which one is
-current. Readers that have begun with the version before go on with it: the last two versions stay.
+current. Readers that have begun with the version before go on with it: the last two versions stay, and those that
+queries of a run read.
 
     version-000000012/         the rows
     _kafkaraw/current.json     number, columns and origin of the current version
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -54,10 +55,19 @@ class SnapshotTable:
         path: its directory.
         file_format: of its files, one that Spark writes to directories.
         partition_columns: columns whose values are folders.
+        in_use: returns the numbers of versions that queries read, which stay, too.
     """
 
-    def __init__(self, path: Path, *, file_format: str = "parquet", partition_columns: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        file_format: str = "parquet",
+        partition_columns: tuple[str, ...] = (),
+        in_use: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self.path = path
+        self._in_use = in_use
         self.file_format = file_format
         self.partition_columns = partition_columns
         self._pointer = path / "_kafkaraw" / "current.json"
@@ -125,7 +135,8 @@ class SnapshotTable:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _forget(self, current: int) -> None:
+        in_use = self._in_use()
         for folder in self.path.glob(f"{_PREFIX}*"):
             number = int(folder.name.removeprefix(_PREFIX))
-            if number <= current - _VERSIONS_KEPT:
+            if number <= current - _VERSIONS_KEPT and number not in in_use:
                 shutil.rmtree(folder, ignore_errors=True)

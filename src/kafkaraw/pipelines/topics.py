@@ -298,6 +298,12 @@ def records_of(source: TopicSource, evaluation: Evaluation, *, streaming: bool) 
     return records.where(is_for(source.name, settings.replay_topic, missed_by(evaluation)))
 
 
+def planned_records(source: TopicSource, evaluation: Evaluation, streaming: bool) -> DataFrame:
+    """Return no records, with the columns of `records_of`, for the plan of a query that finds dead letters."""
+    plan = replace(evaluation, purpose=Purpose.PLAN, read_records=None)
+    return records_of(source, plan, streaming=streaming)
+
+
 def check_options(options: Mapping[str, str], topic: str, location: Location | None) -> None:
     """Check the options with which a topic is read or written.
 
@@ -355,7 +361,7 @@ def _starting(source: TopicSource, evaluation: Evaluation) -> str:
     }
     for name, offsets in (evaluation.start_offsets or {}).items():
         if name in starting:
-            starting[name] = {str(partition): offset for partition, offset in offsets.items()}
+            starting[name] = {str(partition): offset for partition, offset in offsets.items()} or "earliest"
     return json.dumps(starting)
 
 

@@ -7,7 +7,7 @@ one has ended (`fork`), or at offsets that are given (`rewind`). Must not start 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from kafkaraw.errors import ConfigError
@@ -165,16 +165,18 @@ class NewGeneration:
     notes: tuple[str, ...]
 
 
-def fork(storage: Storage, name: str, *, unfinished: str | None = None) -> NewGeneration:
+def fork(storage: Storage, name: str, *, unfinished: str | None = None, anew: Collection[str] = ()) -> NewGeneration:
     """Begin a generation that starts where the current one has ended. Its state is empty.
 
     Args:
         storage: of the pipeline; no run may have it.
         name: of the flow.
         unfinished: "skip" or "repeat" a micro-batch for which it is not known whether it was written.
+        anew: topics that were deleted and made anew, which are read from their beginning.
 
     Raises:
-        ConfigError: there is no checkpoint, it has files of tables, or it is not known where it has ended.
+        ConfigError: there is no checkpoint, it has files of tables, it has not read a topic of `anew`, or it is not
+            known where it has ended.
         StorageInUseError: a run has the storage.
     """
     with storage.lock():
@@ -190,6 +192,13 @@ def fork(storage: Storage, name: str, *, unfinished: str | None = None) -> NewGe
                 f"new one would read all rows again. Compute its target again with --full-refresh, or everything with "
                 f"`kafkaraw pipelines checkpoint rewind {name} --to earliest`"
             )
+        for topic in anew:
+            if topic not in start:
+                known = did_you_mean(topic, start) or f": it has read {', '.join(sorted(start)) or 'none'}"
+                raise ConfigError(
+                    f"--anew {topic}: the checkpoint of flow {name!r} has no offsets of this topic{known}"
+                )
+        start = {**start, **{topic: {} for topic in anew}}
         number = flow.begin_generation(start, checkpoint.totals)
     return NewGeneration(name, number, start, ("State of aggregations, joins and deduplication begins empty.",))
 
@@ -257,7 +266,8 @@ def rewind(storage: Storage, name: str, start: Offsets, *, is_beginning: bool) -
     Args:
         storage: of the pipeline; no run may have it.
         name: of the flow.
-        start: where it starts, for all topics that it reads.
+        start: where it starts. Topics that it leaves out are read on from where the checkpoint has ended, unless
+            everything is read again.
         is_beginning: whether these are the first offsets; a flow that reads tables as streams can start there only.
 
     Raises:
@@ -270,6 +280,9 @@ def rewind(storage: Storage, name: str, start: Offsets, *, is_beginning: bool) -
         last = checkpoint.unfinished or checkpoint.finished
         if last is not None and last.other_sources and not is_beginning:
             raise ConfigError(f"flow {name!r} reads a table as a stream: it can only be rewound --to earliest")
+        if not is_beginning:
+            ended = (checkpoint.start if checkpoint.finished is None else checkpoint.finished.offsets) or {}
+            start = {**ended, **start}
         # The dead letters that a flow has found were written before: its count goes on, or the balance would miss them.
         number = flow.begin_generation(start, checkpoint.totals if name.startswith(NAME_PREFIX) else {})
     again = "Rows of records that are read again are written again; --full-refresh empties a table instead."

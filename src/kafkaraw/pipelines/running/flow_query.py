@@ -5,7 +5,7 @@ of a micro-batch be kept before Spark notes that it is finished, so that they co
 run stop between two micro-batches. The writes themselves are exactly once: `StreamingTable.append`, and `batch_writer`
 with `exactlyOnce`.
 
-    WAITING ──> RUNNING ──> COMPLETED        all present records are read (--once)
+    WAITING <─> RUNNING ──> COMPLETED        all present records are read (--once)
                 │   ▲ └───> STOPPED          between two micro-batches, on request
                 ▼   │
             BACKING_OFF ──> FAILED           a person must look at it; or there were too many attempts
@@ -47,7 +47,10 @@ class FlowState(Enum):
 
 TRANSITIONS: Final[Mapping[FlowState, frozenset[FlowState]]] = {
     FlowState.WAITING: frozenset({FlowState.RUNNING, FlowState.BACKING_OFF, FlowState.STOPPED, FlowState.FAILED}),
-    FlowState.RUNNING: frozenset({FlowState.COMPLETED, FlowState.BACKING_OFF, FlowState.STOPPED, FlowState.FAILED}),
+    FlowState.RUNNING: frozenset(
+        # It waits after `request_restart`.
+        {FlowState.COMPLETED, FlowState.BACKING_OFF, FlowState.STOPPED, FlowState.FAILED, FlowState.WAITING}
+    ),
     FlowState.BACKING_OFF: frozenset({FlowState.RUNNING, FlowState.BACKING_OFF, FlowState.STOPPED, FlowState.FAILED}),
     FlowState.COMPLETED: frozenset({FlowState.RUNNING}),  # a materialized view is computed again
     FlowState.STOPPED: frozenset(),
@@ -112,7 +115,8 @@ class BatchGate:
         """Write a micro-batch; called by Spark."""
         self._known.wait()
         if self._stopping.is_set() or self._query is None:
-            raise StopRequested
+            self.error = StopRequested()
+            raise self.error
         query = self._query
         try:
             counts = self._write(batch, number, lambda: observed(query))
@@ -171,6 +175,12 @@ class FlowQuery:
         self._seen_batches = -1
         self._look_at = 0.0
         self._stopping = False
+        self._restarting = False
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether it stops in order to be started again."""
+        return self._restarting
 
     @property
     def ended(self) -> bool:
@@ -201,6 +211,7 @@ class FlowQuery:
         except Exception as error:  # noqa: BLE001 -- of the user's functions, Spark, or brokers
             return self._failed(error, now, random)
         self._seen_batches = -1
+        self._restarting = False
         self.move(FlowState.RUNNING)
         return None
 
@@ -218,10 +229,15 @@ class FlowQuery:
         if active:
             return None
         error = query.exception()
+        was_asked = self._stopping or (gate is not None and isinstance(gate.error, StopRequested))
+        if self._restarting and not self._stopping and (error is None or was_asked):
+            self._restarting = False
+            self.move(FlowState.WAITING)
+            return None
         if error is None:
             self.move(FlowState.STOPPED if self._stopping else FlowState.COMPLETED)
             return None
-        if self._stopping or (gate is not None and isinstance(gate.error, StopRequested)):
+        if was_asked:
             self.move(FlowState.STOPPED)
             return None
         cause = gate.error if gate is not None and isinstance(gate.error, KafkaError) else error
@@ -233,11 +249,19 @@ class FlowQuery:
         if self.state in (FlowState.WAITING, FlowState.BACKING_OFF):
             self.move(FlowState.STOPPED)
         elif self.state is FlowState.RUNNING and self._started is not None:
-            query, gate = self._started.query, self._started.gate
-            if gate is not None:
-                gate.stop()
-            if not query.isActive or not query.status["isTriggerActive"]:
-                query.stop()
+            self._stop_between_batches(self._started)
+
+    def request_restart(self) -> None:
+        """Stop as `request_stop` does, and wait to be started again. Call it until the query has stopped."""
+        assert self.state is FlowState.RUNNING and self._started is not None, "only a running query is restarted"
+        self._restarting = True
+        self._stop_between_batches(self._started)
+
+    def _stop_between_batches(self, started: Started) -> None:
+        if started.gate is not None:
+            started.gate.stop()
+        if not started.query.isActive or not started.query.status["isTriggerActive"]:
+            started.query.stop()
 
     def kill(self) -> None:
         """Stop in the middle of a micro-batch, which the next run repeats."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.pipelines.analysis import analyze
+from kafkaraw.pipelines.dead_letters.flows import dead_letter_flows
 from kafkaraw.pipelines.evaluation import Judge, ReadTopic
 from kafkaraw.pipelines.model import Location, Pipeline, PipelineError, raise_errors
 from kafkaraw.pipelines.plan import Change, Effect, Plan, PlanFormatError, changes, from_json, merged, plan_of, to_json
@@ -58,7 +59,14 @@ def planned(
     from kafkaraw.pipelines.judging import judged
     from kafkaraw.pipelines.topics import read_topic as read_kafka
 
-    return plan_of(analyze(pipeline, spark, read_topic=read_topic or read_kafka, judge=judge or judged))
+    found = analyze(
+        pipeline,
+        spark,
+        read_topic=read_topic or read_kafka,
+        judge=judge or judged,
+        dead_letter_flows=dead_letter_flows,
+    )
+    return plan_of(found)
 
 
 def existing_storage(pipeline: Pipeline) -> Storage | None:
@@ -147,18 +155,24 @@ def check_changes(
     def is_refused(change: Change) -> bool:
         if change.effect is Effect.NOTHING:
             return False
-        concerned = [pipeline.flow(name) for name in _flows_of(change, plan)]
-        if all(pipeline.canonical_name(each.target) in refreshed for each in concerned):
-            return False
-        return flows is None or any(each.name in flows for each in concerned)
+        concerned = _flows_of(change, plan)
+        if plan.dead_letters_flow(change.name) is None:
+            targets = {pipeline.canonical_name(pipeline.flow(name).target) for name in concerned}
+            if targets <= refreshed:
+                return False
+        return flows is None or any(name in flows for name in concerned)
 
     found = changes_since_last_run(plan, storage) or ()
-    raise_errors(pipeline.name, [_refusal(each, pipeline) for each in found if is_refused(each)])
+    raise_errors(pipeline.name, [_refusal(each, plan, pipeline) for each in found if is_refused(each)])
 
 
-def _refusal(change: Change, pipeline: Pipeline) -> PipelineError:
+def _refusal(change: Change, plan: Plan, pipeline: Pipeline) -> PipelineError:
     location: Location | None = None
-    if change.effect is Effect.CHECKPOINT:
+    dead_letters = plan.dead_letters_flow(change.name)
+    if dead_letters is not None:
+        file, _, line = dead_letters.location.rpartition(":")
+        location = Location(file, int(line))
+    elif change.effect is Effect.CHECKPOINT:
         location = pipeline.flow(change.name).location
     else:
         location = pipeline.dataset(change.name).location
@@ -174,7 +188,7 @@ def keep_plan(plan: Plan, storage: Storage, flows: Collection[str] | None = None
         flows: names of the flows that run; None for all. Of the others, what the last run kept stays.
     """
     before = kept_plan(storage)
-    running = {flow.name for flow in plan.flows} if flows is None else set(flows)
+    running = {flow.name for flow in (*plan.flows, *plan.dead_letters)} if flows is None else set(flows)
     generations = {} if before is None else dict(before.generations)
     generations |= {name: storage.flow(name).generation for name in running}
     if flows is not None:

@@ -115,6 +115,12 @@ class Preparation:
         found = (flow.name for name in sorted(read) for flow in self._pipeline.flows_into(name))
         return tuple(name for name in found if name in self._prepared and name != prepared.flow.name)
 
+    def tables_joined(self, prepared: PreparedFlow) -> tuple[Dataset, ...]:
+        """Return the pipeline's tables that a flow reads as batches: as they are when its query starts."""
+        found = sorted({each.name for each in prepared.inputs if each.kind is InputKind.DATASET and not each.streaming})
+        datasets = (self._pipeline.dataset(name) for name in found)
+        return tuple(each for each in datasets if each.kind.is_table)
+
     def evaluate(self, flow: FlowDefinition) -> DataFrame:
         """Evaluate a flow for its query.
 
@@ -176,13 +182,13 @@ class Preparation:
             start_offsets=self._storage.flow(flow.name).start_offsets(),
         )
 
-    def _read_prepared(self, dataset: Dataset, streaming: bool, _: Evaluation) -> DataFrame:
+    def _read_prepared(self, dataset: Dataset, streaming: bool, evaluation: Evaluation) -> DataFrame:
         """Return the rows of a table, whose flows are prepared first."""
         for each in self._pipeline.flows_into(dataset.name):
             self._prepare(each)
         if dataset.name in self._schemas and not streaming:
             return self._spark.createDataFrame([], self._schemas[dataset.name])
-        return self._targets.read(dataset, streaming=streaming)
+        return self._read(dataset, streaming, evaluation)
 
-    def _read(self, dataset: Dataset, streaming: bool, _: Evaluation) -> DataFrame:
-        return self._targets.read(dataset, streaming=streaming)
+    def _read(self, dataset: Dataset, streaming: bool, evaluation: Evaluation) -> DataFrame:
+        return self._targets.read(dataset, streaming=streaming, flow=evaluation.flow)

@@ -130,14 +130,15 @@ class Queries:
         Raises:
             ConfigError: a topic was deleted and made anew.
         """
-        ids: Mapping[str, str] = self.topics.topic_ids(self._pipeline, sorted(prepared.topics))
+        replays = {self._pipeline.settings.replay_topic} if prepared.topics else set()
+        ids: Mapping[str, str] = self.topics.topic_ids(self._pipeline, sorted(prepared.topics | replays))
         known = storage.topic_ids()
         for topic, topic_id in ids.items():
             if known.get(topic, topic_id) != topic_id:
                 raise ConfigError(
                     f"topic {topic!r} was deleted and made anew since the last run (its id was {known[topic]} and is "
                     f"{topic_id}): the offsets of flow {storage.name!r} mean other records now. To read the new topic "
-                    f"from its beginning, run `kafkaraw pipelines checkpoint rewind {storage.name} --to earliest`"
+                    f"from its beginning, run `kafkaraw pipelines checkpoint fork {storage.name} --anew {topic}`"
                 )
         if {**known, **ids} != known:
             storage.keep_topic_ids({**known, **ids})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.pipelines.balance import CountsTable, FlowBalance
-from kafkaraw.pipelines.model import DatasetKind, FlowKind, Pipeline, PipelineError
+from kafkaraw.pipelines.model import Dataset, DatasetKind, FlowKind, Pipeline, PipelineError
 from kafkaraw.pipelines.plan import Plan, flows_of_run
 from kafkaraw.pipelines.running.commits import Commits
 from kafkaraw.pipelines.running.flow_query import FlowQuery, FlowState
@@ -177,6 +177,8 @@ class _Run:
         self._flows: dict[str, FlowQuery] = {}
         self._upstream: dict[str, tuple[FlowQuery, ...]] = {}
         self._refreshes: dict[str, _Refresh] = {}
+        self._joined: dict[str, tuple[Dataset, ...]] = {}
+        self._restarts: dict[str, _Refresh] = {}
         self._since = time.time()
         self._status_at = 0.0
         self._stopping = False
@@ -218,9 +220,14 @@ class _Run:
         query.progress.totals = kept.counts().totals
         self._upstream[flow.name] = tuple(self._flows[name] for name in self._preparation.upstream(prepared))
         self._flows[flow.name] = query
-        if flow.kind is FlowKind.COMPLETE and not self._options.once:
-            interval = seconds_of(self._pipeline.settings.materialized_view_interval)
+        self._joined[flow.name] = self._preparation.tables_joined(prepared)
+        if self._options.once or flow.kind in (FlowKind.ONCE, FlowKind.DEAD_LETTERS):
+            return
+        interval = seconds_of(self._pipeline.settings.materialized_view_interval)
+        if flow.kind is FlowKind.COMPLETE:
             self._refreshes[flow.name] = _Refresh(interval, unknown_inputs=prepared.reads_others)
+        elif self._joined[flow.name]:
+            self._restarts[flow.name] = _Refresh(interval, unknown_inputs=False)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -234,7 +241,11 @@ class _Run:
             if self._stopping and self._options.should_kill():
                 flow.kill()
             self._report(flow, flow.poll(now, random.random()), now)
+            if not self._stopping and self._restart_is_due(flow, now):
+                flow.request_restart()
             if not self._stopping and self._may_start(flow, now):
+                if flow.flow.name in self._restarts:
+                    self._restarts[flow.flow.name].note(now, self._batches_of_joined(flow))
                 self._report(flow, flow.start(now, random.random()), now)
         if now >= self._status_at:
             self._status_at = now + _STATUS_S
@@ -254,8 +265,7 @@ class _Run:
             return now >= flow.retry_at
         if flow.state is FlowState.WAITING:
             if not self._options.once:
-                started = all(each.state is not FlowState.WAITING for each in upstream)
-                return started and self._refresh_is_due(flow, now)
+                return self._upstream_has_started(flow, upstream) and self._refresh_is_due(flow, now)
             lost = [each.flow.name for each in upstream if each.state in (FlowState.FAILED, FlowState.STOPPED)]
             if lost:
                 flow.give_up(f"not started: it reads what flow {lost[0]!r} writes, which has failed")
@@ -264,6 +274,35 @@ class _Run:
         return (
             flow.state is FlowState.COMPLETED and flow.flow.name in self._refreshes and self._refresh_is_due(flow, now)
         )
+
+    def _upstream_has_started(self, flow: FlowQuery, upstream: tuple[FlowQuery, ...]) -> bool:
+        """Return whether the flows before one are started, and the tables that it reads as batches have contents."""
+        if any(each.state is FlowState.WAITING and each.progress.batches == 0 for each in upstream):
+            return False
+        for table in self._joined[flow.flow.name]:
+            if not self._targets.has_contents(table):
+                writers = self._pipeline.flows_into(table.name)
+                if all(
+                    self._flows[each.name].state is FlowState.FAILED for each in writers if each.name in self._flows
+                ):
+                    flow.give_up(
+                        f"not started: it reads {table.name!r}, which has no contents, and whose flow has failed"
+                    )
+                return False
+        return True
+
+    def _restart_is_due(self, flow: FlowQuery, now: float) -> bool:
+        """Return whether a stream that joins tables starts again, since they have changed: at most each interval."""
+        restart = self._restarts.get(flow.flow.name)
+        if restart is None or flow.state is not FlowState.RUNNING:
+            return False
+        return flow.is_restarting or restart.is_due(now, self._batches_of_joined(flow))
+
+    def _batches_of_joined(self, flow: FlowQuery) -> tuple[int, ...]:
+        """Return the numbers of micro-batches of the flows into the tables that a flow joins."""
+        tables = self._joined[flow.flow.name]
+        writers = (each.name for table in tables for each in self._pipeline.flows_into(table.name))
+        return tuple(self._flows[name].progress.batches for name in writers if name in self._flows)
 
     def _refresh_is_due(self, flow: FlowQuery, now: float) -> bool:
         refresh = self._refreshes.get(flow.flow.name)
@@ -338,7 +377,7 @@ class _Run:
 
 
 class _Refresh:
-    """When a materialized view is computed again: after an interval, if what it reads has changed."""
+    """When a flow reads tables again that it reads as batches: after an interval, if they have changed."""
 
     def __init__(self, interval_s: float, *, unknown_inputs: bool) -> None:
         self._interval_s = interval_s
@@ -350,8 +389,12 @@ class _Refresh:
         """Return whether to compute it now; the answer yes is given once."""
         if now < self._next or (basis == self._basis and not self._unknown_inputs):
             return False
-        self._next, self._basis = now + self._interval_s, basis
+        self.note(now, basis)
         return True
+
+    def note(self, now: float, basis: tuple[int, ...]) -> None:
+        """Note that it is computed now, from what the flows that it reads have written so far."""
+        self._next, self._basis = now + self._interval_s, basis
 
 
 _INTERVAL: Final = re.compile(

@@ -314,7 +314,8 @@ class FlowStorage:
         """Make a new generation the current one.
 
         Args:
-            start: offsets by topic and partition; None for where the definition starts.
+            start: offsets by topic and partition; None for where the definition starts. A topic without partitions is
+                read from its beginning.
             totals: what the flow has counted up to there.
 
         Returns:

@@ -106,6 +106,7 @@ _PASSING_EXCEPTIONS: Final = re.compile(
 _PYTHON_EXCEPTION: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Warning|Exit)\w*)(?::|$)", re.MULTILINE
 )
+_DAMAGED: Final = re.compile(r"Checksum error: \S+")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _OF_THIS_PACKAGE: Final = re.compile(r"\bkafkaraw(?:\.\w+)*\.(\w+Error)\b:? ?([^\n]*)")
 
@@ -122,6 +123,12 @@ def sort_error(error: BaseException) -> Failure:
     kind = None if found is None else _class_named(found[1])
     if found is not None and kind is not None:
         return Failure(_remedy_of_class(kind), _shortened(found[2] or found[1]))
+    if damaged := _DAMAGED.search(text):
+        remedy = (
+            "this file of the storage is damaged: restore the storage from a backup, begin a new checkpoint with "
+            "`kafkaraw pipelines checkpoint rewind`, or compute the table again with --full-refresh"
+        )
+        return Failure(Remedy.HUMAN, f"{damaged[0]}: {remedy}")
     if _RECORD_CONDITIONS.search(text):
         return Failure(Remedy.RECORD, _shortened(_condition_line(text, _RECORD_CONDITIONS)))
     if _HUMAN_CONDITIONS.search(text):

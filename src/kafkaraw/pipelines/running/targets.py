@@ -82,6 +82,7 @@ class Targets:
         self._spark = spark
         self._topics = topics
         self._columns_lock = threading.Lock()
+        self._versions_read: dict[tuple[str, str], int] = {}  # by table and flow
 
     def is_snapshot(self, dataset: Dataset) -> bool:
         """Return whether the contents of a table are replaced, instead of rows being added."""
@@ -107,11 +108,17 @@ class Targets:
 
     def snapshot_table(self, dataset: Dataset) -> SnapshotTable:
         """Return a table whose contents are replaced."""
+        name = self._name(dataset)
         return SnapshotTable(
-            self._storage.table(self._name(dataset)),
+            self._storage.table(name),
             file_format=dataset.format or "parquet",
             partition_columns=dataset.partition_columns,
+            in_use=lambda: {number for (table, _), number in self._versions_read.copy().items() if table == name},
         )
+
+    def has_contents(self, dataset: Dataset) -> bool:
+        """Return whether a table can be read as a batch."""
+        return not self.is_snapshot(dataset) or self.snapshot_table(dataset).current() is not None
 
     def clear(self, dataset: Dataset) -> None:
         """Empty a table."""
@@ -154,8 +161,13 @@ class Targets:
             return changed_schema(flow.changes, frame)
         return without_record(frame).schema
 
-    def read(self, dataset: Dataset, *, streaming: bool) -> DataFrame:
+    def read(self, dataset: Dataset, *, streaming: bool, flow: str) -> DataFrame:
         """Return the rows of a table that has been prepared in this run, or written in an earlier one.
+
+        Args:
+            dataset: the table.
+            streaming: whether as a stream.
+            flow: name of the flow that reads it. Until it reads the table again, the version that it reads now stays.
 
         Raises:
             PipelineError: a table whose contents are replaced was read as a stream, or the table does not exist yet.
@@ -172,6 +184,7 @@ class Targets:
                 )
             if version is None:
                 raise PipelineError(f"{dataset.name!r} has no contents yet: run the flow that computes it first")
+            self._versions_read[self._name(dataset), flow] = version.number
             within = LIVE if dataset.kind is not DatasetKind.MATERIALIZED_VIEW else ""
             return snapshot.read(self._spark, StructType.fromJson(json.loads(version.schema)), within=within)
         table = self.streaming_table(dataset)
@@ -180,7 +193,9 @@ class Targets:
             raise PipelineError(f"{dataset.name!r} has no columns yet: run the flows that write to it first")
         table.recover()
         if streaming:
-            return self._spark.readStream.schema(schema).format(table.file_format).load(str(table.path))
+            # Names of files are unique in a table. By paths, all files were new after the storage was moved.
+            reader = self._spark.readStream.schema(schema).format(table.file_format).option("fileNameOnly", value=True)
+            return reader.load(str(table.path))
         return self._spark.read.schema(schema).format(table.file_format).load(str(table.path))
 
     def writer(self, flow: FlowDefinition, storage: FlowStorage) -> WriteBatch:
