@@ -40,7 +40,7 @@ class StreamingQueryException(Exception):
         ("[DIVIDE_BY_ZERO] Division by zero.", Remedy.RECORD, "Division by zero"),
         ("[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key", Remedy.HUMAN, "Provided key"),
         (
-            "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/flows/clean/1/checkpoint/offsets/1 at 0 exp: 1",
+            "ChecksumException: Checksum error: file:/flows/clean/1/checkpoint/offsets/1 at 0 exp: 1",
             Remedy.HUMAN,
             "Checksum error: file:/flows/clean/1/checkpoint/offsets/1: this file of the storage is damaged",
         ),
