@@ -161,13 +161,14 @@ class Targets:
             return changed_schema(flow.changes, frame)
         return without_record(frame).schema
 
-    def read(self, dataset: Dataset, *, streaming: bool, flow: str) -> DataFrame:
+    def read(self, dataset: Dataset, *, streaming: bool, flow: str | None = None) -> DataFrame:
         """Return the rows of a table that has been prepared in this run, or written in an earlier one.
 
         Args:
             dataset: the table.
             streaming: whether as a stream.
-            flow: name of the flow that reads it. Until it reads the table again, the version that it reads now stays.
+            flow: name of the flow that reads it; until it reads the table again, the version that it reads now stays.
+                None for other readers.
 
         Raises:
             PipelineError: a table whose contents are replaced was read as a stream, or the table does not exist yet.
@@ -184,7 +185,8 @@ class Targets:
                 )
             if version is None:
                 raise PipelineError(f"{dataset.name!r} has no contents yet: run the flow that computes it first")
-            self._versions_read[self._name(dataset), flow] = version.number
+            if flow is not None:
+                self._versions_read[self._name(dataset), flow] = version.number
             within = LIVE if dataset.kind is not DatasetKind.MATERIALIZED_VIEW else ""
             return snapshot.read(self._spark, StructType.fromJson(json.loads(version.schema)), within=within)
         table = self.streaming_table(dataset)
