@@ -294,8 +294,9 @@ def test_a_change_that_a_checkpoint_cannot_follow_is_refused_until_it_is_forked(
     run_reading(one)
     with pytest.raises(PipelineError, match=r"Run `kafkaraw pipelines checkpoint fork clean`"):
         run_reading(other)
-    fork(storage, "clean")
-    run_reading(other)
+    for name in ("clean", "dead_letters_of_clean"):
+        fork(storage, name)
+    assert run_reading(other).exit_code == 0
     assert storage.flow("clean").counts().totals["kafkaraw.written"] == {"rows": 2}
 
 
