@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import DataFrameReader, SparkSession
@@ -214,6 +215,15 @@ def test_error_of_a_function_names_the_line_that_raised_it(spark, evaluate, tmp_
 def test_function_that_returns_no_dataframe_is_an_error(evaluate):
     with pytest.raises(PipelineError, match="its function returned NoneType, not a DataFrame"):
         evaluate(table("t"), flow("t", lambda: None))
+
+
+def test_a_stand_in_for_a_stream_does_not_list_the_files_of_the_storage(spark, tmp_path):
+    for name in ("storage/tables/clean/a.parquet", "storage/tables/parts/day=1/a.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    evaluation = SimpleNamespace(pipeline=SimpleNamespace(root=tmp_path))
+    schema = StructType.fromDDL("n LONG")
+    assert stand_in(spark, schema, evaluation, streaming=True).schema == schema
 
 
 def test_methods_of_spark_are_restored(spark, evaluate):

@@ -524,5 +524,5 @@ def stand_in(
     """
     if not streaming:
         return spark.createDataFrame([], schema)
-    # Spark looks for the folder of a stream only if it is no pattern.
-    return spark.readStream.schema(schema).parquet(f"{evaluation.pipeline.root}/*/{name}")
+    # Spark looks for the folder of a stream only if it is no pattern. It lists all files that match a pattern: none do.
+    return spark.readStream.schema(schema).parquet(f"{evaluation.pipeline.root}/.no-files/*/{name}")
