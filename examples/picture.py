@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
@@ -48,6 +49,13 @@ def bars(title: str, note: str, rows: Sequence[tuple[str, float, str]]) -> str:
     return _svg(title, note, top + ROW * len(rows) + 16, parts)
 
 
+def _ticks(least: float, most: float) -> list[float]:
+    """Return two to five round numbers between two numbers."""
+    power = 10.0 ** math.floor(math.log10((most - least) / 2))
+    step = next(each * power for each in (1, 2, 5, 10) if (most - least) / (each * power) < 5)
+    return [number * step for number in range(math.ceil(least / step), math.floor(most / step) + 1)]
+
+
 def lines(title: str, note: str, series: Mapping[str, Sequence[tuple[float, float]]], ends: tuple[str, str]) -> str:
     """Draw one line for each series.
 
@@ -68,8 +76,8 @@ def lines(title: str, note: str, series: Mapping[str, Sequence[tuple[float, floa
         return f"{across:.1f},{bottom - (y - least) / (most - least) * LINES_HEIGHT:.1f}"
 
     parts = []
-    for share in (0, 0.5, 1):
-        y, value = bottom - share * LINES_HEIGHT, least + share * (most - least)
+    for value in _ticks(least, most):
+        y = bottom - (value - least) / (most - least) * LINES_HEIGHT
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{GRID}"/>')
         parts.append(_text(LEFT - 6, y + 4, f"{value:,.3g}", anchor="end", colour=PALE))
     for number, (name, each) in enumerate(series.items()):

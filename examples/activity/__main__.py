@@ -56,8 +56,15 @@ def run(place: Place, spark: SparkSession, size: Size) -> str:
     return bars(
         "Top pages",
         f"{len(views)} page views by {VISITORS[size]} visitors with a browser, in {len(sessions)} sessions",
-        [(each["page"], each["views"], f"{each['views']} views, {each['visitors']} visitors") for each in best],
+        [
+            (each["page"], each["views"], f"{_count(each['views'], 'view')}, {_count(each['visitors'], 'visitor')}")
+            for each in best
+        ],
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _visit_all(browser: str, site: Site, size: Size) -> None:
