@@ -45,6 +45,8 @@ RUN_TIMEOUT_S = 300
 IN_A_ROW = 10
 LONGEST_S = 15.0
 KILLED = -9
+JVM_DIED = 1
+"""Exit code of a driver whose JVM has died."""
 
 
 @dataclass
@@ -134,7 +136,12 @@ def _run(pipelines: Sequence[Killed], servers: str, folder: Path, seed: int, cho
     started = time.monotonic()
     code = _process(pipelines, servers, folder, chosen.text)
     happened = (folder / "killed").exists()
-    assert code == (KILLED if happened else 0), f"seed {seed}, {chosen}: exit code {code}\n{_output(folder)}"
+    ends = {KILLED if happened else 0}
+    if happened and chosen.first == "jvm":
+        ends.add(
+            JVM_DIED
+        )  # the driver may end before it is killed: the killing worker dies with the JVM on a busy machine
+    assert code in ends, f"seed {seed}, {chosen}: exit code {code}\n{_output(folder)}"
     return Outcome(seed, chosen, happened, passed(folder), time.monotonic() - started)
 
 
