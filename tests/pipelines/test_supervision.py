@@ -44,6 +44,11 @@ class StreamingQueryException(Exception):
             Remedy.HUMAN,
             "Checksum error: file:/flows/clean/1/checkpoint/offsets/1: this file of the storage is damaged",
         ),
+        (
+            "Wrong basePath /new/tables/clean for the root path: file:/old/tables/clean/a.parquet",
+            Remedy.HUMAN,
+            "/new/tables/clean was file:/old/tables/clean/a.parquet before: the storage was moved",
+        ),
         ("java.io.IOException: No space left on device", Remedy.RETRY, "No space left on device"),
         ("ExecutorLostFailure (executor 1 exited", Remedy.RETRY, "ExecutorLostFailure"),
         (

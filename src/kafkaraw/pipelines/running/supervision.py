@@ -106,6 +106,7 @@ _PASSING_EXCEPTIONS: Final = re.compile(
 _PYTHON_EXCEPTION: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Warning|Exit)\w*)(?::|$)", re.MULTILINE
 )
+_MOVED: Final = re.compile(r"Wrong basePath (\S+) for the root path: (\S+)")
 _DAMAGED: Final = re.compile(r"Checksum error: \S+")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _OF_THIS_PACKAGE: Final = re.compile(r"\bkafkaraw(?:\.\w+)*\.(\w+Error)\b:? ?([^\n]*)")
@@ -123,6 +124,12 @@ def sort_error(error: BaseException) -> Failure:
     kind = None if found is None else _class_named(found[1])
     if found is not None and kind is not None:
         return Failure(_remedy_of_class(kind), _shortened(found[2] or found[1]))
+    if moved := _MOVED.search(text):
+        remedy = (
+            "the storage was moved, and the checkpoint of a flow that reads a table as a stream has the paths of its "
+            "files: move the storage back, or compute the flow's table again with --full-refresh"
+        )
+        return Failure(Remedy.HUMAN, f"{moved[1]} was {moved[2]} before: {remedy}")
     if damaged := _DAMAGED.search(text):
         remedy = (
             "this file of the storage is damaged: restore the storage from a backup, begin a new checkpoint with "

@@ -195,9 +195,7 @@ class Targets:
             raise PipelineError(f"{dataset.name!r} has no columns yet: run the flows that write to it first")
         table.recover()
         if streaming:
-            # Names of files are unique in a table. By paths, all files were new after the storage was moved.
-            reader = self._spark.readStream.schema(schema).format(table.file_format).option("fileNameOnly", value=True)
-            return reader.load(str(table.path))
+            return self._spark.readStream.schema(schema).format(table.file_format).load(str(table.path))
         return self._spark.read.schema(schema).format(table.file_format).load(str(table.path))
 
     def writer(self, flow: FlowDefinition, storage: FlowStorage) -> WriteBatch:
