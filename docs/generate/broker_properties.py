@@ -15,9 +15,9 @@ from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting
 PAGE: Final = "broker-properties.md"
 _ABOUT: Final = """\
 Properties of the embedded broker, by Kafka's names: `kafkaraw broker -X NAME=VALUE`, a file with
-`kafkaraw broker --config FILE`, or `EmbeddedBroker(config={NAME: VALUE})`. An unknown name is an error that suggests the
-nearest one. A `server.properties` of Apache Kafka 4.3 is accepted: what this broker has no use for is ignored with a
-warning, and what would weaken security if it were ignored is refused.
+`kafkaraw broker --config FILE`, or `EmbeddedBroker(config={NAME: VALUE})`. An unknown name is an error that suggests
+the nearest one. A `server.properties` of Apache Kafka 4.3 is accepted: what this broker has no use for is ignored with
+a warning, and what would weaken security if it were ignored is refused.
 
 "Can change" says how Kafka lets a running broker's configuration change: for one broker, or for the whole cluster
 (`kafka-configs.sh`, `Admin.incremental_alter_configs`).
@@ -37,16 +37,15 @@ def _lines() -> Iterator[str]:
     yield from ("## Topic configurations", "")
     yield "The broker property sets the default for topics without a configuration of their own."
     yield ""
-    columns = ("name", "broker property", "type", "default", "limits", "meaning")
+    columns = ("name", "broker property", "type and limits", "default", "meaning")
     yield from table(
         columns,
         (
             (
                 code(setting.name),
                 code(BROKER_PROPERTY.get(setting.name, "")),
-                setting.kind.name.lower(),
+                ", ".join(filter(None, (setting.kind.name.lower(), _limits(setting)))),
                 _value(setting.default),
-                _limits(setting),
                 sentence(text(setting.doc)) + ("" if setting.acted_on else " Kept and shown; without effect."),
             )
             for setting in sorted(TOPIC_SETTINGS.values(), key=lambda each: each.name)
@@ -59,15 +58,14 @@ def _lines() -> Iterator[str]:
 
 
 def _settings(settings: Iterable[Setting]) -> Iterator[str]:
-    columns = ("name", "type", "default", "limits", "can change", "meaning")
+    columns = ("name", "type and limits", "default", "can change", "meaning")
     yield from table(
         columns,
         (
             (
                 code(setting.name),
-                setting.kind.name.lower(),
+                ", ".join(filter(None, (setting.kind.name.lower(), _limits(setting)))),
                 _value(setting.default),
-                _limits(setting),
                 _mode(setting.name),
                 sentence(text(setting.doc)),
             )

@@ -17,10 +17,10 @@ from kafkaraw.pipelines.running.progress import RunStatus
 PAGE: Final = "metrics.md"
 SOURCES: Final = Path(__file__).parents[2] / "src" / "kafkaraw"
 _ABOUT: Final = """\
-`client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`, `consumer`
-and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those of Java's
-clients, with `_` for `-` and the unit last. `kafkaraw.client.metrics.prometheus.register(client)` gives the same numbers to
-Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
+`client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`,
+`consumer` and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those
+of Java's clients, with `_` for `-` and the unit last. `kafkaraw.client.metrics.prometheus.register(client)` gives the
+same numbers to Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
 
 [Monitor](../how-to/monitor.md) shows how to use them.
 """
@@ -65,8 +65,8 @@ def _lines() -> Iterator[str]:
     yield from table(("Prometheus", "type", "meaning"), _of_pipelines())
     yield from ("## Of groups, of Spark and for OpenTelemetry", "")
     yield from (
-        "`kafkaraw groups export` serves the lag of groups, `kafkaraw.spark.KafkaLagListener` that of Spark's queries, and "
-        "`kafkaraw.opentelemetry` records what the conventions for messaging name.",
+        "`kafkaraw groups export` serves the lag of groups, `kafkaraw.spark.KafkaLagListener` that of Spark's queries, "
+        "and `kafkaraw.opentelemetry` records what the conventions for messaging name.",
         "",
     )
     yield from table(("name", "from", "meaning"), declared())

@@ -1,7 +1,7 @@
 """The pages of the site about the public modules, which mkdocstrings fills from docstrings.
 
-One page for each client, and one for each module with its other names. They exist only on the site: a code host would show
-the instructions for mkdocstrings. Start at `pages`.
+One page for each client, and one for each module with its other names. They exist only on the site: a code host would
+show the instructions for mkdocstrings. Start at `pages`.
 """
 
 from __future__ import annotations
