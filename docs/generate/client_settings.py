@@ -69,7 +69,7 @@ def _described(kind: type, name: str, about: Setting) -> tuple[str, ...]:
     """Name, type with unit and limits, default, meaning."""
     declared = next(field for field in dataclasses.fields(kind) if field.name == name)
     meaning = sentence(text(about.doc)) + (" Shown nowhere." if about.secret else "")
-    kind_of_value = ", ".join(filter(None, (code(str(declared.type)), about.unit, _limits(about))))
+    kind_of_value = ", ".join(filter(None, (code(about.accepts or str(declared.type)), about.unit, _limits(about))))
     return code(name), kind_of_value, _default(declared.default), meaning
 
 

@@ -82,7 +82,7 @@ def _described(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _help(words: str) -> Iterator[str]:
-    """The help as Markdown: what click shows without wrapping (after a line with \\b) is a block of code."""
+    """The help as Markdown: what click shows without wrapping (after a backspace) is a block of code."""
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(words).replace("\f", "")):
         if paragraph.startswith("\b"):
             shown = re.sub(r"^[ \t]*\x08[ \t]*$", "", paragraph, flags=re.MULTILINE)

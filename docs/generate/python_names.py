@@ -24,6 +24,7 @@ MODULES: Final = (
     "kafkaraw.schemas",
     "kafkaraw.spark",
     "kafkaraw.pipelines",
+    "kafkaraw.worker",
     "kafkaraw.opentelemetry",
     "kafkaraw.client.metrics.prometheus",
     "kafkaraw.protocol",
