@@ -83,11 +83,11 @@ def _described(docstring: str) -> Iterator[str]:
     """A docstring in Google's form: paragraphs, and attributes as a list."""
     for paragraph in re.split(r"\n\s*\n", docstring):
         if re.match(r"(Args|Attributes):\n", paragraph):
-            yield "Attributes:"
-            yield ""
-            for entry in re.split(r"\n(?=    \w)", paragraph.partition("\n")[2]):
-                name, _, meaning = entry.strip().partition(":")
-                yield f"- `{name}`: {sentence(text(' '.join(meaning.split())))}"
-            yield ""
+            entries = [each.strip().partition(":") for each in re.split(r"\n(?=    \w)", paragraph.partition("\n")[2])]
+            others = [(name, meaning) for name, _, meaning in entries if name != "message"]  # that is its `str()`
+            if others:
+                yield from ("Attributes:", "")
+                yield from (f"- `{name}`: {sentence(text(' '.join(meaning.split())))}" for name, meaning in others)
+                yield ""
         else:
             yield from (text(" ".join(paragraph.split())), "")

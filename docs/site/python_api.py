@@ -44,7 +44,19 @@ def _page(title: str, module: str, names: Iterable[str]) -> Iterator[str]:
     else:
         yield from (f"`from {module} import {title}`", "")
     for name in names:
-        yield from (f"::: {_path(module, name)}", "")
+        if name in _CLIENTS:
+            yield from _class(getattr(import_module(module), name))
+        else:
+            yield from (f"::: {_path(module, name)}", "")
+
+
+def _class(kind: type) -> Iterator[str]:
+    """A class and its methods one by one: mkdocstrings leaves out `Producer.send`, whose class is chosen at import."""
+    yield from (f"::: {kind.__module__}.{kind.__qualname__}", "    options: {members: false, show_bases: false}", "")
+    for base in reversed(kind.__mro__[:-1]):
+        for name, value in vars(base).items():
+            if not name.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
+                yield from (f"::: {base.__module__}.{base.__qualname__}.{name}", "    options: {heading_level: 3}", "")
 
 
 def _path(module: str, name: str) -> str:

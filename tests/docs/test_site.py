@@ -60,6 +60,7 @@ def test_links_and_pictures_lead_to_pages_of_the_site() -> None:
         ("[here](#there) and [away](https://kafka.apache.org)", "[here](#there) and [away](https://kafka.apache.org)"),
         ("```\n[code](docs/x.md)\n```\n", "```\n[code](docs/x.md)\n```\n"),
         ("<!-- table -->\n| a |\n", "\n| a |\n"),
+        ("| `a \\| b` | c \\| d |", "| `a | b` | c \\| d |"),
         ("- one\n  - two\n", "- one\n    - two\n"),
     ],
 )
