@@ -53,10 +53,14 @@ def _page(title: str, module: str, names: Iterable[str]) -> Iterator[str]:
 def _class(kind: type) -> Iterator[str]:
     """A class and its methods one by one: mkdocstrings leaves out `Producer.send`, whose class is chosen at import."""
     yield from (f"::: {kind.__module__}.{kind.__qualname__}", "    options: {members: false, show_bases: false}", "")
+    methods: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         for name, value in vars(base).items():
-            if not name.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
-                yield from (f"::: {base.__module__}.{base.__qualname__}.{name}", "    options: {heading_level: 3}", "")
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            if not name.startswith("_") and callable(function):
+                methods[name] = f"{function.__module__}.{function.__qualname__}"
+    for path in methods.values():
+        yield from (f"::: {path}", "    options: {heading_level: 3}", "")
 
 
 def _path(module: str, name: str) -> str:
