@@ -7,6 +7,7 @@ from typing import Final
 
 from docs.generate.tables import code, notice, sentence, table, text
 from kafkaraw.broker.configs.config import ALIASES, BROKER_SETTINGS
+from kafkaraw.broker.configs.group_settings import OF_ONE_GROUP
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
@@ -51,6 +52,9 @@ def _lines() -> Iterator[str]:
             for setting in sorted(TOPIC_SETTINGS.values(), key=lambda each: each.name)
         ),
     )
+    yield from ("## Group configurations", "", "For one group; each overrides the broker property.", "")
+    rows = ((code(name), code(f"group.{name}")) for name in OF_ONE_GROUP)
+    yield from table(("name", "broker property"), rows)
     yield from ("## Ignored, with a warning", "")
     yield from _of_kafka(IGNORED)
     yield from ("## Refused", "")

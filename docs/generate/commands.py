@@ -96,13 +96,18 @@ def _option(option: click.Option, context: click.Context) -> tuple[str, str, str
     names = ", ".join([*option.opts, *option.secondary_opts])
     metavar = "" if option.is_flag or option.count else " " + option.make_metavar(context)
     default = info["default"]
-    shown = "" if default in (None, False, (), [], "") or callable(default) or not _plain(default) else str(default)
+    shown = (
+        "" if default in (None, False, (), [], "") or callable(default) or not _plain(default) else code(str(default))
+    )
     variable = option.envvar if isinstance(option.envvar, str) else ", ".join(option.envvar or ())
-    meaning = sentence(text(option.help)) if option.help else ""
+    words = option.help or ""
+    if said := re.search(r"\s*\[default: ([^\]]*)\]", words):  # of a command that computes it
+        words, shown = words.replace(said[0], ""), text(said[1])
+    meaning = sentence(text(words)) if words else ""
     required = " Required." if option.required else ""
-    repeated = " May be repeated." if option.multiple else ""
+    repeated = " May be repeated." if option.multiple and "repeated" not in words else ""
     variables = f" Environment: {code(variable)}." if variable else ""
-    return code(f"{names}{metavar}"), code(shown), f"{meaning}{required}{repeated}{variables}"
+    return code(f"{names}{metavar}"), shown, f"{meaning}{required}{repeated}{variables}"
 
 
 def _plain(default: object) -> bool:
