@@ -93,8 +93,7 @@ def _elsewhere(name: str) -> str:
     """The names in the configuration of Java's clients, and below them those of librdkafka that differ."""
     javas = java_names_of(name)
     differing = [theirs for theirs, ours in LIBRDKAFKA.items() if ours in (name, *javas)]
-    lines = [", ".join(map(code, javas)) or "-", ", ".join(map(code, differing))]
-    return "<br>".join(filter(None, lines))
+    return "<br>".join(map(code, [*javas, *differing])) if javas else "<br>".join(["-", *map(code, differing)])
 
 
 def _setting(name: str) -> str:

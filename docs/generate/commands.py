@@ -105,7 +105,7 @@ def _option(option: click.Option, context: click.Context) -> tuple[str, str, str
         words, shown = words.replace(said[0], ""), text(said[1])
     meaning = sentence(text(words)) if words else ""
     required = " Required." if option.required else ""
-    repeated = " May be repeated." if option.multiple and "repeated" not in words else ""
+    repeated = " May be repeated." if option.multiple and "repeat" not in words else ""
     variables = f" Environment: {code(variable)}." if variable else ""
     return code(f"{names}{metavar}"), shown, f"{meaning}{required}{repeated}{variables}"
 
