@@ -151,6 +151,7 @@ docs: setup ## Draw the pictures, and write the reference pages, types of settin
 	@$(BIN)/python -m docs.generate_rights
 	@$(BIN)/python -m docs.generate_settings
 	@$(BIN)/python -m docs.generate_docstrings
+	@$(BIN)/python -m docs.generate
 
 .PHONY: site
 site: setup ## Build the site of the documentation into build/site, with search and llms.txt

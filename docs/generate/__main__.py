@@ -1,8 +1,8 @@
 """Write the generated pages of docs/reference: `python -m docs.generate`, or `make docs`.
 
 The pages are kept in the repository so that they can be read without running anything; a test compares them with what
-the generators return. One module makes one kind of page from the declarations in the sources: change those, then run this
-again. Pages of docs/reference/protocol have a generator of their own, `docs/generate_reference.py`.
+the generators return. One module makes one kind of page from the declarations in the sources: change those, then run
+this again. Pages of docs/reference/protocol have a generator of their own, `docs/generate_reference.py`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Final
 
 from docs.generate.tables import code, notice, sentence, table, text
 from kafkaraw.broker.configs.config import ALIASES, BROKER_SETTINGS
+from kafkaraw.broker.configs.group_settings import OF_ONE_GROUP
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
@@ -15,9 +16,9 @@ from kafkaraw.broker.settings import INT_MAX, LONG_MAX, Setting
 PAGE: Final = "broker-properties.md"
 _ABOUT: Final = """\
 Properties of the embedded broker, by Kafka's names: `kafkaraw broker -X NAME=VALUE`, a file with
-`kafkaraw broker --config FILE`, or `EmbeddedBroker(config={NAME: VALUE})`. An unknown name is an error that suggests the
-nearest one. A `server.properties` of Apache Kafka 4.3 is accepted: what this broker has no use for is ignored with a
-warning, and what would weaken security if it were ignored is refused.
+`kafkaraw broker --config FILE`, or `EmbeddedBroker(config={NAME: VALUE})`. An unknown name is an error that suggests
+the nearest one. A `server.properties` of Apache Kafka 4.3 is accepted: what this broker has no use for is ignored with
+a warning, and what would weaken security if it were ignored is refused.
 
 "Can change" says how Kafka lets a running broker's configuration change: for one broker, or for the whole cluster
 (`kafka-configs.sh`, `Admin.incremental_alter_configs`).
@@ -37,21 +38,23 @@ def _lines() -> Iterator[str]:
     yield from ("## Topic configurations", "")
     yield "The broker property sets the default for topics without a configuration of their own."
     yield ""
-    columns = ("name", "broker property", "type", "default", "limits", "meaning")
+    columns = ("name", "broker property", "type and limits", "default", "meaning")
     yield from table(
         columns,
         (
             (
                 code(setting.name),
                 code(BROKER_PROPERTY.get(setting.name, "")),
-                setting.kind.name.lower(),
+                ", ".join(filter(None, (setting.kind.name.lower(), _limits(setting)))),
                 _value(setting.default),
-                _limits(setting),
                 sentence(text(setting.doc)) + ("" if setting.acted_on else " Kept and shown; without effect."),
             )
             for setting in sorted(TOPIC_SETTINGS.values(), key=lambda each: each.name)
         ),
     )
+    yield from ("## Group configurations", "", "For one group; each overrides the broker property.", "")
+    rows = ((code(name), code(f"group.{name}")) for name in OF_ONE_GROUP)
+    yield from table(("name", "broker property"), rows)
     yield from ("## Ignored, with a warning", "")
     yield from _of_kafka(IGNORED)
     yield from ("## Refused", "")
@@ -59,15 +62,14 @@ def _lines() -> Iterator[str]:
 
 
 def _settings(settings: Iterable[Setting]) -> Iterator[str]:
-    columns = ("name", "type", "default", "limits", "can change", "meaning")
+    columns = ("name", "type and limits", "default", "can change", "meaning")
     yield from table(
         columns,
         (
             (
                 code(setting.name),
-                setting.kind.name.lower(),
+                ", ".join(filter(None, (setting.kind.name.lower(), _limits(setting)))),
                 _value(setting.default),
-                _limits(setting),
                 _mode(setting.name),
                 sentence(text(setting.doc)),
             )

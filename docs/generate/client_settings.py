@@ -11,8 +11,8 @@ from kafkaraw.cli.librdkafka_names import differing_names
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from kafkaraw.client.java_names import other_names
 from kafkaraw.client.java_spelling import java_names_of
-from kafkaraw.schemas.registry_config import RegistryConfig
 from kafkaraw.client.settings import Setting, settings_of
+from kafkaraw.schemas.registry_config import RegistryConfig
 
 PAGE: Final = "client-settings.md"
 _ABOUT: Final = """\
@@ -20,15 +20,15 @@ Settings of the clients, as keyword arguments: `Producer(bootstrap_servers="loca
 classes have the same ones. A wrong name or value is a `ConfigError`, which names the nearest setting.
 
 `from_properties()`, the command line (`-X`, `-F`) and Spark's options (`kafka.…`) take the names of Java's clients; the
-command line also takes those of librdkafka. `-` means that Java's clients have no such setting. Defaults are those of
-Java 4.3 but for `batch_size`.
+command line also takes those of librdkafka, which are listed where they differ from Java's. `-` means that Java's
+clients have no such setting. Defaults are those of Java 4.3 but for `batch_size`.
 """
 LIBRDKAFKA: Final = differing_names()
 
 
 _REGISTRY: Final = """\
-`SchemaRegistryClient(url=...)`. `SchemaRegistryClient.from_config` takes the names of confluent-kafka and of the Java
-serializers; see [schemas](../how-to/schemas.md).
+`Registry(url, ...)` and `AsyncRegistry(url, ...)` of `kafkaraw.schemas`; `from_config` takes the names of
+confluent-kafka and of the Java serializers; see [schemas](../how-to/schemas.md).
 """
 
 
@@ -47,7 +47,7 @@ def _lines() -> Iterator[str]:
             yield from _section(title, kind, own)
     yield from ("## Schema registry client", "", _REGISTRY, "")
     yield from table(
-        ("setting", "type", "default", "unit", "limits", "meaning"),
+        ("setting", "type and limits", "default", "meaning"),
         (_described(RegistryConfig, name, about) for name, about in settings_of(RegistryConfig).items()),
     )
     yield from ("## Names of Java's clients that differ", "")
@@ -59,17 +59,18 @@ def _lines() -> Iterator[str]:
 
 def _section(title: str, kind: type[ClientConfig], settings: Mapping[str, Setting]) -> Iterator[str]:
     yield from (f"## {title}", "")
-    columns = ("setting", "type", "default", "unit", "limits", "Java", "librdkafka, if different", "meaning")
-    for_row = (_described(kind, name, about) for name, about in settings.items())
-    rows = ((*row[:-1], _java_name(row[0].strip("`")), _librdkafka_name(row[0].strip("`")), row[-1]) for row in for_row)
+    columns = ("setting", "name in Java, in librdkafka", "type and limits", "default", "meaning")
+    described = (_described(kind, name, about) for name, about in settings.items())
+    rows = ((name, _elsewhere(name.strip("`")), *rest) for name, *rest in described)
     yield from table(columns, rows)
 
 
 def _described(kind: type, name: str, about: Setting) -> tuple[str, ...]:
-    """Name, type, default, unit, limits and meaning."""
+    """Name, type with unit and limits, default, meaning."""
     declared = next(field for field in dataclasses.fields(kind) if field.name == name)
     meaning = sentence(text(about.doc)) + (" Shown nowhere." if about.secret else "")
-    return code(name), code(str(declared.type)), _default(declared.default), about.unit, _limits(about), meaning
+    kind_of_value = ", ".join(filter(None, (code(about.accepts or str(declared.type)), about.unit, _limits(about))))
+    return code(name), kind_of_value, _default(declared.default), meaning
 
 
 def _default(value: object) -> str:
@@ -88,14 +89,11 @@ def _limits(about: Setting) -> str:
     return f"{about.minimum} to {about.maximum}"
 
 
-def _java_name(name: str) -> str:
-    return ", ".join(map(code, java_names_of(name))) or "-"
-
-
-def _librdkafka_name(name: str) -> str:
-    javas = {name, *java_names_of(name)}
-    differing = [theirs for theirs, ours in LIBRDKAFKA.items() if ours in javas]
-    return ", ".join(map(code, differing))
+def _elsewhere(name: str) -> str:
+    """The names in the configuration of Java's clients, and below them those of librdkafka that differ."""
+    javas = java_names_of(name)
+    differing = [theirs for theirs, ours in LIBRDKAFKA.items() if ours in (name, *javas)]
+    return "<br>".join(map(code, [*javas, *differing])) if javas else "<br>".join(["-", *map(code, differing)])
 
 
 def _setting(name: str) -> str:

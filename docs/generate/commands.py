@@ -13,8 +13,8 @@ from docs.generate.tables import code, notice, row, sentence, table, text
 from kafkaraw.cli import main
 
 _ABOUT: Final = """\
-Each command prints its help with `--help`. Exit codes: 0 for success; 1 for an error, which is printed as one line; 2 for
-wrong arguments; 130 after Ctrl-C. A page says so if a command has others. Guide:
+Each command prints its help with `--help`. Exit codes: 0 for success; 1 for an error, which is printed as one line;
+2 for wrong arguments; 130 after Ctrl-C. A page says so if a command has others. Guide:
 [topics and groups on the command line](../../how-to/use-the-command-line.md).
 """
 
@@ -77,30 +77,37 @@ def _described(command: click.Command, context: click.Context) -> Iterator[str]:
         yield from _help(command.epilog)
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     if options:
-        columns = ("option", "default", "environment", "meaning")
+        columns = ("option", "default", "meaning")
         yield from table(columns, (_option(option, context) for option in options))
 
 
 def _help(words: str) -> Iterator[str]:
-    """The help as Markdown: what click shows without wrapping (after a line with \\b) is a block of code."""
+    """The help as Markdown: what click shows without wrapping (after a backspace) is a block of code."""
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(words).replace("\f", "")):
         if paragraph.startswith("\b"):
-            yield from ("```", inspect.cleandoc(paragraph.removeprefix("\b").strip("\n")), "```", "")
+            shown = re.sub(r"^[ \t]*\x08[ \t]*$", "", paragraph, flags=re.MULTILINE)
+            yield from ("```", inspect.cleandoc(shown), "```", "")
         elif paragraph.strip():
             yield from (text(" ".join(paragraph.split())), "")
 
 
-def _option(option: click.Option, context: click.Context) -> tuple[str, str, str, str]:
+def _option(option: click.Option, context: click.Context) -> tuple[str, str, str]:
     info = option.to_info_dict()
     names = ", ".join([*option.opts, *option.secondary_opts])
     metavar = "" if option.is_flag or option.count else " " + option.make_metavar(context)
     default = info["default"]
-    shown = "" if default in (None, False, (), [], "") or callable(default) or not _plain(default) else str(default)
+    shown = (
+        "" if default in (None, False, (), [], "") or callable(default) or not _plain(default) else code(str(default))
+    )
     variable = option.envvar if isinstance(option.envvar, str) else ", ".join(option.envvar or ())
-    meaning = sentence(text(option.help)) if option.help else ""
+    words = option.help or ""
+    if said := re.search(r"\s*\[default: ([^\]]*)\]", words):  # of a command that computes it
+        words, shown = words.replace(said[0], ""), text(said[1])
+    meaning = sentence(text(words)) if words else ""
     required = " Required." if option.required else ""
-    repeated = " May be repeated." if option.multiple else ""
-    return code(f"{names}{metavar}"), code(shown), code(variable), f"{meaning}{required}{repeated}"
+    repeated = " May be repeated." if option.multiple and "repeat" not in words else ""
+    variables = f" Environment: {code(variable)}." if variable else ""
+    return code(f"{names}{metavar}"), shown, f"{meaning}{required}{repeated}{variables}"
 
 
 def _plain(default: object) -> bool:

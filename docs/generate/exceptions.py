@@ -1,25 +1,26 @@
-"""The page of the exceptions: when each one is raised, and what to do; from the docstrings of `errors.py` and others."""
+"""The page of the exceptions: when each one is raised, and what to do; from their docstrings. Start at `exceptions`."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Final
 
-import kafkaraw
+from docs.generate.python_names import names_of
 from docs.generate.tables import notice, sentence, text
 from kafkaraw import errors
 from kafkaraw.errors import KafkaError
 
 PAGE: Final = "exceptions.md"
 _ABOUT: Final = """\
-Every exception that kafkaraw raises on purpose is a `KafkaError`. Those of `kafkaraw` can be imported from there. Argument
-errors that Python itself finds are a `TypeError`, as usual. The message names what failed, the stage, the broker, the
-value, and what to do.
+Every exception that kafkaraw raises on purpose is a `KafkaError`. Argument errors that Python itself finds are a
+`TypeError`, as usual. The message names what failed, the stage, the broker, the value, and what to do.
 
-`RetriableError` marks those where the same call may succeed later. An error of a broker has the attributes `code`, `name`
-(Kafka's), and `retriable`.
+`RetriableError` marks those where the same call may succeed later. An error of a broker has the attributes `code`,
+`name` (Kafka's), and `retriable`.
 """
 
 
@@ -62,24 +63,31 @@ def _tree(kind: type[BaseException], kinds: list[type[KafkaError]], depth: int) 
 
 
 def _where(kind: type[KafkaError]) -> str:
-    public = hasattr(kafkaraw, kind.__name__)
-    bases = ", ".join(
-        f"[{base.__name__}](#{base.__name__.lower()})" if issubclass(base, KafkaError) else f"`{base.__name__}`"
-        for base in kind.__bases__
-        if base not in (Exception, object)
-    )
-    return f"`{'kafkaraw' if public else kind.__module__}.{kind.__name__}`" + (f", a {bases}." if bases else ".")
+    homes = ("kafkaraw", "kafkaraw.schemas", "kafkaraw.spark")
+    home = next((home for home in homes if kind.__name__ in _names(home)), kind.__module__)
+    bases = ", ".join(_base(base) for base in kind.__bases__ if base not in (Exception, object))
+    return f"`{home}.{kind.__name__}`" + (f", a {bases}." if bases else ".")
+
+
+@functools.cache
+def _names(module: str) -> list[str]:
+    return names_of(import_module(module))
+
+
+def _base(base: type) -> str:
+    name = base.__name__
+    return f"[{name}](#{name.lower()})" if issubclass(base, KafkaError) else f"`{name}`"
 
 
 def _described(docstring: str) -> Iterator[str]:
     """A docstring in Google's form: paragraphs, and attributes as a list."""
     for paragraph in re.split(r"\n\s*\n", docstring):
         if re.match(r"(Args|Attributes):\n", paragraph):
-            yield "Attributes:"
-            yield ""
-            for entry in re.split(r"\n(?=    \w)", paragraph.partition("\n")[2]):
-                name, _, meaning = entry.strip().partition(":")
-                yield f"- `{name}`: {sentence(text(' '.join(meaning.split())))}"
-            yield ""
+            entries = [each.strip().partition(":") for each in re.split(r"\n(?=    \w)", paragraph.partition("\n")[2])]
+            others = [(name, meaning) for name, _, meaning in entries if name != "message"]  # that is its `str()`
+            if others:
+                yield from ("Attributes:", "")
+                yield from (f"- `{name}`: {sentence(text(' '.join(meaning.split())))}" for name, meaning in others)
+                yield ""
         else:
             yield from (text(" ".join(paragraph.split())), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -41,13 +42,24 @@ def loggers() -> dict[str, list[Path]]:
     return dict(sorted(found.items()))
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _calls(path: Path) -> tuple[ast.Call, ...]:
+    return tuple(
+        node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    )
+
+
 def _names_in(path: Path) -> set[str]:
-    source = path.read_text(encoding="utf-8")
-    if "getLogger(" not in source:
+    if "getLogger(" not in path.read_text(encoding="utf-8"):
         return set()
     names = set()
-    for node in ast.walk(ast.parse(source)):
-        match node:
+    for call in _calls(path):
+        match call:
             case ast.Call(func=ast.Attribute(attr="getLogger"), args=[ast.Name(id="__name__")]):
                 parts = ("kafkaraw", *path.relative_to(PACKAGE).with_suffix("").parts)
                 names.add(".".join(part for part in parts if part != "__init__"))
@@ -67,11 +79,11 @@ def _lines() -> Iterator[str]:
 def _levels(paths: list[Path]) -> list[str]:
     """The levels at which these modules log, the most severe first."""
     used = {
-        node.func.attr
+        call.func.attr
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LEVELS
-        if isinstance(node.func.value, ast.Name) and node.func.value.id.strip("_").lower() in ("log", "logger")
+        for call in _calls(path)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _LEVELS
+        if isinstance(call.func.value, ast.Name) and call.func.value.id.strip("_").lower() in ("log", "logger")
     }
     names = {"exception": "ERROR"}
     return list(dict.fromkeys(names.get(level, level.upper()) for level in _LEVELS if level in used))
@@ -88,5 +100,5 @@ _SHARED: Final = {
 def _about(name: str, paths: list[Path]) -> str:
     if name in _SHARED:
         return _SHARED[name]
-    docstring = ast.get_docstring(ast.parse(paths[0].read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(_tree(paths[0])) or ""
     return text(" ".join(docstring.split("\n\n")[0].split()))

@@ -11,16 +11,17 @@ from docs.generate.tables import code, notice, sentence, table, text
 from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics, NodeMetrics
 from kafkaraw.client.metrics.prometheus import ClientCollector
-from kafkaraw.pipelines.running.http import metrics_text
+from kafkaraw.pipelines.running.http import metrics_text as pipeline_metrics
 from kafkaraw.pipelines.running.progress import RunStatus
+from kafkaraw.worker.metrics import WorkerStatus
 
 PAGE: Final = "metrics.md"
 SOURCES: Final = Path(__file__).parents[2] / "src" / "kafkaraw"
 _ABOUT: Final = """\
-`client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`, `consumer`
-and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those of Java's
-clients, with `_` for `-` and the unit last. `kafkaraw.client.metrics.prometheus.register(client)` gives the same numbers to
-Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
+`client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`,
+`consumer` and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those
+of Java's clients, with `_` for `-` and the unit last. `kafkaraw.client.metrics.prometheus.register(client)` gives the
+same numbers to Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
 
 [Monitor](../how-to/monitor.md) shows how to use them.
 """
@@ -62,11 +63,15 @@ def _lines() -> Iterator[str]:
     )
     yield from table(("name", "Prometheus", "type", "meaning"), ((code(name), *rest) for name, *rest in rows))
     yield from ("## Of pipelines", "", "`kafkaraw pipelines run --port PORT` serves them at `/metrics`.", "")
-    yield from table(("Prometheus", "type", "meaning"), _of_pipelines())
+    run = RunStatus(pipeline="", mode="once", state="running", since=0.0, at=0.0, pid=0, flows=())
+    yield from table(("Prometheus", "type", "meaning"), _in_text(pipeline_metrics(run)))
+    yield from ("## Of workers", "", "A `kafkaraw.worker.Worker` serves them at `/metrics`.", "")
+    worker = WorkerStatus("", (), False, partitions=0, paused=0, running=0, queued=0, commits=0, handlers={})
+    yield from table(("Prometheus", "type", "meaning"), _in_text(worker.metrics_text()))
     yield from ("## Of groups, of Spark and for OpenTelemetry", "")
     yield from (
-        "`kafkaraw groups export` serves the lag of groups, `kafkaraw.spark.KafkaLagListener` that of Spark's queries, and "
-        "`kafkaraw.opentelemetry` records what the conventions for messaging name.",
+        "`kafkaraw groups export` serves the lag of groups, `kafkaraw.spark.KafkaLagListener` that of Spark's queries, "
+        "and `kafkaraw.opentelemetry` records what the conventions for messaging name.",
         "",
     )
     yield from table(("name", "from", "meaning"), declared())
@@ -85,10 +90,10 @@ def _key(name: str) -> str:
     return stem if stem in known else stem.replace("_seconds", "_s")
 
 
-def _of_pipelines() -> Iterator[tuple[str, str, str]]:
-    status = RunStatus(pipeline="", mode="once", state="running", since=0.0, at=0.0, pid=0, flows=())
+def _in_text(metrics: str) -> Iterator[tuple[str, str, str]]:
+    """Name, type and meaning of each metric of a text in Prometheus' format."""
     help_of: dict[str, str] = {}
-    for line in metrics_text(status).splitlines():
+    for line in metrics.splitlines():
         if line.startswith("# HELP"):
             _, _, name, words = line.split(" ", 3)
             help_of[name] = words
@@ -101,8 +106,8 @@ def declared() -> Iterable[tuple[str, str, str]]:
     """Name, module and meaning of each metric that a call declares with its name and meaning as texts."""
     for path in sorted(SOURCES.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
-        if "kafkaraw_" not in source and "messaging." not in source:
-            continue
+        if path.parent.name == "metrics" or ("kafkaraw_" not in source and "messaging." not in source):
+            continue  # those of clients have tables of their own
         module = ".".join(("kafkaraw", *path.relative_to(SOURCES).with_suffix("").parts))
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and (found := _declaration(node)):

@@ -19,11 +19,12 @@ MODULES: Final = (
     "kafkaraw",
     "kafkaraw.errors",
     "kafkaraw.broker",
-    "kafkaraw.testing",
+    "kafkaraw.testing.pytest_plugin",
     "kafkaraw.records",
     "kafkaraw.schemas",
     "kafkaraw.spark",
     "kafkaraw.pipelines",
+    "kafkaraw.worker",
     "kafkaraw.opentelemetry",
     "kafkaraw.client.metrics.prometheus",
     "kafkaraw.protocol",
@@ -41,32 +42,27 @@ def pages() -> dict[str, str]:
 
 
 def names_of(module: ModuleType) -> list[str]:
-    """The public names of a module: those that it lists, or else those that it defines."""
-    if module.__name__ == "kafkaraw":
-        return sorted(_declared_for_type_checkers(module))
+    """The public names of a module: those that it lists, or else those that it defines, and imports as themselves."""
     listed = getattr(module, "__all__", None)
-    if listed is not None:
+    if listed is not None and module.__name__ != "kafkaraw":
         return sorted(listed)
-    return sorted(
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value))
-        if value.__module__ == module.__name__
-    )
+    return sorted({name for name in _in_source(module) if not name.startswith("_")})
 
 
-def _declared_for_type_checkers(module: ModuleType) -> Iterator[str]:
-    """The names that the package imports lazily: in its sources, they are imported as themselves."""
-    tree = ast.parse(inspect.getsource(module))
-    for node in ast.walk(tree):
+def _in_source(module: ModuleType) -> Iterator[str]:
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.ImportFrom):
-            yield from (alias.asname for alias in node.names if alias.asname == alias.name and alias.name[0] != "_")
+            yield from (alias.name for alias in node.names if alias.asname == alias.name)
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.col_offset:
+            yield node.name
 
 
 def kind_of(value: object) -> str:
     """What a name is, in one word."""
     if inspect.isclass(value):
         return "exception" if issubclass(value, BaseException) else "class"
+    if type(value).__name__.startswith("Fixture"):  # pytest has no public class for it
+        return "fixture"
     return "function" if callable(value) else "value"
 
 

@@ -11,8 +11,8 @@ from kafkaraw.spark.options.unsupported import INSTEAD, REFUSED_LOWER, REFUSED_R
 
 PAGE: Final = "spark-options.md"
 _ABOUT: Final = """\
-Options of `spark.read`, `readStream`, `write` and `writeStream` with `format("kafkaraw")`. Names are those of Spark's own
-connector where it has them; upper and lower case are the same. [Spark](../spark.md) explains them with examples.
+Options of `spark.read`, `readStream`, `write` and `writeStream` with `format("kafkaraw")`. Names are those of Spark's
+own connector where it has them; upper and lower case are the same. [Spark](../spark.md) explains them with examples.
 
 - `kafka.bootstrap.servers` is required, except with `logDirs`.
 - `kafka.NAME`: each [client setting](client-settings.md), by its name in Java, such as `kafka.fetch.max.bytes`.

@@ -24,6 +24,9 @@ BUILD: Final = ROOT / "build"
 STAGED: Final = BUILD / "site-pages"
 SITE: Final = BUILD / "site"
 CONFIGURATION: Final = BUILD / "mkdocs.yml"
+WIDE: Final = frozenset({"reference/client-settings.md", "reference/broker-properties.md"})
+"""Pages whose tables need the place of the table of contents."""
+_WIDE: Final = "---\nhide: [toc]\n---\n\n"
 _ABOUT: Final = (
     "Apache Kafka from the wire up, in Python: client, embedded broker, Spark source and sink, schema registry."
 )
@@ -96,7 +99,7 @@ def stage() -> tuple[dict[str, str], tuple[Placed, ...]]:
     for place, text in texts.items():
         path = STAGED / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text((_WIDE if place in WIDE else "") + text, encoding="utf-8")
     for picture in (ROOT / "docs").rglob("*.svg"):
         place = STAGED / place_of(picture.relative_to(ROOT).as_posix())
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -117,9 +120,7 @@ def main() -> int:
     for place, text in texts.items():
         (SITE / place).write_text(text, encoding="utf-8")
     (SITE / "llms.txt").write_text(llms_txt(texts, sections), encoding="utf-8")
-    print(
-        f"{len(texts)} pages. Browsers search only what a server sends: python -m http.server -d {SITE.relative_to(ROOT)}"
-    )
+    print(f"{len(texts)} pages. To read them, with search: python -m http.server -d {SITE.relative_to(ROOT)}")
     return 0
 
 

@@ -15,6 +15,8 @@ _FENCED: Final = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MU
 _LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 _COMMENT: Final = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
 _NESTED: Final = re.compile(r"^ {2,3}(?=(?:[-*]|\d+\.) )", re.MULTILINE)
+_ROW: Final = re.compile(r"^\|.*\|$", re.MULTILINE)
+_CODE: Final = re.compile(r"`[^`\n]+`")
 _MERMAID: Final = re.compile(r"^```mermaid\n(stateDiagram-v2\n.*?)^```$", re.DOTALL | re.MULTILINE)
 _ARROW: Final = re.compile(r"^ *(\S+) --> (\S+?)(?:: (.*))?$", re.MULTILINE)
 
@@ -58,8 +60,9 @@ def _linked(prose: str, page: str, places: Mapping[str, str]) -> str:
 
 
 def _tolerant(prose: str) -> str:
-    """Comments end no table's beginning, and items of an inner list are indented by four spaces."""
-    return _NESTED.sub("    ", _COMMENT.sub("\n", prose))
+    """Comments stand alone, items of an inner list are indented by four spaces, and code in tables has no escapes."""
+    prose = _NESTED.sub("    ", _COMMENT.sub("\n", prose))
+    return _ROW.sub(lambda row: _CODE.sub(lambda code: code[0].replace("\\|", "|"), row[0]), prose)
 
 
 def _as_table(diagram: re.Match[str]) -> str:

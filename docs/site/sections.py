@@ -114,6 +114,7 @@ SECTIONS: Final = (
                     "docs/reference/python/Consumer.md",
                     "docs/reference/python/Admin.md",
                     "docs/reference/python/Async*.md",
+                    "docs/reference/python/kafkaraw.md",
                     "docs/reference/python/*.md",
                 ),
             ),

@@ -117,15 +117,17 @@ class KafkaError(Exception):
 
 
 class RetriableError(KafkaError):
-    """The same call may succeed later."""
+    """The same call may succeed later. Clients retry by themselves until their timeouts; call again after a pause."""
 
 
 class InternalError(KafkaError):
-    """A fault in kafkaraw itself: neither the network nor the caller is to blame. Its cause says what happened."""
+    """A fault in kafkaraw itself. Report it with its cause; close the client and create a new one."""
 
 
 class NetworkError(RetriableError):
     """A broker cannot be reached, or the connection to it was lost.
+
+    Check the address and that the broker runs; `kafkaraw doctor -b HOST:PORT` names what is wrong at the stage.
 
     Args:
         message: what happened, with which address, and what to try.
@@ -145,11 +147,17 @@ def _network_error(kind: type[NetworkError], message: str, stage: Stage) -> Netw
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
-    """A deadline passed before the work was done."""
+    """A deadline passed before the work was done.
+
+    The broker may still do what was requested. Call again, or give the call or its setting a longer timeout.
+    """
 
 
 class DeliveryError(KafkaError):
     """Records were not acknowledged by any broker.
+
+    `unacknowledged` says which, and whether they may be written. Send those again that are not; sending one that may be
+    written can duplicate it.
 
     Args:
         message: how many records of which partitions, why, and what to try.
@@ -169,47 +177,69 @@ def _delivery_error(kind: type[DeliveryError], message: str, entries: Sequence[U
 
 
 class DeliveryTimeoutError(DeliveryError, KafkaTimeoutError):
-    """Records were not acknowledged within the time that the call or the settings allow."""
+    """Records were not acknowledged within the timeout of the call, or within `delivery_timeout_ms`.
+
+    Send them again as for `DeliveryError`; if it happens often, raise `delivery_timeout_ms` or look at the brokers.
+    """
 
 
 class TransactionError(KafkaError):
-    """A transaction cannot go on."""
+    """A transaction cannot go on. Close the producer and create a new one, unless a subclass says otherwise."""
 
 
 class TransactionAbortableError(TransactionError):
-    """Something in the transaction failed: abort it. The producer can then begin the next one."""
+    """A record or commit of the transaction failed: abort the transaction. The producer can then begin the next one."""
 
 
 class ProducerFencedError(TransactionError):
-    """Another producer has taken over the transactional id: this one can do nothing any more."""
+    """Another producer has taken over the transactional id.
+
+    This producer is unusable: close it. If two instances of a service share the id, give each its own.
+    """
 
 
 class GroupError(KafkaError):
-    """Something about this consumer's membership of its group."""
+    """An error about this consumer's membership in its group; its subclasses say what to do."""
 
 
 class CommitFailedError(GroupError):
-    """Positions were not committed: this consumer is not, or no longer, the member that owns the partitions."""
+    """The consumer left the group, or the partition was revoked, before the commit was sent. Nothing was committed.
+
+    The new owner of the partitions reads the records again. Continue with `poll()`; if it happens often, process fewer
+    records between calls (`max_poll_records`), or raise `max_poll_interval_ms`.
+    """
 
 
 class RebalanceInProgressError(GroupError, RetriableError):
-    """Positions were not committed because the group is rebalancing; they can be after the next `poll()`."""
+    """Offsets were not committed because the group is rebalancing. Call `poll()`, then commit again."""
 
 
 class MaxPollExceededError(GroupError):
-    """The consumer was not asked for records for `max_poll_interval_ms` and has left; the next call joins again."""
+    """The application did not call `poll()` for `max_poll_interval_ms`, so the consumer left its group.
+
+    The next `poll()` joins again. Process fewer records between calls, or raise the setting.
+    """
 
 
 class FencedInstanceIdError(GroupError):
-    """Another consumer with the same `group_instance_id` has taken over: this one can do nothing any more."""
+    """Another consumer with the same `group_instance_id` has taken over.
+
+    This consumer is unusable: close it, and give each instance an id of its own.
+    """
 
 
 class BufferFullError(RetriableError):
-    """`send_nowait` found no room in the producer's buffer memory."""
+    """The buffer memory of the producer is full, and `send_nowait` does not wait.
+
+    Send again after a pause, use `send`, which waits for up to `max_block_ms`, or raise `buffer_memory`.
+    """
 
 
 class StaleMetadataError(RetriableError):
-    """A broker, a leader or a topic's metadata is not known; a metadata refresh may find it."""
+    """A broker, a leader or a topic's metadata is not known; a metadata refresh may find it.
+
+    Call again; before `send_nowait` to a new topic, call `partitions_for`, which fetches its metadata.
+    """
 
 
 class UnknownTopicError(KafkaError):
@@ -221,7 +251,7 @@ class UnknownTopicError(KafkaError):
 
 
 class AuthenticationError(KafkaError):
-    """The broker refused the credentials; retrying with the same ones is pointless."""
+    """The broker refused the credentials. Correct them; the same ones will be refused again."""
 
 
 class UsageError(KafkaError):
@@ -229,25 +259,32 @@ class UsageError(KafkaError):
 
 
 class ConfigError(UsageError, ValueError):
-    """A setting or option is unknown, missing, or outside its limits."""
+    """A setting or option is unknown, missing, or outside its limits. The message names it and what to give instead."""
 
 
 class RecordTooLargeError(UsageError):
-    """One record is larger than a size limit allows."""
+    """One record is larger than a size limit allows.
+
+    Send a smaller one, or raise `max_request_size` or `buffer_memory`, and the topic's `max.message.bytes`.
+    """
 
 
 class LogTruncationError(KafkaError):
-    """A partition no longer has records that were read from it: a leader without them was elected (KIP-320)."""
+    """A partition no longer has records that were read from it: a leader without them was elected (KIP-320).
+
+    With `auto_offset_reset`, the consumer continues at the point of divergence; without it, `seek()` to an offset.
+    """
 
 
 class SerializationError(UsageError):
-    """A serializer does not take a key or a value; the cause is its own error."""
+    """A serializer refused a key or a value; the cause is its own error. The record was not sent: correct it."""
 
 
 class DeserializationError(KafkaError):
-    """A deserializer does not take a key or a value; the cause is its own error.
+    """A deserializer refused a key or a value; the cause is its own error.
 
-    While iterating over a consumer, the position stays at the record; a batch that was given is behind it already.
+    During iteration over a consumer the position stays at the record: `seek()` to `offset + 1` to skip it. A batch that
+    `poll()` returned is behind the position already.
 
     Args:
         message: what happened.
@@ -292,15 +329,18 @@ class WakeupError(KafkaError):
 
 
 class ConcurrentUseError(UsageError):
-    """Another thread or task uses the consumer at the moment. Java's `ConcurrentModificationException`."""
+    """Another thread or task is using the consumer. Use one consumer per thread, or a lock.
+
+    Java's `ConcurrentModificationException`. Only `wakeup()` may be called from other threads.
+    """
 
 
 class ForkedError(UsageError):
-    """The object belongs to the parent process; make a new one after the fork."""
+    """The object belongs to the parent process. Create a new one after the fork."""
 
 
 class ClosedError(UsageError):
-    """The object was closed."""
+    """The object was closed. Create a new one."""
 
 
 class ProtocolError(KafkaError):
@@ -328,15 +368,18 @@ def _protocol_error(kind: type[ProtocolError], message: str, path: str, offset: 
 
 
 class UnsupportedVersionError(ProtocolError):
-    """No version of an API is known to both ends, or the version asked for is not declared."""
+    """Client and broker have no version of an API in common, or the version is not declared. Update the older one."""
 
 
 class CorruptBatchError(ProtocolError):
-    """A record batch is damaged: wrong checksum, wrong length, or undecodable content."""
+    """A record batch is damaged: wrong checksum, wrong length, or undecodable content.
+
+    `seek()` behind the batch to skip it, or restore the partition; `kafkaraw log dump` shows a segment with damage.
+    """
 
 
 class BatchTooLargeError(ProtocolError):
-    """A record batch is larger, decompressed, than the limit."""
+    """A record batch is larger, when decompressed, than the limit: it is refused before it fills the memory."""
 
 
 class BrokerError(KafkaError):
@@ -369,11 +412,11 @@ def _broker_error(kind: type[BrokerError], message: str, code: int, name: str, r
 
 
 class RetriableBrokerError(BrokerError, RetriableError):
-    """A broker error that may go away: a leader moved, a replica is behind, a coordinator is loading."""
+    """A broker error that may go away: a leader moved, a replica is behind, a coordinator is loading. Call again."""
 
 
 class AuthorizationError(BrokerError):
-    """The broker's ACLs do not allow this principal to do that; trying again is pointless.
+    """The broker's ACLs do not allow the principal this operation. Add an ACL, or authenticate as another principal.
 
     Attributes:
         resource_type: what is protected, such as "topic".
@@ -426,30 +469,30 @@ class AuthorizationError(BrokerError):
 
 
 class TopicAuthorizationError(AuthorizationError):
-    """An ACL forbids this for a topic."""
+    """The ACLs of a topic do not allow the operation; see `AuthorizationError`."""
 
     resource_type = "topic"
 
 
 class GroupAuthorizationError(AuthorizationError):
-    """An ACL forbids this for a consumer group."""
+    """The ACLs of a consumer group do not allow the operation; see `AuthorizationError`."""
 
     resource_type = "group"
 
 
 class ClusterAuthorizationError(AuthorizationError):
-    """An ACL forbids this for the cluster."""
+    """The ACLs of the cluster do not allow the operation; see `AuthorizationError`."""
 
     resource_type = "cluster"
 
 
 class TransactionalIdAuthorizationError(AuthorizationError):
-    """An ACL forbids this for a transactional id."""
+    """The ACLs of a transactional id do not allow the operation; see `AuthorizationError`."""
 
     resource_type = "transactional id"
 
 
 class DelegationTokenAuthorizationError(AuthorizationError):
-    """An ACL forbids this for a delegation token."""
+    """The ACLs of a delegation token do not allow the operation; see `AuthorizationError`."""
 
     resource_type = "delegation token"

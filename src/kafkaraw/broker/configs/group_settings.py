@@ -125,6 +125,9 @@ _OF_ONE_GROUP: Final[dict[str, str]] = {
     "consumer.session.timeout.ms": "consumer_session_ms",
 }
 
+OF_ONE_GROUP: Final = tuple(_OF_ONE_GROUP)
+"""The names; each overrides the broker's property of the same name behind `group.`."""
+
 
 def limits_of_group(limits: Limits, configs: Mapping[str, str]) -> Limits:
     """The limits of one group.

@@ -17,17 +17,17 @@ GROUP: Final = "group"
 """Where they stand in `client.metrics()`, beside the nodes."""
 
 MEANINGS: Final = {
-    "assigned_partitions": "Partitions that the member has.",
+    "assigned_partitions": "Partitions that are assigned to the member.",
     "rebalance_total": "Rebalances that ended with an assignment.",
-    "rebalance_latency_total_s": "Seconds from the first word of a rebalance to its assignment, of all of them.",
+    "rebalance_latency_total_s": "Seconds from the start of a rebalance to its assignment, of all rebalances.",
     "rebalance_latency_avg_s": "Seconds of a rebalance.",
     "rebalance_latency_max_s": "Seconds of the longest rebalance.",
     "last_rebalance_seconds_ago": "Seconds since the last one ended; -1 before the first.",
-    "membership_lost_total": "Times that the member was out of its group without leaving it (not in Java).",
+    "membership_lost_total": "Times that the member lost its membership without leaving (not in Java).",
     "heartbeat_total": "Heartbeats that the coordinator accepted.",
-    "heartbeat_response_time_max_s": "Seconds of the slowest answer to a heartbeat.",
+    "heartbeat_response_time_max_s": "Seconds of the slowest response to a heartbeat.",
     "last_heartbeat_seconds_ago": "Seconds since the last one was accepted; -1 before the first.",
-    "last_poll_seconds_ago": "Seconds since the user was last seen; 0 while a call is under way, or before the first.",
+    "last_poll_seconds_ago": "Seconds since the last call of poll(); 0 during a call, or before the first.",
     "commit_total": "Commits that the coordinator accepted.",
     "commit_failed_total": "Commits that failed (not in Java).",
     "commit_latency_total_s": "Seconds from a commit to its end, retries included, of all accepted ones (not in Java).",

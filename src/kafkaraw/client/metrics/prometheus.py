@@ -17,7 +17,7 @@ from kafkaraw.errors import UsageError
 
 _COUNTERS: Final = {
     "requests": "Requests submitted.",
-    "requests_failed": "Requests that ended without an answer.",
+    "requests_failed": "Requests that ended without a response.",
     "bytes_in": "Bytes received.",
     "bytes_out": "Bytes sent.",
     "throttle_time_s": "Seconds for which the broker said it throttled this client.",
@@ -26,9 +26,9 @@ _COUNTERS: Final = {
     "connections_closed": "Usable connections that ended.",
 }
 _GAUGES: Final = {
-    "in_flight": "Requests that wait for their answers.",
-    "connections": "Usable connections that stand.",
-    "latency_max_s": "The longest wait for an answer so far, in seconds.",
+    "in_flight": "Requests that wait for their responses.",
+    "connections": "Open connections.",
+    "latency_max_s": "The longest wait for a response so far, in seconds.",
 }
 _LABEL: Final = "node"
 _OWN: Final = {module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)}
@@ -87,7 +87,7 @@ class ClientCollector:
                     family.add_metric([*self._labels.values(), node], values[name])
                 yield family
         latency = self._families.HistogramMetricFamily(
-            "kafkaraw_client_latency_seconds", "Time from submitting a request to its answer.", labels=names
+            "kafkaraw_client_latency_seconds", "Time from submitting a request to its response.", labels=names
         )
         for node, values in metrics.items():
             histogram = values["latency_histogram"]

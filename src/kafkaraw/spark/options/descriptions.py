@@ -54,8 +54,8 @@ DESCRIPTIONS: Final[Mapping[str, Described]] = {
     "startingOffsets": Described(
         Use.READ,
         "latest (stream), earliest (batch)",
-        'Where a query without a checkpoint starts: `earliest`, `latest`, or offsets `{"a":{"0":23,"1":-1}}`, with -1 for '
-        "latest and -2 for earliest.",
+        "Where a query without a checkpoint starts: `earliest`, `latest`, or offsets "
+        '`{"a":{"0":23,"1":-1}}`, with -1 for latest and -2 for earliest.',
     ),
     "startingTimestamp": Described(
         Use.READ, "", "Start at the first record at or after this time, in ms since 1970; overrides `startingOffsets`."
@@ -97,8 +97,8 @@ DESCRIPTIONS: Final[Mapping[str, Described]] = {
     "deadLetterHeaders": Described(
         Use.BOTH,
         "",
-        "Headers of dead letters, a JSON object of texts, instead of `kafkaraw.error.topic` and `kafkaraw.error.message`; "
-        "`{topic}`, `{message}` and `{time}` are filled in.",
+        "Headers of dead letters, a JSON object of texts, instead of `kafkaraw.error.topic` and "
+        "`kafkaraw.error.message`; `{topic}`, `{message}` and `{time}` are filled in.",
     ),
     "exactlyOnce": Described(Use.WRITE, "false", "Write in transactions: each row is delivered exactly once."),
     "transactionalIdPrefix": Described(Use.WRITE, "kafkaraw-spark", "Prefix of the transactional ids of the tasks."),
