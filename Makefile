@@ -148,6 +148,7 @@ docs: setup ## Draw the pictures, and write the reference pages, types of settin
 	@$(BIN)/python -m docs.draw_state_machines
 	@$(BIN)/python docs/pictures/wire_decode.py
 	@$(BIN)/python -m docs.generate_reference
+	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m docs.generate_rights
 	@$(BIN)/python -m docs.generate_settings
 	@$(BIN)/python -m docs.generate_docstrings

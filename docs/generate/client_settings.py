@@ -11,8 +11,8 @@ from kafkaraw.cli.librdkafka_names import differing_names
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from kafkaraw.client.java_names import other_names
 from kafkaraw.client.java_spelling import java_names_of
-from kafkaraw.schemas.registry_config import RegistryConfig
 from kafkaraw.client.settings import Setting, settings_of
+from kafkaraw.schemas.registry_config import RegistryConfig
 
 PAGE: Final = "client-settings.md"
 _ABOUT: Final = """\

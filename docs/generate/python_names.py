@@ -25,7 +25,7 @@ MODULES: Final = (
     "kafkaraw.spark",
     "kafkaraw.pipelines",
     "kafkaraw.opentelemetry",
-    "kafkaraw.client.metrics.prometheus",
+    "kafkaraw.metrics",
     "kafkaraw.protocol",
     "kafkaraw.inspect",
 )
