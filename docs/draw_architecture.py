@@ -73,6 +73,7 @@ PACKAGES = {
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
+    "metrics": ("entry", "The metrics of clients for Prometheus."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
     "worker": ("role", "Handlers for records: concurrency, retries, dead letters, commits."),
     "client": ("role", "Producer, Consumer and Admin, asyncio and blocking."),

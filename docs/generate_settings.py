@@ -48,14 +48,15 @@ _HOMES: Final = {
 _CLIENTS_TEXT: Final = '''\
 """The settings of the clients as types: what editors complete, and type checkers check.
 
-Written by docs/generate_settings.py from the declarations in `config.py`; change those, not this module. Programs that
-pass settings on use these types, too. No client imports this module when it runs. Start at `ProducerSettings`.
+Written by docs/generate_settings.py from the declarations in `src/kafkaraw/client/config.py`; change those, not this
+module. Programs that pass settings on use these types, too. No client imports this module when it runs.
 """
 '''
 _REGISTRY_TEXT: Final = '''\
 """The settings of the registry's clients as types: what editors complete, and type checkers check.
 
-Written by docs/generate_settings.py from the declarations in `registry_config.py`; change those, not this module.
+Written by docs/generate_settings.py from the declarations in `src/kafkaraw/schemas/registry_config.py`; change those,
+not this module.
 """
 '''
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from docs.generate.tables import code, notice, sentence, table, text
 from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics, NodeMetrics
-from kafkaraw.client.metrics.prometheus import ClientCollector
+from kafkaraw.metrics import ClientCollector
 from kafkaraw.pipelines.running.http import metrics_text as pipeline_metrics
 from kafkaraw.pipelines.running.progress import RunStatus
 from kafkaraw.worker.metrics import WorkerStatus
@@ -20,7 +20,7 @@ SOURCES: Final = Path(__file__).parents[2] / "src" / "kafkaraw"
 _ABOUT: Final = """\
 `client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`,
 `consumer` and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those
-of Java's clients, with `_` for `-` and the unit last. `kafkaraw.client.metrics.prometheus.register(client)` gives the
+of Java's clients, with `_` for `-` and the unit last. `kafkaraw.metrics.register(client)` gives the
 same numbers to Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
 
 [Monitor](../how-to/monitor.md) shows how to use them.

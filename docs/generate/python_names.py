@@ -26,7 +26,7 @@ MODULES: Final = (
     "kafkaraw.pipelines",
     "kafkaraw.worker",
     "kafkaraw.opentelemetry",
-    "kafkaraw.client.metrics.prometheus",
+    "kafkaraw.metrics",
     "kafkaraw.protocol",
     "kafkaraw.inspect",
 )

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import GroupMetadata as GroupMetadata
     from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
+    from kafkaraw.client.config import AdminConfig as AdminConfig
+    from kafkaraw.client.config import ConsumerConfig as ConsumerConfig
+    from kafkaraw.client.config import ProducerConfig as ProducerConfig
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.deserializers import DeserializationContext as DeserializationContext
     from kafkaraw.client.deserializers import Deserializer as Deserializer
@@ -72,6 +75,11 @@ if TYPE_CHECKING:
     from kafkaraw.client.sending.arrow_rows import SentRows as SentRows
     from kafkaraw.client.serializers import SerializationContext as SerializationContext
     from kafkaraw.client.serializers import Serializer as Serializer
+    from kafkaraw.client.settings_types import AdminSettings as AdminSettings
+    from kafkaraw.client.settings_types import ClientSettings as ClientSettings
+    from kafkaraw.client.settings_types import ConsumerSettings as ConsumerSettings
+    from kafkaraw.client.settings_types import ProducerSettings as ProducerSettings
+    from kafkaraw.client.settings_types import SecuritySettings as SecuritySettings
     from kafkaraw.core.group.assignors import Assignor as Assignor
     from kafkaraw.core.group.consumer_protocol import MemberSubscription as MemberSubscription
     from kafkaraw.core.producer.events import Unacknowledged as Unacknowledged
@@ -186,6 +194,7 @@ _HOMES = {
     "kafkaraw.client.blocking.consumer": ("Consumer",),
     "kafkaraw.client.blocking.producer": ("Producer",),
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
+    "kafkaraw.client.config": ("AdminConfig", "ConsumerConfig", "ProducerConfig"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),
     "kafkaraw.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
@@ -193,6 +202,13 @@ _HOMES = {
     "kafkaraw.client.producer": ("AsyncProducer",),
     "kafkaraw.client.runtime": ("Runtime",),
     "kafkaraw.client.serializers": ("SerializationContext", "Serializer"),
+    "kafkaraw.client.settings_types": (
+        "AdminSettings",
+        "ClientSettings",
+        "ConsumerSettings",
+        "ProducerSettings",
+        "SecuritySettings",
+    ),
     "kafkaraw.core.group.assignors": ("Assignor",),
     "kafkaraw.core.group.consumer_protocol": ("MemberSubscription",),
     "kafkaraw.core.producer.events": ("Unacknowledged",),

@@ -12,7 +12,7 @@ from kafkaraw import Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.group_export import GroupCollector
-from kafkaraw.client.metrics.prometheus import register
+from kafkaraw.metrics import register
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "dashboards" / "clients.json"
 

@@ -1,7 +1,7 @@
 """The settings of the clients as types: what editors complete, and type checkers check.
 
-Written by docs/generate_settings.py from the declarations in `config.py`; change those, not this module. Programs that
-pass settings on use these types, too. No client imports this module when it runs. Start at `ProducerSettings`.
+Written by docs/generate_settings.py from the declarations in `src/kafkaraw/client/config.py`; change those, not this
+module. Programs that pass settings on use these types, too. No client imports this module when it runs.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.model import SchemaReference as SchemaReference
     from kafkaraw.schemas.model import SchemaType as SchemaType
     from kafkaraw.schemas.model import SubjectConfig as SubjectConfig
+    from kafkaraw.schemas.registry_config import RegistryConfig as RegistryConfig
     from kafkaraw.schemas.serializers.avro import AvroDeserializer as AvroDeserializer
     from kafkaraw.schemas.serializers.avro import AvroSerializer as AvroSerializer
     from kafkaraw.schemas.serializers.classes import json_schema_of as json_schema_of
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.serializers.protobuf import ProtobufSerializer as ProtobufSerializer
     from kafkaraw.schemas.server.embedded import EmbeddedRegistry as EmbeddedRegistry
     from kafkaraw.schemas.server.settings import TlsSettings as TlsSettings
+    from kafkaraw.schemas.settings_types import RegistrySettings as RegistrySettings
     from kafkaraw.schemas.subjects import AssociatedName as AssociatedName
 
 _HOMES = {
@@ -89,6 +91,7 @@ _HOMES = {
         "SchemaType",
         "SubjectConfig",
     ),
+    "kafkaraw.schemas.registry_config": ("RegistryConfig",),
     "kafkaraw.schemas.server.embedded": ("EmbeddedRegistry",),
     "kafkaraw.schemas.server.settings": ("TlsSettings",),
     "kafkaraw.schemas.framing": ("Framed", "Framing", "read_frame"),
@@ -98,6 +101,7 @@ _HOMES = {
     "kafkaraw.schemas.serializers.confluent_names": ("from_confluent",),
     "kafkaraw.schemas.serializers.json_schema": ("JsonSchemaDeserializer", "JsonSchemaSerializer"),
     "kafkaraw.schemas.serializers.protobuf": ("ProtobufDeserializer", "ProtobufSerializer"),
+    "kafkaraw.schemas.settings_types": ("RegistrySettings",),
     "kafkaraw.schemas.subjects": ("AssociatedName",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

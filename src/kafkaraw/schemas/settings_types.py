@@ -1,6 +1,7 @@
 """The settings of the registry's clients as types: what editors complete, and type checkers check.
 
-Written by docs/generate_settings.py from the declarations in `registry_config.py`; change those, not this module.
+Written by docs/generate_settings.py from the declarations in `src/kafkaraw/schemas/registry_config.py`; change those,
+not this module.
 """
 
 from __future__ import annotations

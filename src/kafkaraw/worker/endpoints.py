@@ -17,8 +17,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from kafkaraw.client.metrics.prometheus import register
 from kafkaraw.light_classes import dataclass
+from kafkaraw.metrics import register
 from kafkaraw.net.status_server import PROMETHEUS, Answer, StatusServer
 from kafkaraw.worker.metrics import WorkerStatus
 from kafkaraw.worker.service import Service

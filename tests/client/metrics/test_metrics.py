@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from kafkaraw.client.metrics.client_metrics import LATENCY_BOUNDS_S, NodeMetrics
-from kafkaraw.client.metrics.prometheus import ClientCollector, register
 from kafkaraw.errors import UsageError
+from kafkaraw.metrics import ClientCollector, register
 from kafkaraw.protocol.messages.metadata import MetadataResponse
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 

@@ -111,7 +111,7 @@ def test_prometheus_gets_them_under_names_of_their_own():
     families = pytest.importorskip("prometheus_client.core")
 
     async def test(cluster: VirtualCluster) -> list[object]:
-        from kafkaraw.client.metrics.prometheus import ClientCollector
+        from kafkaraw.metrics import ClientCollector
 
         async with cluster.producer() as producer:
             await (await producer.send("t", b"v"))

@@ -1,4 +1,4 @@
-"""What clients count, under Java's names, and how Prometheus is given it.
+"""What clients count, under Java's names.
 
-Start at `client_metrics.py`.
+Start at `client_metrics.py`; `kafkaraw.metrics` exports it to Prometheus.
 """

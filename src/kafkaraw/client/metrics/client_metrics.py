@@ -1,7 +1,7 @@
 """What a client counts about its brokers: requests, latencies, bytes, throttling, connections.
 
 Plain numbers, counted where they happen, once per request and never per record. `client.metrics()` gives them as a
-dictionary; `prometheus.py` as Prometheus metrics. A client's nodes are named by node id; connections to servers
+dictionary; `kafkaraw.metrics` exports them to Prometheus. A client's nodes are named by node id; connections to servers
 that are not known as a broker yet count for "bootstrap".
 """
 

@@ -1,6 +1,6 @@
-"""A client's metrics for Prometheus, through `prometheus-client` (extra `metrics`), which is imported when used.
+"""The metrics of clients for Prometheus, through `prometheus-client` (extra `metrics`), which is imported when used.
 
-    from kafkaraw.client.metrics.prometheus import register
+    from kafkaraw.metrics import register
     register(producer, client="orders")
 
 Numbers are read from `client.metrics()` when Prometheus asks; nothing is kept twice. Start at `register`.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
-from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.metrics.client_metrics import Metrics as Metrics
 from kafkaraw.errors import UsageError
 
 _COUNTERS: Final = {
