@@ -16,7 +16,11 @@ from kafkaraw._version import __version__
 from kafkaraw.errors import KafkaError
 
 COMMANDS = {
+    "acls": "kafkaraw.cli.acls:acls",
     "broker": "kafkaraw.cli.broker:broker",
+    "cluster": "kafkaraw.cli.cluster:cluster_group",
+    "completion": "kafkaraw.cli.completing:completion",
+    "configs": "kafkaraw.cli.configs:configs",
     "consume": "kafkaraw.cli.consume:consume",
     "copy": "kafkaraw.cli.copy:copy",
     "demo": "kafkaraw.cli.demo:demo",
@@ -24,12 +28,19 @@ COMMANDS = {
     "groups": "kafkaraw.cli.groups:groups",
     "log": "kafkaraw.cli.log:log",
     "log-dirs": "kafkaraw.cli.log_dirs:log_dirs",
+    "metadata": "kafkaraw.cli.metadata:metadata",
+    "partitions": "kafkaraw.cli.partitions:partitions",
     "perf": "kafkaraw.cli.perf:perf",
     "pipelines": "kafkaraw.cli.pipelines:pipelines",
     "produce": "kafkaraw.cli.produce:produce",
+    "profiles": "kafkaraw.cli.profiles:profiles",
     "protocol": "kafkaraw.cli.protocol:protocol",
+    "quotas": "kafkaraw.cli.quotas:quotas",
     "registry": "kafkaraw.cli.registry:registry",
     "schemas": "kafkaraw.cli.schemas:schemas",
+    "topics": "kafkaraw.cli.topics:topics",
+    "transactions": "kafkaraw.cli.transactions:transactions",
+    "users": "kafkaraw.cli.users:users",
     "wire": "kafkaraw.cli.wire:wire",
 }
 
@@ -82,7 +93,31 @@ class LazyGroup(click.Group):
             ctx.exit(_INTERRUPTED)
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["--help", "-h"]})
+class _Main(LazyGroup):
+    """The command line as a whole; `-L` anywhere before a command is kcat's name of `metadata`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] and args[0].startswith("-") and "-L" in args:
+            args.remove("-L")
+            args.insert(0, "metadata")
+        return super().parse_args(ctx, args)
+
+
+EPILOG = """\b
+Connections: every command that connects to a cluster takes -b HOST:PORT, -F FILE, -X PROPERTY=VALUE and --profile NAME.
+\b
+Exit codes:
+    0  the command has done what was asked
+    1  it failed, or you answered no; stderr has the reason
+    2  invalid options, or a change that needs --yes
+  130  stopped by Ctrl-C
+`doctor` has codes of its own, for each stage of a connection.
+"""
+
+
+@click.group(
+    cls=_Main, commands_table=COMMANDS, context_settings={"help_option_names": ["--help", "-h"]}, epilog=EPILOG
+)
 @click.version_option(__version__, prog_name="kafkaraw")
 def main() -> None:
     """Apache Kafka from the wire up: client, embedded broker, and a Spark data source without a JAR."""

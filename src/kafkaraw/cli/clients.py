@@ -1,6 +1,7 @@
 """The options of all commands that connect to a cluster: the cluster, and the settings of its clients.
 
-`cluster_options` adds `-b`, `--config` and `-X` to a command, which receives one `Cluster`.
+`cluster_options` adds `-b`, `--config`, `-X` and `--profile` to a command, which receives one `Cluster`. A setting of
+`-X` overrides the file of `--config`, which overrides the profile; `-b` overrides all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kafkaraw.cli.registries import RegistryAddress, is_of_registry, of_registry
 from kafkaraw.errors import ConfigError
 
 if TYPE_CHECKING:
+    from kafkaraw.client.blocking.admin import Admin
     from kafkaraw.client.config import ClientConfig
 
 _OPTIONS = (
@@ -48,6 +50,13 @@ _OPTIONS = (
         metavar="PROPERTY=VALUE",
         help="A client setting, with the name of kafkaraw, the Java client or librdkafka; overrides the file.",
     ),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        envvar="KAFKARAW_PROFILE",
+        show_envvar=True,
+        help="Settings of this name in ~/.config/kafkaraw/profiles.toml.",
+    ),
 )
 
 
@@ -59,11 +68,13 @@ class Cluster:
         servers: the value of `-b`.
         config_file: the value of `--config`.
         given: the values of `-X`.
+        profile: the value of `--profile`.
     """
 
     servers: str | None
     config_file: str | None
     given: tuple[str, ...]
+    profile: str | None = None
 
     @functools.cached_property
     def properties(self) -> dict[str, str]:
@@ -75,7 +86,7 @@ class Cluster:
         found = {name: value for name, value in self._every_property.items() if not is_of_registry(name)}
         if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
             raise click.UsageError(
-                "no cluster given: use -b HOST:PORT, bootstrap.servers in the file of --config, or the "
+                "no cluster given: use -b HOST:PORT, --profile NAME, bootstrap.servers in the file of --config, or the "
                 "environment variable KAFKARAW_BOOTSTRAP_SERVER"
             )
         return found
@@ -93,7 +104,8 @@ class Cluster:
         from kafkaraw.client.java_names import read_properties
 
         try:
-            found = in_our_names(read_properties(self.config_file) if self.config_file else {})
+            found = in_our_names(self._of_profile())
+            found |= in_our_names(read_properties(self.config_file) if self.config_file else {})
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         given = parse_properties(self.given)
@@ -101,6 +113,27 @@ class Cluster:
         if self.servers is not None:
             found["bootstrap.servers"] = self.servers
         return found
+
+    def _of_profile(self) -> dict[str, str]:
+        if self.profile is None:
+            return {}
+        from kafkaraw.cli.profiles import read_profile
+
+        return read_profile(self.profile)
+
+    def admin(self, **settings: object) -> Admin:
+        """Return an admin client.
+
+        Args:
+            settings: override those of the user.
+
+        Raises:
+            click.UsageError: as `settings` does.
+        """
+        from kafkaraw.client.blocking.admin import Admin
+        from kafkaraw.client.config import AdminConfig
+
+        return Admin(runtime=None, **self.settings(AdminConfig, **settings))
 
     def settings(self, kind: type[ClientConfig], **more: object) -> dict[str, Any]:
         """Return the settings for a client's constructor.
@@ -131,13 +164,18 @@ class Cluster:
 
 
 def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add `-b`, `--config` and `-X` to a command; it gets them as `cluster`."""
+    """Add `-b`, `--config`, `-X` and `--profile` to a command; it gets them as `cluster`."""
 
     @functools.wraps(command)
     def with_cluster(
-        servers: str | None, config_file: str | None, properties: tuple[str, ...], **others: object
+        *arguments: object,
+        servers: str | None,
+        config_file: str | None,
+        properties: tuple[str, ...],
+        profile: str | None,
+        **others: object,
     ) -> object:
-        return command(cluster=Cluster(servers, config_file, properties), **others)
+        return command(*arguments, cluster=Cluster(servers, config_file, properties, profile), **others)
 
     for option in reversed(_OPTIONS):
         with_cluster = option(with_cluster)

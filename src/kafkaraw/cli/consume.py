@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.completing import complete_groups, complete_topics
 from kafkaraw.cli.registries import registry_option
 from kafkaraw.cli.stopping import Stop
 
@@ -37,7 +38,7 @@ Exit codes:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=complete_topics)
 @cluster_options
 @click.option(
     "-t", "--topic", "more_topics", multiple=True, metavar="TOPIC", help="A topic, the same as an argument; repeatable."
@@ -66,6 +67,7 @@ Exit codes:
     "-G",
     "--group",
     metavar="GROUP",
+    shell_complete=complete_groups,
     help="Read as a member of this group. A topic that begins with ^ is a regex.",
 )
 @click.option("-e", "--exit-at-end", is_flag=True, help="Exit after the last record that existed at the start.")

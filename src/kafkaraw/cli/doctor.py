@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from kafkaraw.cli.broker import parse_properties
+from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.rendering import TABLE, output_option, show
 from kafkaraw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,17 +34,7 @@ Exit codes:
 
 
 @click.command(epilog=EXIT_CODE_HELP)
-@click.option(
-    "-b", "--bootstrap-server", "servers", required=True, metavar="HOST:PORT[,...]", help="Bootstrap servers."
-)
-@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="A .properties file of a Java client.")
-@click.option(
-    "-X",
-    "properties",
-    multiple=True,
-    metavar="PROPERTY=VALUE",
-    help="A client setting, with the name of kafkaraw or the Java client.",
-)
+@cluster_options
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1, 3600),
@@ -52,15 +42,13 @@ Exit codes:
     show_default=True,
     help="Timeout of each step, in seconds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@output_option
 @click.pass_context
 def doctor(
     ctx: click.Context,
-    servers: str,
-    config_file: str | None,
-    properties: tuple[str, ...],
+    cluster: Cluster,
     timeout: float,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Find out why a cluster cannot be reached or used from this machine.
 
@@ -68,23 +56,17 @@ def doctor(
     for every broker at its advertised address. Reports the step that fails, why, and what to change.
     """
     from kafkaraw.client.config import AdminConfig, parse
-    from kafkaraw.client.java_names import read_properties, translated
-    from kafkaraw.client.java_spelling import named_as_given
     from kafkaraw.client.network.diagnosis import diagnose
 
     try:
-        given = read_properties(config_file) if config_file else {}
-        given |= {name.replace("-", "_"): value for name, value in parse_properties(properties).items()}
-        settings = translated(given | {"bootstrap.servers": servers}, AdminConfig)
-        with named_as_given(given):
-            config = parse(AdminConfig, settings, from_text=True)
+        config = parse(AdminConfig, cluster.settings(AdminConfig))
         diagnosis = asyncio.run(diagnose(config, timeout=timeout))
     except ConfigError as error:
         raise click.UsageError(str(error), ctx) from error
-    if as_json:
-        click.echo(json.dumps(_as_json(diagnosis), indent=2))
-    else:
+    if output == TABLE:
         _print(diagnosis)
+    else:
+        show([], output, _as_json(diagnosis))
     ctx.exit(diagnosis.exit_code)
 
 

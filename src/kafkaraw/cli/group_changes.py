@@ -6,12 +6,13 @@ import sys
 from collections.abc import Sequence
 
 from kafkaraw.cli.clients import Cluster
-from kafkaraw.cli.group_tables import LogEnds, Row, admin_of, described_groups, partitions_named, print_rows
+from kafkaraw.cli.group_tables import LogEnds, described_groups, partitions_named
+from kafkaraw.cli.rendering import Row, show
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
 
 
-def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool) -> bool:
+def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool, output: str) -> bool:
     """Delete groups.
 
     Returns:
@@ -21,7 +22,7 @@ def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool) -> b
         UsageError: a group does not exist.
         KafkaError: a broker refuses, as it does if the group has members.
     """
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         found = described_groups(admin, names)
         _check_all(names, list(found))
         committed = admin.list_group_offsets(names)
@@ -30,7 +31,7 @@ def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool) -> b
              "#OFFSETS": len(committed[name])}
             for name in found
         ]  # fmt: skip
-        print_rows(rows, as_json=False)
+        show(rows, output)
         busy = [name for name, group in found.items() if group.members]
         if busy:
             raise UsageError(f"group {busy[0]!r} has {len(found[busy[0]].members)} members: stop them first")
@@ -40,7 +41,7 @@ def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool) -> b
     return execute
 
 
-def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, execute: bool) -> bool:
+def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, execute: bool, output: str) -> bool:
     """Delete offsets of a group.
 
     Returns:
@@ -50,7 +51,7 @@ def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, 
         UsageError: the group does not exist, or has no offsets of these.
         KafkaError: a broker refuses, as it does if a member reads the topic.
     """
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         _check_all([name], list(described_groups(admin, [name])))
         committed = admin.list_group_offsets([name])[name]
 
@@ -70,14 +71,16 @@ def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, 
             {"GROUP": name, "TOPIC": each.topic, "PARTITION": each.partition, "CURRENT-OFFSET": committed[each].offset}
             for each in chosen
         ]
-        print_rows(rows, as_json=False)
+        show(rows, output)
         if execute:
             admin.delete_group_offsets(name, chosen)
             _done(f"Deleted {len(chosen)} offset{'' if len(chosen) == 1 else 's'}.")
     return execute
 
 
-def remove_group_members(cluster: Cluster, name: str, instances: Sequence[str] | None, *, execute: bool) -> bool:
+def remove_group_members(
+    cluster: Cluster, name: str, instances: Sequence[str] | None, *, execute: bool, output: str
+) -> bool:
     """Remove members.
 
     Returns:
@@ -87,7 +90,7 @@ def remove_group_members(cluster: Cluster, name: str, instances: Sequence[str] |
         UsageError: there is no such group or member.
         KafkaError: a broker refuses.
     """
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         found = described_groups(admin, [name])
         _check_all([name], list(found))
         members = [
@@ -102,7 +105,7 @@ def remove_group_members(cluster: Cluster, name: str, instances: Sequence[str] |
              "HOST": member.host, "#PARTITIONS": len(member.assignment)}
             for member in members
         ]  # fmt: skip
-        print_rows(rows, as_json=False)
+        show(rows, output)
         if execute:
             admin.remove_members(name, instances, reason="kafkaraw groups remove-members")
             _done(f"Removed {len(members)} member{'' if len(members) == 1 else 's'}.")

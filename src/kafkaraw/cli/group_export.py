@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.cli.clients import Cluster
-from kafkaraw.cli.group_tables import admin_of, described_groups
+from kafkaraw.cli.group_tables import described_groups
 from kafkaraw.client.admin.offsets import OffsetSpec
 from kafkaraw.errors import KafkaError, UsageError
 
@@ -95,7 +95,7 @@ class GroupCollector:
         except ImportError:
             raise UsageError("this needs prometheus-client: pip install 'kafkaraw[metrics]'") from None
         self._families: Any = core
-        self._admin = admin_of(cluster)
+        self._admin = cluster.admin()
         self._patterns = patterns
         self._timeout_s = timeout_s
         self._history = LagHistory()

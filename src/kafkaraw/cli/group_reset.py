@@ -19,13 +19,11 @@ import click
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.group_tables import (
     LogEnds,
-    Row,
-    admin_of,
     consumer_groups,
     described_groups,
     partitions_named,
-    print_rows,
 )
+from kafkaraw.cli.rendering import Row, show
 from kafkaraw.cli.start_offsets import timestamp_ms
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupState
 from kafkaraw.client.blocking.admin import Admin
@@ -54,7 +52,7 @@ class ResetOptions(TypedDict):
     dry_run: bool
     execute: bool
     export: bool
-    as_json: bool
+    output: str
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
         way, saved = _way(options, time.time_ns() // 1_000_000)
     except UsageError as error:
         raise click.UsageError(str(error)) from error
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         given = list(dict.fromkeys(options["names"] + options["more_names"]))
         names = consumer_groups(admin) if options["all_groups"] else given
         found = described_groups(admin, names)
@@ -179,7 +177,7 @@ def _rows(
 
 def _show(plan: Sequence[Row], options: ResetOptions, *, single: bool) -> None:
     if not options["export"]:
-        print_rows(plan, as_json=options["as_json"])
+        show(plan, options["output"])
         return
     columns = ("TOPIC", "PARTITION", "NEW-OFFSET") if single else ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
     csv.writer(sys.stdout, lineterminator="\n").writerows([row[column] for column in columns] for row in plan)

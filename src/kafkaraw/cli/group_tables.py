@@ -1,27 +1,22 @@
-"""The output of `kafkaraw groups list` and `describe`: Kafka's own columns, as a table or as JSON.
-
-A row is a mapping from headings to values, the same for both. Start at `describe_all`.
-"""
+"""The output of `kafkaraw groups list` and `describe`: Kafka's own columns. Start at `describe_all`."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from kafkaraw.cli.clients import Cluster
+from kafkaraw.cli.rendering import TABLE, Row, show
 from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, MemberDescription
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.committed import OffsetAndMetadata
-from kafkaraw.client.config import AdminConfig, ConsumerConfig
+from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.core.group.consumer_protocol import by_topic
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
-
-Row: TypeAlias = dict[str, object]
 
 _CONSUMERS: Final = ("consumer", "")  # the protocol type of consumer groups; empty if only offsets were committed
 _REBALANCING: Final = (
@@ -30,17 +25,11 @@ _REBALANCING: Final = (
     GroupState.ASSIGNING,
     GroupState.RECONCILING,
 )
-_WIDTH_MIN: Final = 9
-
-
-def admin_of(cluster: Cluster) -> Admin:
-    """Return an admin client."""
-    return Admin(runtime=None, **cluster.settings(AdminConfig))
 
 
 def listing(cluster: Cluster, states: Sequence[str], types: Sequence[str]) -> list[Row]:
     """Return the groups of the cluster."""
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         found = admin.list_groups(states=states, types=types)
     return [_listed(group) for group in found]
 
@@ -51,7 +40,7 @@ def consumer_groups(admin: Admin) -> list[str]:
 
 
 def describe_all(
-    cluster: Cluster, names: Sequence[str], what: str, *, all_groups: bool, verbose: bool, as_json: bool
+    cluster: Cluster, names: Sequence[str], what: str, *, all_groups: bool, verbose: bool, output: str
 ) -> bool:
     """Print descriptions of groups.
 
@@ -61,7 +50,7 @@ def describe_all(
         what: "offsets", "members" or "state".
         all_groups: describe all groups instead.
         verbose: more columns.
-        as_json: as JSON.
+        output: the value of `-o`.
 
     Returns:
         whether all of them exist.
@@ -69,7 +58,7 @@ def describe_all(
     Raises:
         KafkaError: the brokers cannot answer.
     """
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         chosen = consumer_groups(admin) if all_groups else list(dict.fromkeys(names))
         described = described_groups(admin, chosen)
         if what == "offsets":
@@ -77,12 +66,12 @@ def describe_all(
         else:
             rows = _member_rows if what == "members" else _state_rows
             tables = {name: rows(group, verbose) for name, group in described.items()}
-    if as_json:
-        print_rows([row for rows_of_one in tables.values() for row in rows_of_one], as_json=True)
+    if output != TABLE:
+        show([row for rows_of_one in tables.values() for row in rows_of_one], output)
     for name in chosen:
         _print_state(name, described.get(name))
-        if tables.get(name) and not as_json:
-            print_rows(tables[name], as_json=False)
+        if tables.get(name) and output == TABLE:
+            show(tables[name], TABLE)
             sys.stdout.write("\n")
     return len(described) == len(chosen)
 
@@ -136,21 +125,6 @@ class LogEnds:
         there = {each for found in self.partitions({each.topic for each in wanted}).values() for each in found}
         with self.consumer() as consumer:
             return consumer.end_offsets([each for each in wanted if each in there]) if there else {}
-
-
-def print_rows(rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
-    """Print rows: as one JSON array, or in columns under their headings, with - for unknown values."""
-    if as_json:
-        named = [{name.lower().replace("-", "_").replace("#", ""): row[name] for name in row} for row in rows]
-        sys.stdout.write(json.dumps(named, indent=2, ensure_ascii=False) + "\n")
-        return
-    if not rows:
-        return
-    cells = [tuple(rows[0]), *(tuple("-" if value is None else str(value) for value in row.values()) for row in rows)]
-    widths = [max(_WIDTH_MIN, *map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        padded = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
-        sys.stdout.write(" ".join(padded).rstrip() + "\n")
 
 
 def _code(error: KafkaError) -> int:

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.completing import complete_groups
+from kafkaraw.cli.rendering import TABLE, output_option, show
 
 if TYPE_CHECKING:
     from kafkaraw.cli.group_reset import ResetOptions
     from kafkaraw.client.admin.group_descriptions import GroupState, GroupType
 
 _WAIT_S: Final = 3600.0
-_EXECUTE: Final = click.option("--execute", is_flag=True, help="Make the change; without it, the change is only shown.")
+_EXECUTE: Final = click.option(
+    "-y", "--yes", "--execute", "execute", is_flag=True, help="Make the change; without it, the change is only shown."
+)
 _DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Only show the change (the default).")
 _QUIET: Final = click.option("-q", "--quiet", is_flag=True, help="Print names only.")
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _ALL_GROUPS: Final = click.option("--all-groups", is_flag=True, help="All consumer groups.")
-_NAMES: Final = click.argument("names", nargs=-1, metavar="GROUP...")
+_NAMES: Final = click.argument("names", nargs=-1, metavar="GROUP...", shell_complete=complete_groups)
 _MORE_NAMES: Final = click.option(
     "-g", "--group", "more_names", multiple=True, metavar="GROUP", help="A group, the same as an argument."
 )
@@ -49,17 +52,17 @@ def groups() -> None:
     "--type", "types", metavar="TYPE[,...]", help="Only groups of these types: classic, consumer, share, streams."
 )
 @_QUIET
-@_JSON
-def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: bool, as_json: bool) -> None:
+@output_option
+def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: bool, output: str) -> None:
     """List the groups of the cluster."""
-    from kafkaraw.cli.group_tables import listing, print_rows
+    from kafkaraw.cli.group_tables import listing
     from kafkaraw.client.admin.group_descriptions import GroupState, GroupType
 
     found = listing(cluster, _words(states, "--state", GroupState), _words(types, "--type", GroupType))
-    if quiet and not as_json:
+    if quiet and output == TABLE:
         click.echo("".join(f"{group['GROUP']}\n" for group in found), nl=False)
     else:
-        print_rows(found, as_json=as_json)
+        show(found, output)
 
 
 @groups.command()
@@ -73,7 +76,7 @@ def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: 
 @click.option("--members", "what", flag_value="members", help="Show the members.")
 @click.option("--state", "what", flag_value="state", help="Show the state and the coordinator.")
 @click.option("-v", "--verbose", is_flag=True, help="Show epochs and assignments, too.")
-@_JSON
+@output_option
 @click.pass_context
 def describe(
     ctx: click.Context,
@@ -83,7 +86,7 @@ def describe(
     all_groups: bool,
     what: str,
     verbose: bool,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Describe groups: their lag, their members, or their state.
 
@@ -93,7 +96,7 @@ def describe(
     from kafkaraw.cli.group_tables import describe_all
 
     _check_scope(names + more_names, all_groups)
-    if not describe_all(cluster, names + more_names, what, all_groups=all_groups, verbose=verbose, as_json=as_json):
+    if not describe_all(cluster, names + more_names, what, all_groups=all_groups, verbose=verbose, output=output):
         ctx.exit(1)
 
 
@@ -119,7 +122,7 @@ def describe(
 @_DRY_RUN
 @_EXECUTE
 @click.option("--export", is_flag=True, help="Print the plan as CSV, in the format of kafka-consumer-groups.sh.")
-@_JSON
+@output_option
 @click.pass_context
 def reset(ctx: click.Context, cluster: Cluster, **options: Unpack[ResetOptions]) -> None:
     """Set the offsets of groups without members.
@@ -141,16 +144,19 @@ def reset(ctx: click.Context, cluster: Cluster, **options: Unpack[ResetOptions])
 @_MORE_NAMES
 @_DRY_RUN
 @_EXECUTE
-def delete(cluster: Cluster, names: tuple[str, ...], more_names: tuple[str, ...], dry_run: bool, execute: bool) -> None:
+@output_option
+def delete(
+    cluster: Cluster, names: tuple[str, ...], more_names: tuple[str, ...], dry_run: bool, execute: bool, output: str
+) -> None:
     """Delete groups without members, and their committed offsets."""
     from kafkaraw.cli.group_changes import delete_groups
 
     _check_scope(names + more_names, False)
-    _report(delete_groups(cluster, names + more_names, execute=execute and not dry_run))
+    _report(delete_groups(cluster, names + more_names, execute=execute and not dry_run, output=output))
 
 
 @groups.command("delete-offsets")
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @cluster_options
 @click.option(
     "--topic",
@@ -162,15 +168,18 @@ def delete(cluster: Cluster, names: tuple[str, ...], more_names: tuple[str, ...]
 )
 @_DRY_RUN
 @_EXECUTE
-def delete_offsets(cluster: Cluster, name: str, topics: tuple[str, ...], dry_run: bool, execute: bool) -> None:
+@output_option
+def delete_offsets(
+    cluster: Cluster, name: str, topics: tuple[str, ...], dry_run: bool, execute: bool, output: str
+) -> None:
     """Delete committed offsets of topics to which no member is subscribed."""
     from kafkaraw.cli.group_changes import delete_group_offsets
 
-    _report(delete_group_offsets(cluster, name, topics, execute=execute and not dry_run))
+    _report(delete_group_offsets(cluster, name, topics, execute=execute and not dry_run, output=output))
 
 
 @groups.command("remove-members")
-@click.argument("name", metavar="GROUP")
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
 @cluster_options
 @click.option(
     "--instance",
@@ -182,8 +191,15 @@ def delete_offsets(cluster: Cluster, name: str, topics: tuple[str, ...], dry_run
 @click.option("--all-members", is_flag=True, help="Remove all members.")
 @_DRY_RUN
 @_EXECUTE
+@output_option
 def remove_members(
-    cluster: Cluster, name: str, instances: tuple[str, ...], all_members: bool, dry_run: bool, execute: bool
+    cluster: Cluster,
+    name: str,
+    instances: tuple[str, ...],
+    all_members: bool,
+    dry_run: bool,
+    execute: bool,
+    output: str,
 ) -> None:
     """Remove members from a group, such as static members whose process has ended.
 
@@ -194,7 +210,7 @@ def remove_members(
     if bool(instances) == all_members:
         raise click.UsageError("give either --instance ID or --all-members")
     chosen = None if all_members else instances
-    _report(remove_group_members(cluster, name, chosen, execute=execute and not dry_run))
+    _report(remove_group_members(cluster, name, chosen, execute=execute and not dry_run, output=output))
 
 
 @groups.command()

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 import click
 
+from kafkaraw.cli.changes import Change, change_options, count_of
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.rendering import TABLE, output_option, show
 
 MOVE_EPILOG: Final = """\b
 Examples:
@@ -25,17 +27,13 @@ def log_dirs() -> None:
 @click.option("--broker", "brokers", type=int, multiple=True, metavar="ID", help="Only this broker.  [default: all]")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic.  [default: all]")
 @click.option("--dirs", "only_dirs", is_flag=True, help="Show the directories, without their replicas.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def describe(
-    cluster: Cluster, brokers: tuple[int, ...], topics: tuple[str, ...], only_dirs: bool, as_json: bool
-) -> None:
+@output_option
+def describe(cluster: Cluster, brokers: tuple[int, ...], topics: tuple[str, ...], only_dirs: bool, output: str) -> None:
     """Print the replicas in each log directory, with their size in bytes.
 
     LAG is how far a replica is behind, in offsets; a FUTURE replica replaces the current one once it has caught up.
     """
-    from kafkaraw.cli.group_tables import admin_of, print_rows
-
-    with admin_of(cluster) as admin:
+    with cluster.admin() as admin:
         found = admin.describe_log_dirs(brokers or None)
     rows: list[dict[str, Any]] = []
     for broker, directories in found.items():
@@ -69,7 +67,7 @@ def describe(
             )
             if error is not None:
                 click.echo(f"broker {broker}: {error}", err=True)
-    print_rows(rows, as_json=as_json)
+    show(rows, output)
 
 
 @log_dirs.command(epilog=MOVE_EPILOG)
@@ -77,17 +75,25 @@ def describe(
 @click.argument("partitions", nargs=-1, required=True, metavar="TOPIC:PARTITION[,...]...")
 @click.option("--broker", type=int, required=True, metavar="ID", help="The broker with the replicas.")
 @click.option("--to", "path", required=True, metavar="DIRECTORY", help="One of the broker's log directories.")
-def move(cluster: Cluster, partitions: tuple[str, ...], broker: int, path: str) -> None:
+@change_options
+def move(cluster: Cluster, partitions: tuple[str, ...], broker: int, path: str, change: Change) -> None:
     """Move replicas to another log directory of their broker.
 
     The command ends when the moves have begun; `describe` shows FUTURE replicas until they are complete.
     """
-    from kafkaraw.cli.group_tables import admin_of
     from kafkaraw.client.admin.log_dirs import TopicPartitionReplica
 
     replicas = [TopicPartitionReplica(topic, number, broker) for topic, number in parse_partitions(partitions)]
-    with admin_of(cluster) as admin:
-        admin.alter_replica_log_dirs(dict.fromkeys(replicas, path))
+    with cluster.admin() as admin:
+        if change.dry_run:
+            current = admin.describe_replica_log_dirs(replicas)
+            rows = [
+                {"BROKER": key.broker, "TOPIC": key.topic, "PARTITION": key.partition, "LOG-DIR": at.path, "TO": path}
+                for key, at in current.items()
+            ]
+            show(rows, TABLE)
+        if change.allows(f"Move {count_of(len(replicas), 'replica')}?"):
+            admin.alter_replica_log_dirs(dict.fromkeys(replicas, path))
 
 
 def parse_partitions(given: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from kafkaraw.cli.group_tables import print_rows
 from kafkaraw.cli.pipelines_options import place_option
+from kafkaraw.cli.rendering import print_rows
 from kafkaraw.cli.start_offsets import TIME_FORMS, timestamp_ms
 from kafkaraw.errors import UsageError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from kafkaraw.cli.group_tables import print_rows
 from kafkaraw.cli.pipelines_options import place_argument
+from kafkaraw.cli.rendering import print_rows
 
 
 @click.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.completing import complete_topics
 from kafkaraw.cli.registries import registry_option
 from kafkaraw.cli.stopping import Stop
 
@@ -33,7 +34,7 @@ Exit codes:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("arguments", nargs=-1, metavar="TOPIC [FILE]...")
+@click.argument("arguments", nargs=-1, metavar="TOPIC [FILE]...", shell_complete=complete_topics)
 @cluster_options
 @click.option("-t", "--topic", metavar="TOPIC", help="The topic; then all arguments are files.")
 @click.option(

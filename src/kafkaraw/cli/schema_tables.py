@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from kafkaraw.cli.group_tables import Row, print_rows
+from kafkaraw.cli.rendering import Row, print_rows
 from kafkaraw.cli.schema_files import pretty
 from kafkaraw.errors import UsageError
 from kafkaraw.schemas.blocking import Registry

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.acls import AclAdmin, AclBinding, AclBindingFilter
     from kafkaraw.client.admin.cluster import ClusterAdmin, ClusterDescription
     from kafkaraw.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
-    from kafkaraw.client.admin.features import FeatureAdmin, FeatureMetadata, FeatureUpdate
+    from kafkaraw.client.admin.features import FeatureAdmin, FeatureMetadata, FeatureUpdate, VersionRange
     from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, GroupType
     from kafkaraw.client.admin.group_offsets import GroupOffsetAdmin
     from kafkaraw.client.admin.groups import GroupAdmin
@@ -516,6 +516,20 @@ class AsyncAdmin:
             KafkaError: no broker answered in time.
         """
         return await self._features.describe_features(timeout=timeout)
+
+    async def describe_api_versions(self, *, timeout: float | None = None) -> dict[int, dict[int, VersionRange]]:
+        """Return the versions of APIs that brokers support. The client asks every broker.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            ranges of versions by broker, then by the API's key.
+
+        Raises:
+            KafkaError: a broker did not answer in time.
+        """
+        return await self._features.describe_api_versions(timeout=timeout)
 
     async def update_features(
         self,

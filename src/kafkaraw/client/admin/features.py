@@ -1,4 +1,4 @@
-"""Features of the cluster for the admin client: levels in force, levels that brokers support, and changes.
+"""Features of the cluster for the admin client: levels in force, levels that brokers support, changes; API versions.
 
 Source: KIP-584, KIP-778, KIP-1022; Kafka's Admin.describeFeatures and updateFeatures.
 """
@@ -96,6 +96,21 @@ class FeatureAdmin:
             )
 
         return await self._calls.retry(once, deadline)
+
+    async def describe_api_versions(self, *, timeout: float | None = None) -> dict[int, dict[int, VersionRange]]:
+        deadline = self._calls.deadline(timeout)
+        request = ApiVersionsRequest(client_software_name="kafkaraw", client_software_version=__version__)
+        found: dict[int, dict[int, VersionRange]] = {}
+
+        async def ask(node_id: int) -> KafkaError | None:
+            answer = await self._calls.ask_node(node_id, request, deadline)
+            if answer.error_code:
+                return failure(answer.error_code, None, f"describe the API versions of broker {node_id}")
+            found[node_id] = {one.api_key: VersionRange(one.min_version, one.max_version) for one in answer.api_keys}
+            return None
+
+        await self._calls.each_broker(ask, deadline)
+        return dict(sorted(found.items()))
 
     async def update_features(
         self,

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
         TransactionDescription,
         TransactionListing,
+        VersionRange,
     )
     from kafkaraw.client.admin.topics import TopicKey
     from kafkaraw.client.committed import OffsetAndMetadata, PreparedTransaction
@@ -529,6 +530,9 @@ class Admin:
             KafkaError: no broker answered in time.
         """
         return self._bridge.run(self._async.describe_features(timeout=timeout))
+
+    def describe_api_versions(self, *, timeout: float | None = None) -> dict[int, dict[int, VersionRange]]:
+        return self._bridge.run(self._async.describe_api_versions(timeout=timeout))
 
     def update_features(
         self,
