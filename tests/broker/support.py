@@ -88,6 +88,8 @@ def ask(
     *,
     principal: str = ANONYMOUS,
     client_id: str = "test",
+    listener: str = LISTENER,
+    by_token: bool = False,
 ) -> Any:
     """Send a request through its bytes to its handler, and the answer back through its bytes.
 
@@ -96,7 +98,8 @@ def ask(
     api = api_of(request)
     version = api.supported.max if version is None else version
     header, message = decode_request(bytearray(encode_request(RequestHeader(api.key, version, 7, client_id), request)))
-    context = RequestContext(header.api_version, LISTENER, header.client_id, "127.0.0.1:50000", principal)
+    peer = "127.0.0.1:50000"
+    context = RequestContext(header.api_version, listener, header.client_id, peer, principal, by_token)
     answer = in_a_loop(lambda: load_handlers()[api.key](state, context, message))
     if isinstance(answer, Deferred | NoReply):
         return answer

@@ -16,15 +16,19 @@ from kafkaraw.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkaraw.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from kafkaraw.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kafkaraw.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
 from kafkaraw.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kafkaraw.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kafkaraw.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kafkaraw.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkaraw.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kafkaraw.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kafkaraw.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kafkaraw.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -64,5 +68,12 @@ CLUSTER_REQUESTS: Final[Mapping[str, object]] = {
         listeners=[Listener(name="CONTROLLER", host="localhost", port=1)],
         ack_when_committed=True,
     ),
+    # `test_token_answers` asks for tokens that are created.
+    "CreateDelegationToken": CreateDelegationTokenRequest(
+        renewers=[CreatableRenewers(principal_type="Group", principal_name="team")], max_lifetime_ms=-1
+    ),
+    "RenewDelegationToken": RenewDelegationTokenRequest(hmac=b"of no token", renew_period_ms=-1),
+    "ExpireDelegationToken": ExpireDelegationTokenRequest(hmac=b"of no token", expiry_time_period_ms=-1),
+    "DescribeDelegationToken": DescribeDelegationTokenRequest(owners=None),
     "RemoveRaftVoter": RemoveRaftVoterRequest(cluster_id=None, voter_id=99, voter_directory_id=_DIRECTORY),
 }

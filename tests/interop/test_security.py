@@ -291,10 +291,15 @@ def our_broker(authority: trustme.CA) -> Iterator[dict[str, str]]:
         "ssl.keystore.key": pem(certificate.private_key_pem),
         "ssl.truststore.certificates": pem(authority.cert_pem),
         "listener.name.mutual.ssl.client.auth": "required",
+        "delegation.token.secret.key": "for tests",
         "group.initial.rebalance.delay.ms": "0",
     }
     with EmbeddedBroker(properties=properties, users={USER: PASSWORD}):
         yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+
+
+def test_delegation_tokens_at_our_broker(our_broker: dict[str, str]) -> None:
+    token_round_trip(our_broker["LOGIN"])
 
 
 CLIENTS = {

@@ -426,7 +426,10 @@ class BrokerConnection:
             or last.client_id != header.client_id
             or last.principal != self._principal
         ):
-            last = RequestContext(header.api_version, self._listener, header.client_id, link.peer, self._principal)
+            by_token = self._login is not None and self._login.token_authenticated
+            last = RequestContext(
+                header.api_version, self._listener, header.client_id, link.peer, self._principal, by_token
+            )
             self._context = last
         return last
 
@@ -486,6 +489,7 @@ class BrokerConnection:
             if self._login_timer is not None:
                 self._login_timer.cancel()
             self._principal = f"User:{login.user}"
+            self._context = None
             link.limit_frames(self._state.config.socket_request_max_bytes)
 
     def _answer_late(self, header: RequestHeader, answer: Outgoing | Failed, served: Served | None) -> None:

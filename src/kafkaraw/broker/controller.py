@@ -28,6 +28,7 @@ from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.partitions.replication import Replication
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
+from kafkaraw.broker.security.delegation_tokens import TOKENS_FILE, DelegationTokens
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
 from kafkaraw.broker.topics.catalog import Broker, Catalog, Topic
 from kafkaraw.broker.topics.partition_creation import Assignments
@@ -140,6 +141,7 @@ class Controller:
         catalog: the brokers, the topics, and the partition states.
         producer_ids: allocates the cluster's producer ids.
         credentials: the SCRAM credentials.
+        tokens: the delegation tokens.
         quotas: the quotas that clients have set.
         features: the levels of features.
         dynamic_configs: dynamic configurations of brokers, groups and client metrics.
@@ -160,6 +162,12 @@ class Controller:
             config.security.mechanisms,
             lambda: random_bytes(rng),
             lambda text: storage.write_text(ROOT, SCRAM_FILE, text, private=True),
+        )
+        self.tokens = DelegationTokens(
+            config.tokens,
+            lambda: str(random_uuid(rng)),
+            lambda: random_bytes(rng),
+            lambda text: storage.write_text(ROOT, TOKENS_FILE, text, private=True),
         )
         self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
         self.features = Features(
@@ -202,6 +210,9 @@ class Controller:
         credentials = self.storage.read_text(ROOT, SCRAM_FILE)
         if credentials is not None:
             self.credentials.load(credentials)
+        tokens = self.storage.read_text(ROOT, TOKENS_FILE)
+        if tokens is not None:
+            self.tokens.load(tokens)
         self.catalog.authorizer = self._open_authorizer()
         quotas = self.storage.read_text(ROOT, QUOTAS_FILE)
         if quotas is not None:

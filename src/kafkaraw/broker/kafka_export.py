@@ -1,8 +1,9 @@
 """Hands a data directory of this broker over to Apache Kafka: its metadata becomes Kafka's bootstrap snapshot.
 
 A controller that starts without a metadata log begins one with the records of `bootstrap.checkpoint`; `kafka-storage`
-writes SCRAM credentials there. `export` writes topics with their ids, settings, users, quotas, ACLs and the next
-producer id as well. The logs stay as they are: their format is Kafka's. The reverse is `kafka_metadata.take_over`.
+writes SCRAM credentials there. `export` writes topics with their ids, settings, users, delegation tokens,
+quotas, ACLs and the next producer id as well. The logs stay as they are: their format is Kafka's. The reverse is
+`kafka_metadata.take_over`.
 
 Start at `export`; see docs/decisions/0037-directories-of-apache-kafka.md.
 """
@@ -19,6 +20,7 @@ from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER
 from kafkaraw.broker.producer_ids import IDS_FILE
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, QuotaTable
+from kafkaraw.broker.security.delegation_tokens import TOKENS_FILE, read_tokens
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, ScramCredentials
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, StoredTopic, read_topics
 from kafkaraw.core.log.metadata_files import read_meta_properties
@@ -37,7 +39,11 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.config_codes import ConfigResourceType
-from kafkaraw.protocol.embedded.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
+from kafkaraw.protocol.embedded.metadata_records import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    UserScramCredentialRecord,
+)
 
 _BEFORE_ANY_LOG: Final = MetadataEnd(0, 0)
 
@@ -141,6 +147,17 @@ def _add_users(image: MetadataImage, storage: LogStorage, rng: RandomBits) -> No
                 server_key=one.server_key,
                 iterations=one.iterations,
             )
+    text = storage.read_text(ROOT, TOKENS_FILE)
+    for token in read_tokens(text) if text is not None else ():
+        image.tokens[token.token_id] = DelegationTokenRecord(
+            owner=token.owner,
+            requester=token.requester,
+            renewers=list(token.renewers),
+            issue_timestamp=token.issued_ms,
+            max_timestamp=token.max_ms,
+            expiration_timestamp=token.expires_ms,
+            token_id=token.token_id,
+        )
     text = storage.read_text(ROOT, QUOTAS_FILE)
     if text is not None:
         quotas = QuotaTable(_not_saved)

@@ -23,6 +23,7 @@ from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions.elections import NO_LEADER, PartitionState
 from kafkaraw.broker.producer_ids import IDS_FILE
 from kafkaraw.broker.quotas.table import QUOTAS_FILE, quotas_text
+from kafkaraw.broker.security.delegation_tokens import TOKENS_FILE, StoredToken, tokens_text
 from kafkaraw.broker.security.scram_credentials import SCRAM_FILE, credentials_text
 from kafkaraw.broker.start_folders import written_by_kafka
 from kafkaraw.broker.topics.catalog import Topic
@@ -39,7 +40,7 @@ from kafkaraw.protocol.config_codes import ConfigResourceType
 TAKEN_FILE: Final = "kafkaraw-metadata-log.json"
 TAKEN_VERSION: Final = 1
 _UNFINISHED: Final = MetadataEnd(-1, -1)
-PRIVATE_FILES: Final = frozenset((SCRAM_FILE, CONFIGS_FILE))
+PRIVATE_FILES: Final = frozenset((SCRAM_FILE, TOKENS_FILE, CONFIGS_FILE))
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -190,11 +191,22 @@ def _files(image: MetadataImage, topics: list[StoredTopic]) -> dict[str, str]:
         )
         for one in image.acls.values()
     ]
-    if image.tokens:
-        _logger.warning("%d delegation tokens are not taken over: this broker has none", len(image.tokens))
+    tokens = [
+        StoredToken(
+            one.token_id,
+            one.owner,
+            one.requester,
+            tuple(one.renewers),
+            one.issue_timestamp,
+            one.expiration_timestamp,
+            one.max_timestamp,
+        )
+        for one in image.tokens.values()
+    ]
     return {
         TOPICS_FILE: TopicsWriter().text(topics),
         SCRAM_FILE: credentials_text(credentials),
+        TOKENS_FILE: tokens_text(tokens),
         QUOTAS_FILE: quotas_text(image.quotas),
         CONFIGS_FILE: configs_text(owned),
         ACLS_FILE: write_acls(acls),

@@ -21,6 +21,7 @@ READING_APIS: Final = frozenset(
         "DescribeClientQuotas",
         "DescribeCluster",
         "DescribeConfigs",
+        "DescribeDelegationToken",
         "DescribeGroups",
         "DescribeLogDirs",
         "DescribeProducers",

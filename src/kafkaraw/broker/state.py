@@ -144,7 +144,8 @@ class BrokerState:
         """The mechanisms of the listeners with SASL."""
         from kafkaraw.broker.security.sasl_authenticator import SaslServers  # only for listeners with SASL
 
-        return SaslServers(self._started_with.security, self.clock, self._rng, self.controller.credentials)
+        shared = self.controller
+        return SaslServers(self._started_with.security, self.clock, self._rng, shared.credentials, shared.tokens)
 
     @property
     def producer_ids(self) -> ProducerIds:

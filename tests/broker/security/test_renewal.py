@@ -34,7 +34,8 @@ def make_login(**properties: object) -> tuple[SaslAuthenticator, SimpleNamespace
     time = SimpleNamespace(now=100.0)
     config = BrokerConfig.parse({**PROPERTIES, **properties}, USERS)
     rng = random.Random(1)
-    accounts = SaslServers(config.security, FixedClock(), rng, Controller(config, MemoryStorage(), rng).credentials)
+    shared = Controller(config, MemoryStorage(), rng)
+    accounts = SaslServers(config.security, FixedClock(), rng, shared.credentials, shared.tokens)
     return SaslAuthenticator(accounts, "SASL_PLAINTEXT", "127.0.0.1:1", lambda: time.now), time
 
 

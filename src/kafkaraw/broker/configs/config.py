@@ -25,6 +25,7 @@ from kafkaraw.broker.listeners import (
     without_controllers,
 )
 from kafkaraw.broker.quotas.rates import Windows
+from kafkaraw.broker.security.delegation_tokens import TOKEN_SETTINGS, TokenSettings, parse_tokens
 from kafkaraw.broker.security.listener_security import (
     LISTENER_PREFIX,
     SECURITY_SETTINGS,
@@ -111,6 +112,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         *LIMIT_SETTINGS,
         *GROUP_SETTINGS,
         *SECURITY_SETTINGS,
+        *TOKEN_SETTINGS,
         *ACL_SETTINGS,
     )
 )  # fmt: skip
@@ -134,6 +136,7 @@ class BrokerConfig:
         groups: what the coordinators of groups follow.
         connection_limits: how many connections it takes, and how long a login may take.
         security: TLS and logins of the listeners.
+        tokens: settings of delegation tokens.
         access: settings of the authorizer; None without an authorizer, which permits every operation.
         quota_windows: over which time clients' rates are measured.
         mutation_windows: the same for changes of topics.
@@ -180,6 +183,7 @@ class BrokerConfig:
     read_only: bool
     topic_defaults: Mapping[str, Value]
     security: BrokerSecurity
+    tokens: TokenSettings
     access: AccessSettings | None
     properties: Mapping[str, Value] = field(repr=False)
 
@@ -244,6 +248,7 @@ class BrokerConfig:
             read_only=flag(values, "read.only"),
             topic_defaults=check_times(_topic_defaults(given)),
             security=parse_security(values, given, _protocols_used(listeners, protocols(values)), dict(users or {})),
+            tokens=parse_tokens(values),
             access=parse_access(values),
             properties=given,
         )

@@ -10,8 +10,7 @@ from typing import Final
 
 # They would weaken security if they were passed over in silence: this broker lacks what they ask for.
 _REFUSED: Final = """
-delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-delegation.token.max.lifetime.ms delegation.token.secret.key principal.builder.class
+principal.builder.class
 sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
 sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class

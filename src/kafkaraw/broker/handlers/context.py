@@ -17,6 +17,7 @@ class RequestContext:
         client_id: client id in the request's header.
         peer: the client's address, for logs.
         principal: the authenticated principal, as Kafka writes it.
+        token_authenticated: whether a delegation token authenticated it.
     """
 
     api_version: int
@@ -24,6 +25,7 @@ class RequestContext:
     client_id: str | None = None
     peer: str = ""
     principal: str = ANONYMOUS
+    token_authenticated: bool = False
 
     @property
     def host(self) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 
 from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.ids import RandomBits, random_bytes
+from kafkaraw.broker.security.delegation_tokens import DelegationTokens
 from kafkaraw.broker.security.listener_security import BrokerSecurity
 from kafkaraw.broker.security.mechanisms import SaslSettings
 from kafkaraw.broker.security.scram_credentials import ScramCredentials
@@ -43,11 +44,20 @@ class SaslServers:
         clock: wall clock, for the expiry of tokens.
         rng: for salts and nonces; the operating system's, outside simulations.
         credentials: the SCRAM credentials; all nodes of a cluster share them.
+        tokens: the delegation tokens; all nodes of a cluster share them.
     """
 
-    def __init__(self, security: BrokerSecurity, clock: Clock, rng: RandomBits, credentials: ScramCredentials) -> None:
+    def __init__(
+        self,
+        security: BrokerSecurity,
+        clock: Clock,
+        rng: RandomBits,
+        credentials: ScramCredentials,
+        tokens: DelegationTokens,
+    ) -> None:
         self._security = security
         self.credentials = credentials
+        self._tokens = tokens
         self._clock = clock
         self._rng = rng
 
@@ -65,7 +75,13 @@ class SaslServers:
         if name == "OAUTHBEARER":
             return UnsecuredOAuthBearerServer(self._clock.time_ms() / 1000, settings.unsecured)
         during = "re-authentication" if again else "authentication"
-        return ScramServer(name, partial(self.credentials.find, name), random_bytes(self._rng).hex(), during)
+        return ScramServer(
+            name,
+            partial(self.credentials.find, name),
+            random_bytes(self._rng).hex(),
+            during,
+            lambda token_id: self._tokens.login(name, token_id, self._clock.time_ms()),
+        )
 
     def settings(self, listener: str) -> SaslSettings:
         """Return the SASL settings of a listener."""
@@ -124,11 +140,13 @@ class SaslAuthenticator:
     Attributes:
         state: the state of the authentication.
         user: the authenticated user, once COMPLETE.
+        token_authenticated: whether a delegation token authenticated the user.
     """
 
     def __init__(self, accounts: SaslServers, listener: str, peer: str, now: Callable[[], float]) -> None:
         self.state = AuthenticationState.HANDSHAKE_REQUEST
         self.user: str | None = None
+        self.token_authenticated = False
         self._servers = accounts
         self._listener = listener
         self._peer = peer
@@ -215,6 +233,7 @@ class SaslAuthenticator:
         if self._mechanism.user is None:
             return reply, 0
         self.user = self._mechanism.user
+        self.token_authenticated = self._mechanism.token_authenticated
         lifetime_ms = self._servers.lifetime_ms(self._listener, self._mechanism)
         self._ends = None if lifetime_ms is None else self._now() + lifetime_ms / 1000
         self._move_to(AuthenticationState.COMPLETE)

@@ -71,6 +71,11 @@ class ServerMechanism(Protocol):
         """Until when that holds, on the wall clock, in milliseconds; None for no end of its own."""
         ...
 
+    @property
+    def token_authenticated(self) -> bool:
+        """Whether the client authenticates with a delegation token (KIP-48)."""
+        ...
+
     def step(self, response: bytes) -> bytes:
         """Answer the client.
 

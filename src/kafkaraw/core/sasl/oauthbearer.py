@@ -86,6 +86,7 @@ class UnsecuredOAuthBearerServer:
     """
 
     name = NAME
+    token_authenticated = False
 
     def __init__(self, now_s: float, rules: UnsecuredRules | None = None) -> None:
         self.user: str | None = None

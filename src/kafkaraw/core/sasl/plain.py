@@ -42,6 +42,7 @@ class PlainServer:
 
     name = NAME
     expires_ms: int | None = None
+    token_authenticated = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Final
 
 from kafkaraw.errors import AuthenticationError
-from kafkaraw.light_classes import dataclass
+from kafkaraw.light_classes import NamedTuple, dataclass
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISM_OF_TYPE: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -43,6 +43,20 @@ class ScramCredential:
 
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations})"
+
+
+class TokenLogin(NamedTuple):
+    """What a broker knows of a delegation token, to authenticate a client with it.
+
+    Attributes:
+        credential: made from the token's HMAC.
+        user: the name of its owner, as whom the client is authenticated.
+        expires_ms: when the token expires, in milliseconds since 1970.
+    """
+
+    credential: ScramCredential
+    user: str
+    expires_ms: int
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -177,9 +191,8 @@ class ScramServer:
         find: the credential of a user, None for a stranger.
         nonce: fresh printable characters without a comma.
         during: "authentication" or "re-authentication", for the words of a refusal.
+        find_token: a delegation token by its id, None for one that does not exist; without it, tokens are refused.
     """
-
-    expires_ms: int | None = None
 
     def __init__(
         self,
@@ -187,10 +200,14 @@ class ScramServer:
         find: Callable[[str], ScramCredential | None],
         nonce: str,
         during: str = "authentication",
+        find_token: Callable[[str], TokenLogin | None] | None = None,
     ) -> None:
         self.name = name
         self._refusal = REFUSED.format(during=during, name=name)
         self.user: str | None = None
+        self.expires_ms: int | None = None
+        self.token_authenticated = False
+        self._find_token = find_token
         self._digest = HASHES[name]
         self._find = find
         self._nonce = nonce
@@ -218,7 +235,7 @@ class ScramServer:
         self._claimed = values["n"].replace("=2C", ",").replace("=3D", "=")
         if authorization_id not in ("", f"a={values['n']}"):
             raise AuthenticationError("Authentication failed: Client requested an authorization id that is not its own")
-        self._credential = self._find(self._claimed)
+        self._credential = self._find_token_credential() if _asks_for_token(bare) else self._find(self._claimed)
         if self._credential is None:
             raise AuthenticationError(self._refusal)
         self._nonce = values["r"] + self._nonce
@@ -227,6 +244,14 @@ class ScramServer:
         self._first = f"{bare},{reply}"
         self._next = _Step.FINAL
         return reply.encode()
+
+    def _find_token_credential(self) -> ScramCredential | None:
+        """Return the credential of the delegation token that the client names; its owner is the user."""
+        found = None if self._find_token is None else self._find_token(self._claimed)
+        if found is None:
+            return None
+        self._claimed, self.expires_ms, self.token_authenticated = found.user, found.expires_ms, True
+        return found.credential
 
     def _check(self, client_final: str, credential: ScramCredential) -> bytes:
         self._next = _Step.DONE
@@ -253,6 +278,11 @@ def _text(token: bytes) -> str:
 
 def _attributes(message: str) -> dict[str, str]:
     return {part[0]: part[2:] for part in message.split(",") if part[1:2] == "="}
+
+
+def _asks_for_token(bare: str) -> bool:
+    extensions = (part.partition("=") for part in bare.split(","))
+    return any(name == TOKEN_AUTH and value.lower() == "true" for name, _, value in extensions)
 
 
 def _decode(text: str) -> bytes:
