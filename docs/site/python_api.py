@@ -43,7 +43,7 @@ def _page(title: str, module: str, names: Iterable[str]) -> Iterator[str]:
     if title == module:
         yield from (inspect.cleandoc(import_module(module).__doc__ or "").split("\n\n")[0], "")
     else:
-        yield from (f"`from {module} import {title}`", "")
+        yield from (f"`from {module} import {title}` · [settings](../client-settings.md)", "")
     for name in names:
         if name in _CLIENTS:
             yield from _class(getattr(import_module(module), name))
@@ -77,5 +77,5 @@ def _path(module: str, name: str) -> str:
 
 
 def _source(module: str) -> str:
-    """The module whose source is plain Python, for a compiled one: it has the same docstrings, and better signatures."""
+    """The module whose source is plain Python, for a compiled one: it has the same docstrings."""
     return re.sub(r"^kafkaraw\.records\._(?!fallback)(?=[a-z])", "kafkaraw.records._fallback.", module)

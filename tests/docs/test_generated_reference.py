@@ -7,6 +7,8 @@ from functools import cache
 
 import pytest
 
+pytest.importorskip("pyspark")  # the pages have the names of kafkaraw.spark
+
 from docs.generate.__main__ import REFERENCE, existing, pages
 from docs.generate.loggers import loggers
 from kafkaraw.broker.configs.config import BROKER_SETTINGS

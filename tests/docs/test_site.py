@@ -12,6 +12,8 @@ from functools import cache
 
 import pytest
 
+pytest.importorskip("pyspark")  # the pages have the names of kafkaraw.spark
+
 from docs.site.build import llms_txt, navigation, staged
 from docs.site.markdown import for_site
 from docs.site.sections import ROOT, Placed, pages_of_repository, placed
