@@ -1,6 +1,6 @@
 """Which page of the documentation stands in which section of the site, and in which order.
 
-A page belongs to the first entry that names it, by its path in the repository or by a pattern. `pages_of` fails for a
+A page belongs to the first entry that names it, by its path in the repository or by a pattern. `placed` fails for a
 page without a place, so a new page of docs/ needs an entry here; guides in docs/how-to/ are covered by a pattern. Start
 at `SECTIONS`.
 """

@@ -11,11 +11,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kafkaraw.errors import (
+    BrokerError,
     ConfigError,
     HandlerError,
-    RecordTooLargeError,
     UsageError,
 )
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.worker import ProducerRecord, Retries, Worker
@@ -309,7 +310,9 @@ def test_a_dead_letter_that_the_broker_refuses_stops_the_worker() -> None:
 
         with pytest.raises(HandlerError) as raised:
             await worker.serve()
-        assert isinstance(raised.value.__cause__, RecordTooLargeError)
+        cause = raised.value.__cause__
+        assert isinstance(cause, BrokerError)
+        assert cause.code == ErrorCode.MESSAGE_TOO_LARGE
         assert await committed(cluster) == 0
 
     on_cluster(test, **QUICK)
