@@ -1,7 +1,7 @@
 """Profiles: named connection settings in one file. `kafkaraw profiles` shows them; `--profile NAME` uses one.
 
-The file is profiles.toml in the folder kafkaraw of the user's configuration folder (`$XDG_CONFIG_HOME`, or else `~/.config`), or
-the one that `KAFKARAW_PROFILES` names. A profile is a TOML table with settings as in `-X`:
+The file is profiles.toml in the folder kafkaraw of the user's configuration (`$XDG_CONFIG_HOME`, or else `~/.config`),
+or the one that `KAFKARAW_PROFILES` names. A profile is a TOML table with settings as in `-X`:
 
     [staging]
     bootstrap.servers = "kafka.example.org:9093"
