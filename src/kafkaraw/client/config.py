@@ -290,6 +290,7 @@ class ClientConfig:
         'SASL extensions to send with the token (KIP-342), as a mapping or "name=value,name=value"; Confluent Cloud '
         "takes logicalCluster and identityPoolId.",
         convert=_extensions,
+        accepts="str | Mapping[str, str] | None",
     )
     sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
         (),

@@ -532,6 +532,17 @@ class Admin:
         return self._bridge.run(self._async.describe_features(timeout=timeout))
 
     def describe_api_versions(self, *, timeout: float | None = None) -> dict[int, dict[int, VersionRange]]:
+        """Return the versions of APIs that brokers support. The client asks every broker.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            ranges of versions by broker, then by the API's key.
+
+        Raises:
+            KafkaError: a broker did not answer in time.
+        """
         return self._bridge.run(self._async.describe_api_versions(timeout=timeout))
 
     def update_features(
