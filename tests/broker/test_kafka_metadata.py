@@ -12,6 +12,7 @@ from kafkaraw.broker.kafka_export import export
 from kafkaraw.broker.kafka_metadata import TAKEN_FILE, take_over
 from kafkaraw.broker.log.memory_storage import MemoryStorage
 from kafkaraw.broker.log.storage import ROOT
+from kafkaraw.broker.security.delegation_tokens import TOKENS_FILE
 from kafkaraw.broker.topics.topic_files import TOPICS_FILE, read_topics
 from kafkaraw.core.log.framed_records import encode_framed
 from kafkaraw.core.log.metadata_files import MetaProperties, write_meta_properties
@@ -21,6 +22,7 @@ from kafkaraw.protocol.embedded.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EntityData,
     NoOpRecord,
     PartitionRecord,
@@ -212,6 +214,15 @@ def users() -> list[object]:
             operation=3,
             permission_type=2,
         ),
+        DelegationTokenRecord(
+            owner="User:ada",
+            requester="User:bob",
+            renewers=["User:eve"],
+            issue_timestamp=1,
+            max_timestamp=3,
+            expiration_timestamp=2,
+            token_id="token",
+        ),
     ]
 
 
@@ -229,6 +240,7 @@ def test_what_was_taken_over_is_exported_and_taken_over_again():
     taken(storage)
     first = {name: storage.read_text(ROOT, name) for name in storage.files(ROOT) if name.startswith("kafkaraw")}
     assert '"consumer.session.timeout.ms": "45001"' in (first[CONFIGS_FILE] or "")
+    assert '"token_id": "token"' in (first[TOKENS_FILE] or "")
     done = export(storage, 1_700_000_000_000, random.Random(1))
     assert (done.cluster_id, done.node_id, done.topics) == ("cluster", NODE, 1)
     assert METADATA not in storage.folders()

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,8 +47,13 @@ def test_the_first_line_names_the_address_and_a_signal_stops_it_cleanly(stop_sig
 
 
 def test_several_nodes_run_in_one_process_and_stop_with_it():
-    with running_broker("--nodes", "3") as (process, addresses):
+    with running_broker("--nodes", "3", "--metrics", "0") as (process, addresses):
         assert len(addresses.split(",")) == 3
+        assert process.stdout is not None
+        urls = [process.stdout.readline().strip().partition("=") for _ in range(2)]
+        assert [name for name, _, _ in urls] == ["control.socket", "metrics.url"]
+        with urllib.request.urlopen(urls[1][2], timeout=TIMEOUT) as answer:
+            assert answer.status == 200
         with Admin(bootstrap_servers=addresses.split(",")[2]) as admin:
             assert admin.list_topics(timeout=TIMEOUT) == []
         process.send_signal(signal.SIGTERM)
@@ -193,6 +199,7 @@ def test_a_port_in_use_is_reported_in_one_line():
         (["-X", "num.partitions"], 2, "PROPERTY=VALUE"),
         (["-X", "=5"], 2, "PROPERTY=VALUE"),
         (["--port", "70000"], 2, "70000"),
+        (["--metrics", "host:70000"], 2, "HOST:PORT"),
         (["--user", "ada"], 2, "NAME:PASSWORD"),
         (["--user", "ada:x", "-X", "sasl.enabled.mechanisms=OAUTHBEARER"], 1, "cannot check signatures"),
         (["--host", "no-such-host.invalid"], 1, "no-such-host.invalid"),

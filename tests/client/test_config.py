@@ -128,6 +128,10 @@ def test_an_unknown_setting_says_what_exists(kind: type[ClientConfig], name: str
         (ProducerConfig, {"transactional_id": "a", "acks": 1}, "must be 'all' for transactional_id"),
         (ProducerConfig, {"transactional_id": "a", "enable_idempotence": False}, "must be True for transactional_id"),
         (ConsumerConfig, {"client_id": None}, "text, not NoneType"),
+        (ClientConfig, {"sasl_oauthbearer_extensions": "x"}, "name=value"),
+        (ClientConfig, {"sasl_oauthbearer_extensions": {"auth": "x"}}, "the token itself"),
+        (ClientConfig, {"sasl_oauthbearer_extensions": {"x_y": "x"}}, "letters of ASCII"),
+        (ClientConfig, {"sasl_oauthbearer_extensions": {"x": "\x01"}}, "printable"),
     ],
 )
 def test_a_value_that_does_not_fit_says_why(kind: type[ClientConfig], settings: dict[str, object], says: str) -> None:

@@ -35,6 +35,10 @@ MODULES = "org.apache.kafka.common.security"
         ),
         (f"{MODULES}.oauthbearer.OAuthBearerLoginModule required ;", {}),
         (
+            'OAuthBearerLoginModule required extension_logicalCluster="lkc-1" extension_identityPoolId="pool-2";',
+            {"sasl_oauthbearer_extensions": "logicalCluster=lkc-1,identityPoolId=pool-2"},
+        ),
+        (
             'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true serviceName="kafka";',
             {"sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "kafka"},
         ),
@@ -51,7 +55,7 @@ def test_the_known_modules_become_settings(text: str, settings: dict[str, str]):
         ('com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://x";', "JndiLoginModule"),
         ('PlainLoginModule required username="ada" password="s3cret"', "not of the form"),
         ('OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="s3cret";', "token.endpoint.url"),
-        ('OAuthBearerLoginModule required clientId="a" extension_x="s3cret";', "extensions"),
+        ('OAuthBearerLoginModule required clientId="a" extension_x="s3cret,y";', "extension"),
         ('IAMLoginModule required awsProfileName="s3cret";', "AWS_PROFILE"),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaraw.protocol import Uuid
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from kafkaraw.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -25,8 +25,10 @@ from kafkaraw.protocol.messages.describe_quorum import (
 )
 from kafkaraw.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkaraw.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from kafkaraw.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from kafkaraw.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kafkaraw.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kafkaraw.protocol.messages.push_telemetry import PushTelemetryRequest
 from kafkaraw.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kafkaraw.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kafkaraw.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -75,5 +77,10 @@ CLUSTER_REQUESTS: Final[Mapping[str, object]] = {
     "RenewDelegationToken": RenewDelegationTokenRequest(hmac=b"of no token", renew_period_ms=-1),
     "ExpireDelegationToken": ExpireDelegationTokenRequest(hmac=b"of no token", expiry_time_period_ms=-1),
     "DescribeDelegationToken": DescribeDelegationTokenRequest(owners=None),
+    # Neither broker offers the two when there is no subscription to metrics of clients.
+    "GetTelemetrySubscriptions": GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID),
+    "PushTelemetry": PushTelemetryRequest(
+        client_instance_id=ZERO_UUID, subscription_id=0, terminating=False, compression_type=0, metrics=b""
+    ),
     "RemoveRaftVoter": RemoveRaftVoterRequest(cluster_id=None, voter_id=99, voter_directory_id=_DIRECTORY),
 }

@@ -302,6 +302,15 @@ def test_delegation_tokens_at_our_broker(our_broker: dict[str, str]) -> None:
     token_round_trip(our_broker["LOGIN"])
 
 
+@pytest.mark.parametrize("broker", ["secure_kafka", "our_broker"])
+def test_sasl_extensions_go_with_an_oauth_token(request: pytest.FixtureRequest, keys: Keys, broker: str) -> None:
+    addresses: dict[str, str] = request.getfixturevalue(broker)
+    settings = logins.ours(Way("LOGIN", "OAUTHBEARER"), keys)
+    settings["sasl_oauthbearer_extensions"] = {"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}
+    with Admin(bootstrap_servers=addresses["LOGIN"], **settings) as admin:
+        admin.list_topics()
+
+
 CLIENTS = {
     "confluent-kafka": (Confluent, logins.librdkafka),
     "kafka-python": (KafkaPython, logins.kafka_python),

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from kafkaraw.broker.faults import Fault, Faults, Held
     from kafkaraw.broker.foreground import run_broker
     from kafkaraw.broker.server import BrokerNode
+    from kafkaraw.broker.telemetry.received import ClientMetric
 
 __all__ = [
     "BrokerConfig",
     "BrokerNode",
+    "ClientMetric",
     "Cluster",
     "EmbeddedBroker",
     "EmbeddedCluster",
@@ -36,6 +38,7 @@ __all__ = [
 _MODULES = {
     "BrokerConfig": "configs.config",
     "BrokerNode": "server",
+    "ClientMetric": "telemetry.received",
     "Cluster": "cluster",
     "EmbeddedBroker": "embedded",
     "EmbeddedCluster": "embedded_cluster",

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaraw.broker.api_error import CloseConnectionError
 from kafkaraw.broker.connection_limits import AUTHENTICATION_TIMEOUT, UNSENT_LIMIT
 from kafkaraw.broker.faults import Damaged, FaultReply, Faults, Incoming, Outgoing
-from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported
-from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.api_versions import API_VERSIONS_KEY, software_of, unsupported
+from kafkaraw.broker.handlers.context import UNKNOWN_SOFTWARE, RequestContext
 from kafkaraw.broker.handlers.registration import handler_of, registration_of, served_apis
 from kafkaraw.broker.large_requests import LARGE_REQUEST_BYTES
 from kafkaraw.broker.quotas.throttled_responses import Served, throttled
@@ -89,6 +89,7 @@ class BrokerConnection:
         self._link: Link | None = None
         self._login: SaslAuthenticator | None = None
         self._principal = ANONYMOUS
+        self._software = UNKNOWN_SOFTWARE
         self._context: RequestContext | None = None
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
@@ -194,6 +195,8 @@ class BrokerConnection:
         channels with pending requests in `closingChannels`.
         """
         link, self._is_lost = self._link, True
+        if link is not None:
+            self._state.client_disconnected(link.peer)
         if self._sending is not None:
             self._sending.stop()
             self._sending = None  # it refers to the link, and that to this: they would wait for the garbage collector
@@ -390,6 +393,8 @@ class BrokerConnection:
     def _ask(self, link: Link, header: RequestHeader, request: Request[Response], size_bytes: int) -> None:
         api = API_BY_KEY[header.api_key]
         handler = handler_of(api)
+        if header.api_key == API_VERSIONS_KEY:
+            self._software, self._context = software_of(request), None
         context = self._context_of(header, link)
         if self._login is not None:
             login_answer = self._login.answer(header.api_version, request)
@@ -428,7 +433,13 @@ class BrokerConnection:
         ):
             by_token = self._login is not None and self._login.token_authenticated
             last = RequestContext(
-                header.api_version, self._listener, header.client_id, link.peer, self._principal, by_token
+                header.api_version,
+                self._listener,
+                header.client_id,
+                link.peer,
+                self._principal,
+                by_token,
+                self._software,
             )
             self._context = last
         return last

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.broker.acl.authorizer import Authorizer
@@ -43,6 +44,7 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.broker.groups.node import GroupNode
+    from kafkaraw.broker.telemetry.received import ReceivedMetrics
     from kafkaraw.broker.transactions.node import TransactionNode
 
 BROKER: Final = ConfigResourceType.BROKER
@@ -145,6 +147,8 @@ class Controller:
         quotas: the quotas that clients have set.
         features: the levels of features.
         dynamic_configs: dynamic configurations of brokers, groups and client metrics.
+        shows_client_metrics: whether the metrics of clients are shown somewhere; then, brokers offer telemetry without
+            subscriptions, too (KIP-714).
         changes: runs topic changes (`making_topic` and similar) one after another, alternating with other work.
     """
 
@@ -175,6 +179,7 @@ class Controller:
             lambda text: storage.write_text(ROOT, FEATURES_FILE, text),
         )
         self.dynamic_configs = DynamicConfigs(lambda text: storage.write_text(ROOT, CONFIGS_FILE, text, private=True))
+        self.shows_client_metrics = False
         self._topics_text = TopicsWriter()
         self._members: dict[int, Member] = {}
         self._former_leaders: dict[TopicPartition, int] = {}
@@ -185,6 +190,13 @@ class Controller:
         self._closed = False
         self._changed: asyncio.Event | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+
+    @cached_property
+    def received_metrics(self) -> ReceivedMetrics:
+        """What clients have pushed to any node (KIP-714)."""
+        from kafkaraw.broker.telemetry.received import ReceivedMetrics  # only for clients that push
+
+        return ReceivedMetrics()
 
     def open(self, cluster_id: str, *, elect: bool = False) -> None:
         """Read the stored metadata.

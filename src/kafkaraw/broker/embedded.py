@@ -23,6 +23,7 @@ from kafkaraw.net import LoopThread
 
 if TYPE_CHECKING:
     from kafkaraw.broker.child import BrokerProcess
+    from kafkaraw.broker.telemetry.received import ClientMetric
 
 START_TIMEOUT_S = 300.0  # a recovery after SIGKILL reads about 1 GB/s
 STOP_TIMEOUT_S = 30.0
@@ -97,6 +98,18 @@ class EmbeddedBroker:
     def process_id(self) -> int:
         """The id of the process in which the broker runs."""
         return os.getpid() if self._child is None else self._child.process_id
+
+    def client_metrics(self) -> list[ClientMetric]:
+        """Return the newest metrics that clients have pushed (KIP-714); clients push what subscriptions ask for.
+
+        Raises:
+            UsageError: the broker is not running, runs in a child process, or the package protobuf is missing.
+        """
+        if self._node is None:
+            raise UsageError("client_metrics() needs a broker that runs, and in this process (without process=True)")
+        from kafkaraw.broker.telemetry.received import read_client_metrics  # most brokers get none
+
+        return read_client_metrics(self._node.state.controller.received_metrics)
 
     def start(self) -> EmbeddedBroker:
         """Start the broker. Clients can connect as soon as this returns.

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaraw.broker.cluster import WAIT_TIMEOUT_S, Cluster
 from kafkaraw.broker.configs.arguments import DataDirs, chosen_node_ids, cluster_configs, data_directories
@@ -19,6 +19,9 @@ from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_cluster
 from kafkaraw.errors import UsageError
 from kafkaraw.net import LoopThread
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.telemetry.received import ClientMetric
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -140,6 +143,16 @@ class EmbeddedCluster:
         return self._running.coordinator_of(group_id)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def client_metrics(self) -> list[ClientMetric]:
+        """Return the newest metrics that clients have pushed to any node; see `EmbeddedBroker.client_metrics`.
+
+        Raises:
+            UsageError: the cluster is not running, or the package protobuf is missing.
+        """
+        from kafkaraw.broker.telemetry.received import read_client_metrics  # most clusters get none
+
+        return read_client_metrics(self._running.controller.received_metrics)
 
     def stop_node(self, node_id: int, timeout: float = STOP_TIMEOUT_S) -> None:
         """Stop a node gracefully: its partitions get other leaders first.

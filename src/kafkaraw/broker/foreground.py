@@ -2,6 +2,7 @@
 
 Its first line of output is `bootstrap.servers=HOST:PORT`, so that scripts can wait for it and read the port. The second
 line of a cluster is `control.socket=PATH`: the socket for commands that start and stop its nodes (`node_commands`).
+If the metrics of clients are served, the last line is `metrics.url=URL`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkaraw.broker.cluster import Cluster
 from kafkaraw.broker.configs.arguments import (
@@ -26,11 +28,16 @@ from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
 from kafkaraw.broker.system import real_cluster, real_node
 from kafkaraw.errors import ConfigError
+from kafkaraw.net import SystemClock
 from kafkaraw.net.control_socket import ControlSocket, default_path
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.telemetry.prometheus import MetricsServer
 
 ADDRESS_LINE = "bootstrap.servers="
 ERROR_LINE = "error="
 CONTROL_LINE = "control.socket="
+METRICS_LINE = "metrics.url="
 
 
 def run_broker(  # noqa: PLR0913  # one for each option of the command
@@ -45,6 +52,7 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
     node_ids: Sequence[int] | None = None,
     ports: Sequence[int] | None = None,
     control_socket: Path | None = None,
+    metrics: tuple[str, int] | None = None,
 ) -> None:
     """Run a broker, or several in this one process, until SIGINT or SIGTERM.
 
@@ -59,24 +67,27 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
         node_ids: ids of the cluster's nodes; None is 0, 1, 2 and so on.
         ports: the port of each node of a cluster, instead of `port`: a list, or a range with a step.
         control_socket: path of the socket for commands to a cluster; None is a path of its own for each process.
+        metrics: host and port at which the metrics that clients push are served for Prometheus; port 0 is a free one.
 
     Raises:
         ConfigError: a property is unknown or has an invalid value, ids or ports contradict each other, or the data
-            directory or the control socket cannot be used.
+            directory or the control socket cannot be used, or a package for `metrics` is missing.
         NetworkError: the address is already in use, or does not belong to this machine.
         OSError: the data directory cannot be read or written.
     """
     if (nodes is None or nodes == 1) and node_ids is None and ports is None and control_socket is None:
         node = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users))
-        asyncio.run(_run(node, end_with_stdin=end_with_stdin))
+        asyncio.run(_run(node, end_with_stdin=end_with_stdin, metrics=metrics))
         return
     ids = chosen_node_ids(1 if nodes is None and node_ids is None else nodes, node_ids)
     config_of = cluster_configs(ids, properties, host=host, port=port, ports=ports, users=users)
     cluster = real_cluster(ids, config_of, data_directories(data_dir))
-    asyncio.run(_run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin))
+    asyncio.run(_run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin, metrics=metrics))
 
 
-async def _run_cluster(cluster: Cluster, path: Path | None, *, end_with_stdin: bool) -> None:
+async def _run_cluster(
+    cluster: Cluster, path: Path | None, *, end_with_stdin: bool, metrics: tuple[str, int] | None
+) -> None:
     control = ControlSocket(path or default_path(), NodeCommands(cluster).answer)
     lines = [f"{CONTROL_LINE}{control.path}"]
     try:
@@ -87,12 +98,18 @@ async def _run_cluster(cluster: Cluster, path: Path | None, *, end_with_stdin: b
         sys.stderr.write(f"no commands about nodes are taken: {error}\n")
         lines = []
     try:
-        await _run(cluster, end_with_stdin=end_with_stdin, more_lines=lines)
+        await _run(cluster, end_with_stdin=end_with_stdin, more_lines=lines, metrics=metrics)
     finally:
         await control.close()
 
 
-async def _run(broker: BrokerNode | Cluster, *, end_with_stdin: bool, more_lines: Sequence[str] = ()) -> None:
+async def _run(
+    broker: BrokerNode | Cluster,
+    *,
+    end_with_stdin: bool,
+    more_lines: Sequence[str] = (),
+    metrics: tuple[str, int] | None = None,
+) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -100,10 +117,28 @@ async def _run(broker: BrokerNode | Cluster, *, end_with_stdin: bool, more_lines
     if end_with_stdin:
         loop.add_reader(sys.stdin.fileno(), _end_at_eof, stop)
     async with broker:
-        for line in (f"{ADDRESS_LINE}{broker.bootstrap_servers}", *more_lines):
+        server = None if metrics is None else _serve_metrics(broker, metrics)
+        lines = [f"{ADDRESS_LINE}{broker.bootstrap_servers}", *more_lines]
+        if server is not None:
+            lines.append(f"{METRICS_LINE}{server.url}")
+        for line in lines:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-        await stop.wait()
+        try:
+            await stop.wait()
+        finally:
+            if server is not None:
+                server.close()
+
+
+def _serve_metrics(broker: BrokerNode | Cluster, metrics: tuple[str, int]) -> MetricsServer:
+    from kafkaraw.broker.telemetry.prometheus import MetricsServer  # only with --metrics
+
+    controller = broker.controller if isinstance(broker, Cluster) else broker.state.controller
+    received, clock = controller.received_metrics, SystemClock()
+    server = MetricsServer(*metrics, lambda: received.all(clock.time_ms()))
+    controller.shows_client_metrics = True
+    return server
 
 
 def _end_at_eof(stop: asyncio.Event) -> None:

@@ -21,7 +21,7 @@ from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
-from kafkaraw.broker.ids import RandomBits
+from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
 from kafkaraw.broker.log.directories import (
@@ -62,6 +62,7 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.broker.security.sasl_authenticator import SaslServers
+    from kafkaraw.broker.telemetry.instances import ClientInstances
 
 _logger = logging.getLogger("kafkaraw.broker")
 
@@ -146,6 +147,37 @@ class BrokerState:
 
         shared = self.controller
         return SaslServers(self._started_with.security, self.clock, self._rng, shared.credentials, shared.tokens)
+
+    @cached_property
+    def client_instances(self) -> ClientInstances:
+        """The clients that push metrics to this node, or have asked whether to (KIP-714)."""
+        from kafkaraw.broker.telemetry.instances import ClientInstances  # only for clients that ask
+
+        return ClientInstances(
+            self.dynamic_configs, lambda: random_uuid(self._rng), self._started_with.telemetry_max_bytes
+        )
+
+    def client_disconnected(self, peer: str) -> None:
+        """Forget the client of a connection that has ended, if it has asked about metrics."""
+        if "client_instances" in vars(self):
+            self.client_instances.disconnected(peer)
+
+    @property
+    def receives_telemetry(self) -> bool:
+        """Whether the metrics that clients push can be read: an optional package is installed."""
+        from kafkaraw.broker.telemetry import otlp  # only for clients that push
+
+        return otlp.is_installed()
+
+    @property
+    def offers_telemetry(self) -> bool:
+        """Whether clients are told that they may push metrics.
+
+        As in Kafka, they are told if the metrics are received by something. Without subscriptions, their requests would
+        be in vain.
+        """
+        wanted = self.controller.shows_client_metrics or self.dynamic_configs.names(ConfigResourceType.CLIENT_METRICS)
+        return bool(wanted) and self.receives_telemetry
 
     @property
     def producer_ids(self) -> ProducerIds:

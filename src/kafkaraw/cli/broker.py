@@ -21,6 +21,16 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) 
         raise click.BadParameter(f"{value!r} is not a list of numbers such as 1,2,3", ctx, parameter) from None
 
 
+def _address(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    """Parse [HOST:]PORT."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        raise click.BadParameter(f"{value!r} is not PORT or HOST:PORT", ctx, parameter)
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 @click.group(invoke_without_command=True)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 for a free port.  [default: 9092]")
@@ -56,6 +66,13 @@ def _numbers(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     type=click.Path(dir_okay=False, path_type=Path),
     help="Socket for the commands of `nodes`.  [default: a path that `nodes` finds]",
 )
+@click.option(
+    "--metrics",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Serve the metrics that clients push (KIP-714) at http://HOST:PORT/metrics, for Prometheus; port 0 is a free "
+    "one.  [default HOST: 127.0.0.1]",
+)
 @click.pass_context
 def broker(  # noqa: PLR0913  # one for each option
     context: click.Context,
@@ -71,6 +88,7 @@ def broker(  # noqa: PLR0913  # one for each option
     ports: tuple[int, ...] | None,
     port_step: int | None,
     control_socket: Path | None,
+    metrics: tuple[str, int] | None,
 ) -> None:
     """Run a broker, or a cluster of several, for development and tests.
 
@@ -105,6 +123,7 @@ def broker(  # noqa: PLR0913  # one for each option
             node_ids=node_ids,
             ports=ports,
             control_socket=control_socket,
+            metrics=metrics,
         )
     except OSError as error:
         raise click.ClickException(f"--data-dir {','.join(data_dirs)}: {error}") from error

@@ -144,6 +144,24 @@ def _names(value: object) -> object:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def _extensions(value: object) -> object:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if not all(equals for _, equals, _ in pairs):
+            raise ValueError('must be a mapping, or "name=value,name=value"')
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError('must be a mapping, or "name=value,name=value"')
+    from kafkaraw.core.sasl.oauthbearer import extension_fault  # few clients have extensions
+
+    for name, text in value.items():
+        if fault := extension_fault(name, text):
+            raise ValueError(fault)
+    return dict(value)
+
+
 def _deserializer(value: object) -> object:
     from kafkaraw.client.deserializers import is_deserializer  # most consumers have none
 
@@ -267,6 +285,13 @@ class ClientConfig:
     sasl_oauthbearer_client_id: str | None = setting(None, "Client id for the token endpoint.")
     sasl_oauthbearer_client_secret: str | None = setting(None, "Client secret for the token endpoint.", secret=True)
     sasl_oauthbearer_scope: str | None = setting(None, "Scope to request from the token endpoint.")
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = setting(
+        None,
+        'SASL extensions to send with the token (KIP-342), as a mapping or "name=value,name=value"; Confluent Cloud '
+        "takes logicalCluster and identityPoolId.",
+        convert=_extensions,
+        accepts="str | Mapping[str, str] | None",
+    )
     sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
         (),
         "Allowed token endpoints; if empty, any https URL is allowed.",
@@ -637,6 +662,10 @@ def _check_login(config: ClientConfig) -> None:
         raise ConfigError(f"sasl_mechanism={config.sasl_mechanism!r} needs {' and '.join(missing)}")
     if config.sasl_token_auth and not config.sasl_mechanism.startswith("SCRAM"):
         raise ConfigError(f"sasl_token_auth needs a SCRAM mechanism, not sasl_mechanism={config.sasl_mechanism!r}")
+    if config.sasl_oauthbearer_extensions and config.sasl_mechanism != "OAUTHBEARER":
+        raise ConfigError(
+            f"sasl_oauthbearer_extensions needs OAUTHBEARER, not sasl_mechanism={config.sasl_mechanism!r}"
+        )
     url = config.sasl_oauthbearer_token_endpoint_url
     if url is None:
         return

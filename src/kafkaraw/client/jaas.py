@@ -39,6 +39,9 @@ def settings_of_jaas(text: str, mechanism: str) -> dict[str, str]:
     return read(entry.options)
 
 
+_EXTENSION: Final = "extension_"
+
+
 def _password(options: Options) -> dict[str, str]:
     return _renamed(options, {"username": "sasl_username", "password": "sasl_password"})
 
@@ -54,10 +57,15 @@ def _oauth(options: Options) -> dict[str, str]:
             f"{_WHAT}: unsigned tokens (unsecuredLogin...) are not supported; signed tokens come "
             "from sasl.oauthbearer.token.endpoint.url"
         )
-    if any(name.startswith("extension_") for name in options):
-        raise ConfigError("sasl.jaas.config: SASL extensions are not supported")
+    extensions = {
+        name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
+    }
+    if any("," in value for value in extensions.values()):
+        raise ConfigError(f"{_WHAT}: the value of an extension has a comma: set sasl_oauthbearer_extensions instead")
+    text = ",".join(f"{name}={value}" for name, value in extensions.items())
     names = ("clientId", "client_id"), ("clientSecret", "client_secret"), ("scope", "scope")
-    return _renamed(options, {java: f"sasl_oauthbearer_{ours}" for java, ours in names})
+    found = _renamed(options, {java: f"sasl_oauthbearer_{ours}" for java, ours in names})
+    return found | ({"sasl_oauthbearer_extensions": text} if text else {})
 
 
 def _kerberos(options: Options) -> dict[str, str]:

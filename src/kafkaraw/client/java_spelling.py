@@ -27,6 +27,7 @@ _SOURCES: Final = {
         "sasl.oauthbearer.client.credentials.client.secret",
         f"clientSecret in {_LOGIN}",
     ),
+    "sasl_oauthbearer_extensions": (f"extension_ in {_LOGIN}",),
     "sasl_password": (f"password in {_LOGIN}",),
     "sasl_token_auth": (f"tokenauth in {_LOGIN}",),
     "sasl_username": (f"username in {_LOGIN}",),

@@ -6,7 +6,7 @@ module. Programs that pass settings on use these types, too. No client imports t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from ssl import SSLContext
 from typing import Literal, TypedDict
 
@@ -49,6 +49,11 @@ class SecuritySettings(TypedDict, total=False):
 
     sasl_oauthbearer_scope: str | None
     """Scope to request from the token endpoint."""
+
+    sasl_oauthbearer_extensions: str | Mapping[str, str] | None
+    """SASL extensions to send with the token (KIP-342), as a mapping or "name=value,name=value"; Confluent Cloud
+    takes logicalCluster and identityPoolId.
+    """
 
     sasl_oauthbearer_allowed_urls: str | Sequence[str]
     """Allowed token endpoints; if empty, any https URL is allowed."""

@@ -74,6 +74,7 @@ OWN_TESTS = {
 """Rights that are asked for in a way that a case cannot show; tests further down do."""
 
 OPEN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "RenewDelegationToken", "ExpireDelegationToken"}
+OPEN |= {"GetTelemetrySubscriptions", "PushTelemetry"}
 OF_TOKENS = {"CreateDelegationToken"}  # tests/broker/security/test_delegation_tokens.py: they need a login
 FILTERED = {
     "ListTransactions",

@@ -136,6 +136,17 @@ def test_users_of_a_login_module_can_authenticate():
             admin.list_topics()
 
 
+def test_users_of_event_hubs_can_authenticate():
+    """Such a user is always called `$ConnectionString`, and has a password with signs of its own."""
+    password = "Endpoint=sb://ns.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey=bm8gc2VjcmV0=="
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "$ConnectionString"}
+    with (
+        EmbeddedBroker(users={"$ConnectionString": password}) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers, sasl_password=password, **login) as admin,
+    ):
+        assert admin.list_topics() == []
+
+
 def test_a_token_without_the_scope_is_refused():
     properties = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

@@ -63,6 +63,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         Setting("unstable.api.versions.enable", False, "offer versions of APIs that no release has enabled"),
         Setting("socket.request.max.bytes", 104_857_600, "largest request, in bytes", low=1, high=INT_MAX),
         Setting("fetch.max.bytes", 57_671_680, "largest fetch response, in bytes", low=1024, high=INT_MAX),
+        Setting("telemetry.max.bytes", 1_048_576, "largest push of a client's metrics, in bytes", low=1, high=INT_MAX),
         Setting("replica.selector.class", "",
                 "class that selects the replica that a consumer reads from; empty: the leader",
                 choices=("", RACK_AWARE)),
@@ -159,6 +160,7 @@ class BrokerConfig:
     socket_request_max_bytes: int
     fetch_max_bytes: int
     fetch_session_slots: int
+    telemetry_max_bytes: int
     selects_replica_by_rack: bool
     connection_limits: ConnectionLimits
     groups: GroupSettings
@@ -224,6 +226,7 @@ class BrokerConfig:
             socket_request_max_bytes=number(values, "socket.request.max.bytes"),
             fetch_max_bytes=number(values, "fetch.max.bytes"),
             selects_replica_by_rack=text(values, "replica.selector.class") == RACK_AWARE,
+            telemetry_max_bytes=number(values, "telemetry.max.bytes"),
             fetch_session_slots=number(values, "max.incremental.fetch.session.cache.slots"),
             connection_limits=parse_limits(values),
             groups=parse_groups(values),

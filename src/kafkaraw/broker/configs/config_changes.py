@@ -13,12 +13,14 @@ from typing import Final
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs import topic_config
+from kafkaraw.broker.configs.client_metrics import parse_match
 from kafkaraw.broker.configs.config import BROKER_SETTINGS
 from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.declared import PER_BROKER, READ_ONLY, Declared, check_type
 from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
+from kafkaraw.broker.configs.kafka_configs.network import CLIENT_METRICS_CONFIGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
-from kafkaraw.broker.settings import invalid, split_list
+from kafkaraw.broker.settings import invalid
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigType
@@ -38,10 +40,6 @@ _PER_LISTENER: Final = frozenset(
 )  # fmt: skip
 _TOPIC_NAME: Final = {broker: topic for topic, broker in BROKER_PROPERTY.items()}
 _INTERVAL_MS: Final = (100, 3_600_000)
-_MATCHES: Final = frozenset(
-    ("client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address",
-     "client_source_port")
-)  # fmt: skip
 _OFFSET_RESET: Final = re.compile(r"earliest|latest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 # Texts of groups that may not be anything, and what Kafka says then.
 _GROUP_TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
@@ -261,28 +259,40 @@ def check_client_metrics(name: str, configs: Configs) -> None:
 
 def _check_interval(value: str) -> None:
     low, high = _INTERVAL_MS
-    if not value.strip().isdecimal() or not low <= int(value) <= high:
+    _check_client_metrics_type("interval.ms", value)
+    if not low <= int(value) <= high:
         message = f"Invalid value {value} for interval.ms, interval must be between {low} and {high} (1 hour)"
         raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_match(value: str) -> None:
-    for member in split_list(value):
-        key, equals, pattern = (part.strip() for part in member.partition("="))
-        try:
-            re.compile(pattern)
-        except re.error:
-            equals = ""
-        if not equals or key not in _MATCHES:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {member}")
+    _check_client_metrics_list("match", value)
+    try:
+        parse_match(value)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {error}") from error
 
 
-def _check_nothing(value: str) -> None:
-    """Any text will do."""
+def _check_metrics(value: str) -> None:
+    _check_client_metrics_list("metrics", value)
+
+
+def _check_client_metrics_list(name: str, value: str) -> None:
+    """Check a list, which has no empty members."""
+    if value.strip() and not all(member.strip() for member in value.split(",")):
+        message = f"Invalid value {value} for configuration {name}: it has empty members"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _check_client_metrics_type(name: str, value: str) -> None:
+    try:
+        check_type(CLIENT_METRICS_CONFIGS[name], value)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 _CLIENT_METRICS_CHECKS: Final[dict[str, Callable[[str], None]]] = {
     "interval.ms": _check_interval,
     "match": _check_match,
-    "metrics": _check_nothing,
+    "metrics": _check_metrics,
 }

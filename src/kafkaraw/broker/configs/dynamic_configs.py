@@ -31,10 +31,14 @@ class DynamicConfigs:
 
     Args:
         save: writes the text of `CONFIGS_FILE` for good; raises OSError when it cannot.
+
+    Attributes:
+        versions: for each kind of owner, a number that grows with each change.
     """
 
     def __init__(self, save: Callable[[str], None]) -> None:
         self._save = save
+        self.versions = dict.fromkeys(KEPT, 0)
         self._values: dict[ConfigResourceType, dict[str, Configs]] = {kind: {} for kind in KEPT}
 
     def of(self, kind: ConfigResourceType, name: str) -> Configs:
@@ -57,6 +61,7 @@ class DynamicConfigs:
             changed[kind][name] = dict(configs)
         self._save(configs_text(changed))
         self._values = changed
+        self.versions[kind] += 1
 
     def load(self, text: str) -> None:
         """Take over what was saved.

@@ -111,7 +111,7 @@ share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.re
 share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
-socket.send.buffer.bytes telemetry.max.bytes
+socket.send.buffer.bytes
 transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
 transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.feature.versions.enable

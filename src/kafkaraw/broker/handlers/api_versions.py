@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafkaraw.broker.features import LEVELS
-from kafkaraw.broker.handlers.context import RequestContext
+from kafkaraw.broker.handlers.context import UNKNOWN_SOFTWARE, RequestContext
 from kafkaraw.broker.handlers.registration import handles, served_apis
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
+from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.api_versions import (
     ApiVersion,
@@ -30,6 +31,7 @@ SOFTWARE_VERSION_MIN: Final = 3
 ZERO_LEVEL_VERSION_MIN: Final = 4  # older clients refuse a feature whose lowest level is 0 (KAFKA-17011)
 EPOCH_BUMP_END_TXN: Final = 5
 ANY_NODE: Final = -1
+TELEMETRY_APIS: Final = frozenset(("GetTelemetrySubscriptions", "PushTelemetry"))
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -69,15 +71,26 @@ def unsupported(state: BrokerState) -> ApiVersionsResponse:
 def advertised(state: BrokerState, apis: Iterable[Api]) -> list[ApiVersion]:
     """Return the rows of the table, in the order of the APIs.
 
+    Those of telemetry are listed if metrics of clients are wanted: a client that sees them asks for its subscription
+    again and again.
+
     Produce is offered since version 0, although versions below 3 are refused: otherwise librdkafka before 2.11 silently
     disables compression.
     """
-    rows = ((api.key, state.offer.versions(api)) for api in apis)
+    hidden = frozenset[str]() if state.offers_telemetry else TELEMETRY_APIS
+    rows = ((api.key, state.offer.versions(api)) for api in apis if api.name not in hidden)
     return [
         ApiVersion(api_key=key, min_version=0 if key == PRODUCE_KEY else low, max_version=high)
         for key, (low, high) in rows
         if low <= high
     ]
+
+
+def software_of(request: Request[Response]) -> tuple[str, str]:
+    """Return the name and the version of the client; "unknown" for what it does not say."""
+    if not isinstance(request, ApiVersionsRequest) or not _names_itself(request):
+        return UNKNOWN_SOFTWARE
+    return request.client_software_name, request.client_software_version
 
 
 def _is_misrouted(state: BrokerState, request: ApiVersionsRequest) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafkaraw.broker.quotas.throttling import Client
 from kafkaraw.broker.security.listener_security import ANONYMOUS
 from kafkaraw.light_classes import dataclass
+
+UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,7 @@ class RequestContext:
         peer: the client's address, for logs.
         principal: the authenticated principal, as Kafka writes it.
         token_authenticated: whether a delegation token authenticated it.
+        software: name and version of the client, from its request for API versions.
     """
 
     api_version: int
@@ -26,6 +31,7 @@ class RequestContext:
     peer: str = ""
     principal: str = ANONYMOUS
     token_authenticated: bool = False
+    software: tuple[str, str] = UNKNOWN_SOFTWARE
 
     @property
     def host(self) -> str:
@@ -41,6 +47,18 @@ class RequestContext:
             mapped = address.ipv4_mapped
             return str(mapped) if mapped else ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
         return host
+
+    @property
+    def client_attributes(self) -> dict[str, str | None]:
+        """What subscriptions to client metrics are matched with, by their names there (KIP-714)."""
+        name, version = self.software
+        return {
+            "client_id": self.client_id,
+            "client_software_name": name,
+            "client_software_version": version,
+            "client_source_address": self.host,
+            "client_source_port": self.peer.rpartition(":")[2],
+        }
 
     @property
     def client(self) -> Client:

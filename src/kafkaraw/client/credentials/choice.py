@@ -44,7 +44,7 @@ def _password(config: ClientConfig, runtime: Runtime) -> Credentials:
 
 def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:
     if config.sasl_oauth_token_provider is not None:
-        return BearerCredentials(ProvidedTokens(config.sasl_oauth_token_provider))
+        return BearerCredentials(ProvidedTokens(config.sasl_oauth_token_provider), config.sasl_oauthbearer_extensions)
     if find_spec("httpx") is None:
         raise ConfigError("sasl_oauthbearer_token_endpoint_url needs the package httpx: pip install 'kafkaraw[oauth]'")
     pause_ms = config.sasl_login_retry_backoff_ms
@@ -59,7 +59,8 @@ def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:
         backoff=Backoff(pause_ms, max(config.sasl_login_retry_backoff_max_ms, pause_ms)),
         tls=lambda: client_context(trusted=config.sasl_oauthbearer_cafile),
     )
-    return BearerCredentials(CachedTokens(EndpointTokens(endpoint, runtime.rng), runtime.clock))
+    tokens = CachedTokens(EndpointTokens(endpoint, runtime.rng), runtime.clock)
+    return BearerCredentials(tokens, config.sasl_oauthbearer_extensions)
 
 
 def _msk(config: ClientConfig, runtime: Runtime) -> Credentials:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol, TypeAlias, TypeGuard
 
 from kafkaraw.core.sasl.mechanism import ClientMechanism
@@ -69,14 +69,20 @@ class TokenSource(Protocol):
 
 
 class BearerCredentials:
-    """Logs in by OAUTHBEARER with tokens of a source."""
+    """Logs in by OAUTHBEARER with tokens of a source.
 
-    def __init__(self, source: TokenSource) -> None:
+    Args:
+        source: where tokens come from.
+        extensions: SASL extensions, by name (KIP-342).
+    """
+
+    def __init__(self, source: TokenSource, extensions: Mapping[str, str] | None = None) -> None:
         self._source = source
+        self._extensions = extensions
 
     async def mechanism(self, host: str, timeout: float) -> ClientMechanism:
         """The client's half of one login."""
-        return OAuthBearerClient((await self._source.token(timeout)).value)
+        return OAuthBearerClient((await self._source.token(timeout)).value, self._extensions)
 
 
 class CachedTokens:

@@ -27,6 +27,22 @@ _BEARER: Final = re.compile(r"[Bb]earer +(?P<token>[A-Za-z0-9\-._~+/]+=*)")
 INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
 
 
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
+_OWN_NAME: Final = "auth"
+
+
+def extension_fault(name: object, value: object) -> str:
+    """Return why a SASL extension cannot be sent (RFC 7628); empty if it can. The text does not show the value."""
+    if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name):
+        return f"{name!r} is no name of a SASL extension, which has letters of ASCII only"
+    if name == _OWN_NAME:
+        return f"{name!r} is the name of the token itself, not of an extension"
+    if not isinstance(value, str) or not _EXTENSION_VALUE.fullmatch(value):
+        return f"the value of {name!r} must be text of printable ASCII characters, and not empty"
+    return ""
+
+
 class OAuthBearerClient:
     """The client's half.
 
