@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,9 @@ logging.basicConfig(level=logging.INFO)
 logging.getLogger("kafkaraw.client.network").setLevel(logging.DEBUG)
 ```
 """
+_LOGGER: Final = re.compile(r"getLogger\((?:__name__|\"([\w.]+)\")\)")
+_CALL: Final = re.compile(r"\b_?(?:log|logger|LOG)\.(critical|error|exception|warning|info|debug)\(")
+_FIRST_PARAGRAPH: Final = re.compile(r'^"""(.*?)(?:\n\n|""")', re.DOTALL | re.MULTILINE)
 _LEVELS: Final = ("critical", "error", "exception", "warning", "info", "debug")
 
 
@@ -32,6 +35,7 @@ def pages() -> dict[str, str]:
     return {PAGE: "\n".join(_lines())}
 
 
+@cache
 def loggers() -> dict[str, list[Path]]:
     """The modules that log, by the name of the logger."""
     found: dict[str, list[Path]] = {}
@@ -43,31 +47,14 @@ def loggers() -> dict[str, list[Path]]:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def _calls(path: Path) -> tuple[ast.Call, ...]:
-    return tuple(
-        node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    )
+def _source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _names_in(path: Path) -> set[str]:
-    if "getLogger(" not in path.read_text(encoding="utf-8"):
-        return set()
-    names = set()
-    for call in _calls(path):
-        match call:
-            case ast.Call(func=ast.Attribute(attr="getLogger"), args=[ast.Name(id="__name__")]):
-                parts = ("kafkaraw", *path.relative_to(PACKAGE).with_suffix("").parts)
-                names.add(".".join(part for part in parts if part != "__init__"))
-            case ast.Call(func=ast.Attribute(attr="getLogger"), args=[ast.Constant(value=str(name))]):
-                names.add(name)
-            case _:
-                pass
-    return names
+    parts = ("kafkaraw", *path.relative_to(PACKAGE).with_suffix("").parts)
+    module = ".".join(part for part in parts if part != "__init__")
+    return {name or module for name in _LOGGER.findall(_source(path))}
 
 
 def _lines() -> Iterator[str]:
@@ -78,13 +65,7 @@ def _lines() -> Iterator[str]:
 
 def _levels(paths: list[Path]) -> list[str]:
     """The levels at which these modules log, the most severe first."""
-    used = {
-        call.func.attr
-        for path in paths
-        for call in _calls(path)
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _LEVELS
-        if isinstance(call.func.value, ast.Name) and call.func.value.id.strip("_").lower() in ("log", "logger")
-    }
+    used = {level for path in paths for level in _CALL.findall(_source(path))}
     names = {"exception": "ERROR"}
     return list(dict.fromkeys(names.get(level, level.upper()) for level in _LEVELS if level in used))
 
@@ -100,5 +81,5 @@ _SHARED: Final = {
 def _about(name: str, paths: list[Path]) -> str:
     if name in _SHARED:
         return _SHARED[name]
-    docstring = ast.get_docstring(_tree(paths[0])) or ""
-    return text(" ".join(docstring.split("\n\n")[0].split()))
+    first = _FIRST_PARAGRAPH.search(_source(paths[0]))
+    return text(" ".join(first[1].split())) if first else ""

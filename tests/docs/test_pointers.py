@@ -43,6 +43,7 @@ _NO_PATHS = frozenset(
         "id/slot",  # the key of a record
         "bench/results",  # made by the benchmarks
         "bench/results/",
+        "build/site",  # made by `make site`
         "pyspark/sql/worker/plan_data_source_read.py",
         "rest/exceptions/Errors.java",  # of Confluent's registry
         "send.py",  # files of the guide on schemas
