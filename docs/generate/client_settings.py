@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from docs.generate.tables import code, notice, sentence, table, text
-from kafkaraw.cli.librdkafka_names import differing_names
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from kafkaraw.client.java_names import other_names
 from kafkaraw.client.java_spelling import java_names_of
+from kafkaraw.client.librdkafka_names import differing_names, refused_names
 from kafkaraw.client.settings import Setting, settings_of
 from kafkaraw.schemas.registry_config import RegistryConfig
 
@@ -19,9 +19,9 @@ _ABOUT: Final = """\
 Settings of the clients, as keyword arguments: `Producer(bootstrap_servers="localhost:9092", linger_ms=20)`. The `Async`
 classes have the same ones. A wrong name or value is a `ConfigError`, which names the nearest setting.
 
-`from_properties()`, the command line (`-X`, `-F`) and Spark's options (`kafka.…`) take the names of Java's clients; the
-command line also takes those of librdkafka, which are listed where they differ from Java's. `-` means that Java's
-clients have no such setting. Defaults are those of Java 4.3 but for `batch_size`.
+`from_properties()`, the command line (`-X`, `-F`) and Spark's options (`kafka.…`) take the names of Java's clients;
+`from_properties()` and the command line also take those of librdkafka, which are listed where they differ from Java's.
+`-` means that Java's clients have no such setting. Defaults are those of Java 4.3 but for `batch_size`.
 """
 LIBRDKAFKA: Final = differing_names()
 
@@ -52,9 +52,17 @@ def _lines() -> Iterator[str]:
     )
     yield from ("## Names of Java's clients that differ", "")
     yield from _java()
-    yield from ("## Names of librdkafka that differ", "", "Taken by every command, beside Java's names.", "")
+    yield from (
+        "## Names of librdkafka that differ",
+        "",
+        "Taken by `from_properties()` and every command, beside Java's names.",
+        "",
+    )
     rows = ((code(name), _setting(ours) if ours else "ignored: changes nothing") for name, ours in LIBRDKAFKA.items())
     yield from table(("librdkafka", "setting"), rows)
+    yield from ("## Names of librdkafka that are refused", "")
+    refused = ((code(name), text(instead)) for name, instead in sorted(refused_names().items()))
+    yield from table(("librdkafka", "use instead"), refused)
 
 
 def _section(title: str, kind: type[ClientConfig], settings: Mapping[str, Setting]) -> Iterator[str]:

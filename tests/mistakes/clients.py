@@ -137,7 +137,7 @@ PROPERTIES = (
             lambda on: constructed(lambda: on.Producer.from_properties("/no/such.properties")),
             ConfigError, "the properties file", "/no/such.properties", "No such file"),
     Mistake("a number for properties", lambda on: constructed(lambda: on.Consumer.from_properties(5)),
-            ConfigError, "properties", "5", "a dict of Java's names, or the path"),
+            ConfigError, "properties", "5", "a dict of Java's or librdkafka's names, or the path"),
     Mistake("a number for a property's name", lambda on: constructed(lambda: on.Consumer.from_properties({5: "h:1"})),
             ConfigError, "property", "5", "must be a name"),
     Mistake("a property of the wrong type",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaraw.cli.broker import parse_properties
-from kafkaraw.cli.librdkafka_names import in_our_names
 from kafkaraw.cli.registries import RegistryAddress, is_of_registry, of_registry
 from kafkaraw.errors import ConfigError
 
@@ -102,14 +101,15 @@ class Cluster:
     @functools.cached_property
     def _every_property(self) -> dict[str, str]:
         from kafkaraw.client.java_names import read_properties
+        from kafkaraw.client.librdkafka_names import in_our_names
 
+        given = parse_properties(self.given)
         try:
             found = in_our_names(self._of_profile())
             found |= in_our_names(read_properties(self.config_file) if self.config_file else {})
+            found |= in_our_names({name.replace("-", "_"): value for name, value in given.items()})
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
-        given = parse_properties(self.given)
-        found |= in_our_names({name.replace("-", "_"): value for name, value in given.items()})
         if self.servers is not None:
             found["bootstrap.servers"] = self.servers
         return found

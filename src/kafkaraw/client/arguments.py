@@ -21,7 +21,7 @@ V = TypeVar("V")
 INT64_MAX: Final = 2**63 - 1
 _TEXT_SHOWN_MAX: Final = 80
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_FROM_PROPERTIES: Final = "from_properties() takes a dict of Java's names, or a .properties file"
+_FROM_PROPERTIES: Final = "from_properties() takes a dict of Java's or librdkafka's names, or a .properties file"
 
 
 def refuse_positional(client: str, misplaced: tuple[object, ...]) -> None:

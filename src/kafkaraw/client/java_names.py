@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from kafkaraw.client.config import ClientConfig, every_setting
 from kafkaraw.client.jaas import settings_of_jaas
 from kafkaraw.client.java_spelling import named_as_given
+from kafkaraw.client.librdkafka_names import ignored_names, in_our_names
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.settings import build, settings_of
 from kafkaraw.core.java_properties import parse_java_properties
@@ -122,6 +123,7 @@ _ONLY: Final = {
     "ssl.enabled.protocols": (r"(TLSv1\.[23],?\s*)+", _CONTEXT),
 }
 
+_TOPIC_CONFIG: Final = "default.topic.config"  # of older versions of confluent-kafka
 _MSK_HOST: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
@@ -130,16 +132,19 @@ def settings_from_properties(kind: type[ClientConfig], properties: Properties) -
 
     Args:
         kind: the client's configuration class.
-        properties: the path of a `.properties` file, or names and values.
+        properties: the path of a `.properties` file, or names and values; names are Java's, librdkafka's or ours.
 
     Raises:
         ConfigError: the file cannot be read; a name is refused or unknown; a value does not fit.
     """
-    given = read_properties(properties)
-    settings = translated(given, kind)
+    objects = _objects(kind, properties)
+    given = {name: value for name, value in read_properties(properties).items() if _our_name(name) not in objects}
+    settings = translated(in_our_names(given), kind)
+    if ignored := ignored_names(given):
+        log.warning("without effect on this client: %s", ", ".join(ignored))
     with named_as_given(given):
-        config = build(kind, settings, from_text=True)  # whether they go together is checked by the constructor
-    return {name: getattr(config, name) for name in settings}
+        config = build(kind, settings | objects, from_text=True)  # the constructor checks whether they go together
+    return {name: getattr(config, name) for name in settings | objects}
 
 
 def made_from_properties(
@@ -149,13 +154,16 @@ def made_from_properties(
     runtime: Runtime | None,
     settings: Mapping[str, object],
 ) -> T:
-    """A client from a Java client's configuration and settings of ours, which go first.
+    """A client from the configuration of a Java client or of librdkafka, and settings of ours, which go first.
 
     Raises:
         ConfigError: as from `settings_from_properties`, or they do not go together.
     """
     given = read_properties(properties)
-    chosen = {**settings_from_properties(kind, given), **settings}
+    chosen = {
+        **settings_from_properties(kind, properties if isinstance(properties, Mapping) else given),
+        **settings,
+    }
     with named_as_given(given, own=settings):
         return make(runtime=runtime, **chosen)
 
@@ -232,16 +240,36 @@ def read_properties(properties: Properties) -> dict[str, str]:
                 raise ConfigError(
                     f"property {name!r} must be a name, as 'bootstrap.servers', not {type(name).__name__}"
                 )
-        return {name: _text(value) for name, value in properties.items()}
+        topic = properties.get(_TOPIC_CONFIG)
+        nested = read_properties(topic) if isinstance(topic, Mapping) else {}
+        return nested | {
+            name: _text(value) for name, value in properties.items() if value is not None and name != _TOPIC_CONFIG
+        }
     if not isinstance(properties, str | os.PathLike):
         raise ConfigError(
-            f"properties {properties!r} must be a dict of Java's names, or the path of a .properties file, "
-            f"not {type(properties).__name__}"
+            f"properties {properties!r} must be a dict of Java's or librdkafka's names, or the path of a "
+            f".properties file, not {type(properties).__name__}"
         )
     try:
         return parse_java_properties(Path(properties).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the properties file {os.fspath(properties)} cannot be read: {error}") from error
+
+
+def _objects(kind: type[ClientConfig], properties: Properties) -> dict[str, object]:
+    """Return the settings of a dict whose values cannot be text, such as functions, by our names."""
+    if not isinstance(properties, Mapping):
+        return {}
+    own = settings_of(kind)
+    return {
+        _our_name(name): value
+        for name, value in properties.items()
+        if _our_name(name) in own and not isinstance(value, str | int | float | list | tuple | None)
+    }
+
+
+def _our_name(name: object) -> str:
+    return str(name).replace(".", "_")
 
 
 def _text(value: object) -> str:

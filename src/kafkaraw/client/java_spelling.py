@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafkaraw.client.config import every_setting
+from kafkaraw.client.librdkafka_names import names_of_settings
 from kafkaraw.errors import ConfigError
 
 _LOGIN: Final = "sasl.jaas.config"
@@ -53,6 +54,7 @@ _ONLY_HERE: Final = frozenset(
     }
 )
 
+_LIBRDKAFKAS: Final = names_of_settings()
 _OURS: Final = every_setting()
 _JAVAS: Final = frozenset(
     {
@@ -107,7 +109,7 @@ def _name(setting: str, properties: Container[str], prefix: str) -> str:
     dotted = setting.replace("_", ".")
     if dotted not in properties and setting in properties:
         return setting
-    sources = (dotted,) if dotted in properties else _SOURCES.get(setting, (dotted,))
+    sources = (dotted,) if dotted in properties else (*_SOURCES.get(setting, (dotted,)), *_LIBRDKAFKAS.get(setting, ()))
     given = [source for source in sources if source.rpartition(" ")[2] in properties]
     words, space, name = (given or sources)[0].rpartition(" ")
     return f"{words}{space}{prefix}{name}"

@@ -81,9 +81,10 @@ class Producer(SendFastPath):
     def from_properties(
         cls, properties: Properties, *, runtime: Runtime | None = None, **settings: Unpack[ProducerSettings]
     ) -> Self:
-        """Create a producer from a Java client's configuration: a `.properties` file, or names and values.
+        """Create a producer from a `.properties` file, or a dict of names and values.
 
-        `settings` override the configuration.
+        Names are those of Java's clients, of librdkafka (so of confluent-kafka), or ours with dots. `settings` override
+        them. The log has a warning with the names that have no effect here.
 
         Raises:
             ConfigError: the file cannot be read, or a name or a value is not accepted; the message says what to use
