@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkaraw.records.interface import Ticket as TicketInterface
     from kafkaraw.records.promise import BatchPromise
     from kafkaraw.records.record import RecordMetadata
 
@@ -69,7 +68,7 @@ class Ticket:
         """Return the error of a failed record, a copy for each call; None if it is acknowledged or still pending."""
         return self.batch_promise.exception_of(self.index)
 
-    def add_done_callback(self, callback: Callable[[TicketInterface], None]) -> None:
+    def add_done_callback(self, callback: Callable[[Ticket], None]) -> None:
         """Call `callback(ticket)` once the result is known; immediately if it is."""
 
         def tell(promise: BatchPromise) -> None:
