@@ -110,6 +110,7 @@ CALLS: dict[str, dict[str, Call]] = {
         "describe_metadata_quorum": lambda admin, timeout: admin.describe_metadata_quorum(timeout=timeout),
         "add_raft_voter": lambda admin, timeout: admin.add_raft_voter(9, DIRECTORY, [VOTER], timeout=timeout),
         "remove_raft_voter": lambda admin, timeout: admin.remove_raft_voter(9, DIRECTORY, timeout=timeout),
+        "describe_api_versions": lambda admin, timeout: admin.describe_api_versions(timeout=timeout),
         "describe_features": lambda admin, timeout: admin.describe_features(timeout=timeout),
         "update_features": lambda admin, timeout: admin.update_features({"transaction.version": 2}, timeout=timeout),
         "unregister_broker": lambda admin, timeout: admin.unregister_broker(9, timeout=timeout),

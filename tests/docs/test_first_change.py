@@ -176,7 +176,7 @@ def test_changes_of_the_page_make_its_tests_pass(tmp_path: Path) -> None:
     files = sorted({change.path for change in first})
     tree.apply(*first)
     failed = tree.pytest(*files)
-    for says in ("unknown setting 'exclude_internal_topics'", "KeyError: 74", "No such command 'topics'"):
+    for says in ("unknown setting 'exclude_internal_topics'", "KeyError: 74", "No such command 'partition-counts'"):
         assert says in failed, failed
 
     tree.apply(*(change for change in every if change not in first))
