@@ -25,6 +25,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from release.archive import recompress
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 OUTPUT: Final = ROOT / "dist"
 WORK: Final = ROOT / "build" / "release"
@@ -137,6 +139,7 @@ def build_wheel(python: str, source: Path) -> Path:
         PATH=path,
     )
     (wheel,) = repaired.glob("*.whl")
+    recompress(wheel)
     return Path(shutil.move(wheel, OUTPUT / wheel.name))
 
 

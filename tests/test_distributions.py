@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from release.archive import recompress
 from release.distributions import MAX_WHEEL_BYTES, RefusedError, check_wheel, compiled_modules
 
 MODULES = ("kafkaraw.records._builder", "kafkaraw.schemas.arrow._memory")
@@ -65,3 +66,19 @@ def test_a_wheel_that_must_not_be_published_is_refused(
 ) -> None:
     with pytest.raises(RefusedError, match=message):
         check_wheel(wheel_of(tmp_path, names, tag, size), MODULES)
+
+
+def test_a_recompressed_wheel_has_the_same_files(tmp_path: Path) -> None:
+    path = wheel_of(tmp_path, (*WHOLE, "kafkaraw/naïve.py"), size=5_000)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("kafkaraw/empty.py", (2026, 11, 28, 9, 30, 58)), b"")
+        archive.write(Path(__file__), "kafkaraw/source.py")
+    before, size = contents_of(path), path.stat().st_size
+    recompress(path)
+    assert contents_of(path) == before
+    assert path.stat().st_size < size
+
+
+def contents_of(path: Path) -> list[tuple[str, bytes, tuple[int, ...], int]]:
+    with zipfile.ZipFile(path) as archive:
+        return [(it.filename, archive.read(it), it.date_time, it.external_attr) for it in archive.infolist()]
