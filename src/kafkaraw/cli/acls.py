@@ -18,7 +18,7 @@ from kafkaraw.cli.rendering import Row, output_option, show
 
 if TYPE_CHECKING:
     from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter
-    from kafkaraw.protocol.acl_codes import ResourceType
+    from kafkaraw.protocol.acl_codes import AclPermissionType, ResourceType
 
 
 class AclOptions(TypedDict):
@@ -166,7 +166,7 @@ def bindings_of(options: AclOptions, *, producer: bool, consumer: bool) -> list[
         click.UsageError: no principal or no resource is given, or an option does not fit.
     """
     from kafkaraw.client.admin.acls import AclBinding, ResourcePattern
-    from kafkaraw.protocol.acl_codes import AclOperation, PatternType, ResourceType
+    from kafkaraw.protocol.acl_codes import WILDCARD, AclOperation, PatternType, ResourceType
 
     if options["pattern_type"] in ("match", "any"):
         raise click.UsageError(f"--resource-pattern-type {options['pattern_type']}: new ACLs are literal or prefixed")
@@ -179,7 +179,8 @@ def bindings_of(options: AclOptions, *, producer: bool, consumer: bool) -> list[
         literal = PatternType.LITERAL if kind is ResourceType.CLUSTER else pattern_type
         operations = [AclOperation[name] for name in _operations(options, kind, producer, consumer)]
         for operation, (principal, host, permission) in itertools.product(operations, parties):
-            found[AclBinding(ResourcePattern(kind, name, literal), principal, operation, permission, host)] = None
+            pattern = ResourcePattern(kind, name, literal)
+            found[AclBinding(pattern, principal, operation, permission, host or WILDCARD)] = None
     if not found:
         needed = "--topic" if producer or consumer else "--topic, --group, --transactional-id or --cluster"
         raise click.UsageError(f"no resource given: use {needed}")
@@ -198,7 +199,7 @@ def filters_of(options: AclOptions) -> list[AclBindingFilter]:
     resources: list[tuple[ResourceType, str | None]] = list(_resources(options))
     default = "literal" if resources else "any"
     pattern_type = PatternType[(options["pattern_type"] or default).upper()]
-    parties = [(principal, host, permission) for principal, host, permission in _parties(options, is_filter=True)]
+    parties: list[tuple[str | None, str | None, AclPermissionType]] = list(_parties(options))
     operations = [AclOperation[_operation(text)] for text in options["operations"]]
     return [
         AclBindingFilter(kind, name, pattern_type, principal, host, operation, permission)
@@ -220,9 +221,9 @@ def _resources(options: AclOptions) -> Iterator[tuple[ResourceType, str]]:
         yield ResourceType.CLUSTER, CLUSTER_NAME
 
 
-def _parties(options: AclOptions, *, is_filter: bool = False) -> Iterator[tuple[str, str, object]]:
-    """Return principals, hosts and permissions; a filter without hosts matches any host."""
-    from kafkaraw.protocol.acl_codes import WILDCARD, AclPermissionType
+def _parties(options: AclOptions) -> Iterator[tuple[str, str | None, AclPermissionType]]:
+    """Return principals, hosts and permissions; the host is None if none is given."""
+    from kafkaraw.protocol.acl_codes import AclPermissionType
 
     for principals, hosts, permission in (
         (options["allow_principals"], options["allow_hosts"], AclPermissionType.ALLOW),
@@ -233,8 +234,7 @@ def _parties(options: AclOptions, *, is_filter: bool = False) -> Iterator[tuple[
                 raise click.UsageError(f"principal {principal!r}: must be TYPE:NAME, such as User:{principal}")
         if hosts and not principals:
             raise click.UsageError(f"host {hosts[0]}: give a principal with --{permission.name.lower()}-principal")
-        everywhere = (None,) if is_filter else (WILDCARD,)
-        yield from itertools.product(principals, hosts or everywhere, [permission])  # type: ignore[misc]
+        yield from itertools.product(principals, hosts or (None,), [permission])
 
 
 def _operations(options: AclOptions, kind: ResourceType, producer: bool, consumer: bool) -> list[str]:
