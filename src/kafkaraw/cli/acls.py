@@ -199,7 +199,7 @@ def filters_of(options: AclOptions) -> list[AclBindingFilter]:
     resources: list[tuple[ResourceType, str | None]] = list(_resources(options))
     default = "literal" if resources else "any"
     pattern_type = PatternType[(options["pattern_type"] or default).upper()]
-    parties: list[tuple[str | None, str | None, AclPermissionType]] = list(_parties(options, is_filter=True))
+    parties: list[tuple[str | None, str | None, AclPermissionType]] = list(_parties(options))
     operations = [AclOperation[_operation(text)] for text in options["operations"]]
     return [
         AclBindingFilter(kind, name, pattern_type, principal, host, operation, permission)
@@ -221,9 +221,9 @@ def _resources(options: AclOptions) -> Iterator[tuple[ResourceType, str]]:
         yield ResourceType.CLUSTER, CLUSTER_NAME
 
 
-def _parties(options: AclOptions, *, is_filter: bool = False) -> Iterator[tuple[str, str | None, AclPermissionType]]:
-    """Return principals, hosts and permissions; a filter without hosts matches any host."""
-    from kafkaraw.protocol.acl_codes import WILDCARD, AclPermissionType
+def _parties(options: AclOptions) -> Iterator[tuple[str, str | None, AclPermissionType]]:
+    """Return principals, hosts and permissions; the host is None if none is given."""
+    from kafkaraw.protocol.acl_codes import AclPermissionType
 
     for principals, hosts, permission in (
         (options["allow_principals"], options["allow_hosts"], AclPermissionType.ALLOW),
@@ -234,8 +234,7 @@ def _parties(options: AclOptions, *, is_filter: bool = False) -> Iterator[tuple[
                 raise click.UsageError(f"principal {principal!r}: must be TYPE:NAME, such as User:{principal}")
         if hosts and not principals:
             raise click.UsageError(f"host {hosts[0]}: give a principal with --{permission.name.lower()}-principal")
-        everywhere: tuple[str | None, ...] = (None,) if is_filter else (WILDCARD,)
-        yield from itertools.product(principals, hosts or everywhere, [permission])
+        yield from itertools.product(principals, hosts or (None,), [permission])
 
 
 def _operations(options: AclOptions, kind: ResourceType, producer: bool, consumer: bool) -> list[str]:

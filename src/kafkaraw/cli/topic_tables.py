@@ -293,8 +293,8 @@ def delete_records(
         for key, offset in new.items():
             if offset > ends[key]:
                 raise UsageError(
-                    f"--before-offset {offset}: {key.topic} [{key.partition}] ends at offset {ends[key]}; "
-                    "--all deletes all records"
+                    f"--before-offset {offset}: {key.topic} [{key.partition}] ends at offset {ends[key]}; --all "
+                    "deletes all records"
                 )
         new = {key: max(offset, firsts[key]) for key, offset in new.items()}
         rows: list[Row] = [
