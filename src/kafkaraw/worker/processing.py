@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.interceptors import ProducerRecord
-from kafkaraw.errors import HandlerError, KafkaError, UsageError
+from kafkaraw.errors import HandlerError, KafkaError
 from kafkaraw.records import TopicPartition
 from kafkaraw.worker.calls import HandlerCall
 from kafkaraw.worker.failures import Failure, Reaction, Reason, decide
@@ -179,7 +179,7 @@ class Processing:
             item.results = records
         self._schedule.end(item, State.DONE)
 
-    def replace_results(self, item: WorkItem, cause: UsageError) -> None:
+    def replace_results(self, item: WorkItem, cause: KafkaError) -> None:
         """Write a dead letter instead of results that a transaction cannot send; stop if that is not possible."""
         failure, handler = Failure(Reason.RESULT, cause), item.handler
         if handler.dead_letter_topic is None or handler.dead_letter_topic in {each.topic for each in item.results}:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.client.interceptors import ProducerRecord
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.core.retry import Backoff
-from kafkaraw.errors import ClosedError, KafkaError, ProducerFencedError, RetriableError, TransactionError, UsageError
+from kafkaraw.errors import (
+    BrokerError,
+    ClosedError,
+    KafkaError,
+    ProducerFencedError,
+    RetriableError,
+    TransactionError,
+    UsageError,
+)
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Ticket
 
 if TYPE_CHECKING:
@@ -30,15 +39,25 @@ _BACKOFF: Final = Backoff(100, 5_000)
 """Between two tries to send; each one has taken `delivery_timeout_ms` already."""
 
 
+_REFUSES_RECORD: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_RECORD,
+    }
+)
+
+
 class RefusedError(Exception):
     """A record can never be sent: it is too large, or has a field of the wrong type.
 
     Args:
-        cause: the producer's error.
+        cause: the error of the producer or the broker.
         item: in a transaction: the record whose handler returned it.
     """
 
-    def __init__(self, cause: UsageError, item: WorkItem | None = None) -> None:
+    def __init__(self, cause: KafkaError, item: WorkItem | None = None) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.item = item
@@ -104,7 +123,7 @@ class Sender:
             return None, []
         if isinstance(problem, RetriableError):
             return problem, records[failed_from:]
-        if isinstance(problem, UsageError) and not isinstance(problem, ClosedError):
+        if isinstance(problem, KafkaError) and _is_about_the_record(problem):
             raise RefusedError(problem) from problem
         raise problem
 
@@ -170,8 +189,8 @@ class TransactionalSender:
             for record in item.results:
                 try:
                     sent.append((item, await send(self._producer, record)))
-                except UsageError as error:
-                    if isinstance(error, ClosedError):
+                except KafkaError as error:
+                    if not _is_about_the_record(error):
                         raise
                     raise RefusedError(error, item) from error
 
@@ -193,11 +212,18 @@ class TransactionalSender:
             self._is_open = False
 
 
+def _is_about_the_record(error: KafkaError) -> bool:
+    """Whether an error says that the record itself can never be sent, to this topic with its configuration."""
+    if isinstance(error, BrokerError):
+        return error.code in _REFUSES_RECORD
+    return isinstance(error, UsageError) and not isinstance(error, ClosedError)
+
+
 def _raise_permanent(sent: Sequence[tuple[WorkItem, Ticket]], error: Exception) -> None:
     """Raise the error of a record that the broker refuses for good, which has made the transaction fail."""
     for item, ticket in sent:
         problem = ticket.exception() if ticket.done else None
-        if isinstance(problem, UsageError):
+        if isinstance(problem, KafkaError) and _is_about_the_record(problem):
             raise RefusedError(problem, item) from error
         if isinstance(problem, KafkaError) and not isinstance(problem, RetriableError | TransactionError):
             raise problem from error
