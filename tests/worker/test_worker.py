@@ -11,10 +11,12 @@ from itertools import pairwise
 import pytest
 
 from kafkaraw.errors import (
+    BrokerError,
     ConfigError,
     HandlerError,
     UsageError,
 )
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.worker import ProducerRecord, Retries, Worker
@@ -306,7 +308,8 @@ def test_a_dead_letter_that_the_broker_refuses_stops_the_worker() -> None:
 
         with pytest.raises(HandlerError) as raised:
             await worker.serve()
-        assert isinstance(raised.value.__cause__)
+        assert isinstance(raised.value.__cause__, BrokerError)
+        assert raised.value.__cause__.code == ErrorCode.MESSAGE_TOO_LARGE
         assert await committed(cluster) == 0
 
     on_cluster(test, **QUICK)
