@@ -684,7 +684,7 @@ ATTACKS: dict[str, Attack] = {
     "odd-names": Attack(odd_names, 40),
     "deletion-while-reading": Attack(deletion_while_reading, 30),
     "tls-handshakes": Attack(tls_handshakes_that_stop, 15),
-    "too-many-partitions": Attack(too_many_partitions, 1, kinds=("memory", "open")),
+    "too-many-partitions": Attack(too_many_partitions, 1, kinds=("memory", "open"), kept_mb=12),
     "pipelined-requests": Attack(pipelined_requests, 4),
     # Four topics of 10,000 partitions, made and deleted one after the other, leave the heap as large as the first does.
     "too-many-partitions-on-disk": Attack(too_many_partitions, 2, kinds=("disk",), kept_mb=12),

@@ -20,7 +20,7 @@ from tests.simulation import scenarios
 from tests.simulation.plants import client_calls, clients_and_brokers, disks, groups, send_path, transactions
 from tests.simulation.plants.seeds_that_show import SHOWS_AT
 
-SEEDS = 100
+SEEDS = 200
 """The number of seeds, always the same ones, within which each bug is found."""
 
 

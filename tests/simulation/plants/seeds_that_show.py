@@ -26,7 +26,7 @@ SHOWS_AT = {
     "consumer_commits_revoked_partitions_in_the_next_generation": 4,
     "consumer_delivers_a_batch_twice": 2,
     "consumer_delivers_aborted_records": 1,
-    "consumer_delivers_buffered_records_during_a_revocation": 54,
+    "consumer_delivers_buffered_records_during_a_revocation": 105,
     "consumer_delivers_buffered_records_of_lost_partitions": 1,
     "consumer_delivers_buffered_records_of_paused_partitions": 12,
     "consumer_drops_buffered_records_of_kept_partitions": 4,
