@@ -66,6 +66,12 @@ check: setup ## Format, lint, types, import contracts (seconds)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
+.PHONY: types
+types: setup ## What an editor sees: pyright knows the type of every public symbol, and checks code of users strictly
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'kafkaraw[types]'
+	@PATH="$(BIN):$$PATH" $(BIN)/basedpyright --pythonpath $(BIN)/python
+	@PATH="$(BIN):$$PATH" $(BIN)/basedpyright --pythonpath $(BIN)/python --verifytypes kafkaraw --ignoreexternal | sed -n '/^Symbols exported/,$$p'
+
 .PHONY: quick
 quick: check ## check, then the tests without Spark, Java and other clients: for every change
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not soak and not foreign and not long" $(ARGS)

@@ -166,7 +166,7 @@ class DeliveryError(KafkaError):
 
     def __init__(self, message: str, *, unacknowledged: Sequence[Unacknowledged] = ()) -> None:
         super().__init__(message)
-        self.unacknowledged = tuple(unacknowledged)
+        self.unacknowledged: tuple[Unacknowledged, ...] = tuple(unacknowledged)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_delivery_error, (type(self), str(self), self.unacknowledged))

@@ -45,7 +45,7 @@ class BrokerProcess:
         )
         try:
             self._send_line(json.dumps({"properties": properties, "users": dict(config.security.users)}))
-            self.bootstrap_servers = self._first_line()
+            self.bootstrap_servers: str = self._first_line()
         except BaseException:
             self.stop()
             raise

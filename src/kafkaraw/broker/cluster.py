@@ -89,11 +89,13 @@ class Cluster:
     ) -> None:
         if not node_ids:
             raise ConfigError("a cluster has at least one node, not 0")
-        self.faults = faults if faults is not None else Faults()
+        self.faults: Faults = faults if faults is not None else Faults()
         self.nodes: dict[int, BrokerNode] = {}
-        self.replication = Replication(surroundings.replication_delay_s)
+        self.replication: Replication = Replication(surroundings.replication_delay_s)
         self._configs = {node_id: config_of(node_id) for node_id in node_ids}
-        self.controller = Controller(self._configs[node_ids[0]], surroundings.facts, surroundings.rng, self.replication)
+        self.controller: Controller = Controller(
+            self._configs[node_ids[0]], surroundings.facts, surroundings.rng, self.replication
+        )
         self._config_of = config_of
         self._around = surroundings
         self._max_versions = max_versions

@@ -156,35 +156,37 @@ class Controller:
         self, config: BrokerConfig, storage: LogStorage, rng: RandomBits, replication: Replication | None = None
     ) -> None:
         self.storage = storage
-        self.replication = replication or Replication()
-        self.catalog = Catalog("", NO_LEADER)
-        self.producer_ids = ProducerIds(storage)
+        self.replication: Replication = replication or Replication()
+        self.catalog: Catalog = Catalog("", NO_LEADER)
+        self.producer_ids: ProducerIds = ProducerIds(storage)
         self._rng = rng
         self._config = config
-        self.credentials = ScramCredentials(
+        self.credentials: ScramCredentials = ScramCredentials(
             config.security.users,
             config.security.mechanisms,
             lambda: random_bytes(rng),
             lambda text: storage.write_text(ROOT, SCRAM_FILE, text, private=True),
         )
-        self.tokens = DelegationTokens(
+        self.tokens: DelegationTokens = DelegationTokens(
             config.tokens,
             lambda: str(random_uuid(rng)),
             lambda: random_bytes(rng),
             lambda text: storage.write_text(ROOT, TOKENS_FILE, text, private=True),
         )
-        self.quotas = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
-        self.features = Features(
+        self.quotas: QuotaTable = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
+        self.features: Features = Features(
             {TRANSACTION_VERSION: config.transaction_version},
             lambda text: storage.write_text(ROOT, FEATURES_FILE, text),
         )
-        self.dynamic_configs = DynamicConfigs(lambda text: storage.write_text(ROOT, CONFIGS_FILE, text, private=True))
+        self.dynamic_configs: DynamicConfigs = DynamicConfigs(
+            lambda text: storage.write_text(ROOT, CONFIGS_FILE, text, private=True)
+        )
         self.shows_client_metrics = False
         self._topics_text = TopicsWriter()
         self._members: dict[int, Member] = {}
         self._former_leaders: dict[TopicPartition, int] = {}
         self._failed_replicas: dict[TopicPartition, dict[int, None]] = {}
-        self.changes = TurnQueue()
+        self.changes: TurnQueue = TurnQueue()
         self._in_work: dict[str, _Staged | None] = {}
         self._deleting: dict[Uuid, None] = {}
         self._closed = False

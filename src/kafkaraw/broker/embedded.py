@@ -23,6 +23,7 @@ from kafkaraw.net import LoopThread
 
 if TYPE_CHECKING:
     from kafkaraw.broker.child import BrokerProcess
+    from kafkaraw.broker.configs.config import BrokerConfig
     from kafkaraw.broker.telemetry.received import ClientMetric
 
 START_TIMEOUT_S = 300.0  # a recovery after SIGKILL reads about 1 GB/s
@@ -61,7 +62,7 @@ class EmbeddedBroker:
         if max_versions is not None and process:
             raise UsageError("max_versions needs a broker in this process: use EmbeddedBroker without process=True")
         Offer(max_versions)  # an unknown release is an error here already
-        self.config = broker_config(properties, data_dir=data_dir, port=port, default_port=0, users=users)
+        self.config: BrokerConfig = broker_config(properties, data_dir=data_dir, port=port, default_port=0, users=users)
         self._in_process = process
         self._faults = Faults()
         self._max_versions = max_versions

@@ -125,8 +125,8 @@ class Fault:
 
     def __init__(self, match: Match, what: str, nth: int, times: int | None, action: Action) -> None:
         self.match = match
-        self.description = f"{what} on {match}" + (f", from the {nth}. on" if nth > 1 else "")
-        self.hits = 0
+        self.description: str = f"{what} on {match}" + (f", from the {nth}. on" if nth > 1 else "")
+        self.hits: int = 0
         self._seen = 0
         self._ended = 0  # hits whose action has completed; each node of a cluster may have its own loop
         self._ended_lock = threading.Lock()
@@ -245,7 +245,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
-        self.are_set = False
+        self.are_set: bool = False
 
     def on(
         self,

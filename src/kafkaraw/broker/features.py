@@ -45,8 +45,8 @@ class Features:
     """
 
     def __init__(self, levels: Mapping[str, int], save: Callable[[str], None]) -> None:
-        self.levels = dict(levels)
-        self.epoch = FIRST_EPOCH
+        self.levels: dict[str, int] = dict(levels)
+        self.epoch: int = FIRST_EPOCH
         self._save = save
 
     def load(self, text: str) -> None:

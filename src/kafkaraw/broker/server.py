@@ -63,8 +63,10 @@ class BrokerNode:
         controller: Controller | None = None,
     ) -> None:
         self.config = config
-        self.faults = faults if faults is not None else Faults()
-        self.state = BrokerState(config, storage, clock, rng, max_versions=max_versions, controller=controller)
+        self.faults: Faults = faults if faults is not None else Faults()
+        self.state: BrokerState = BrokerState(
+            config, storage, clock, rng, max_versions=max_versions, controller=controller
+        )
         self._network = network
         self._listeners: list[Listener] = []
         self._connections: dict[BrokerConnection, str] = {}  # with the address of the peer

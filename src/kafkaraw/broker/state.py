@@ -105,30 +105,36 @@ class BrokerState:
         max_versions: str | None = None,
         controller: Controller | None = None,
     ) -> None:
-        self.config = config
+        self.config: BrokerConfig = config
         self._started_with = config
-        self.offer = Offer(max_versions, unstable=config.unstable_api_versions_enable)
+        self.offer: Offer = Offer(max_versions, unstable=config.unstable_api_versions_enable)
         self.clock = clock
-        self.node_id = config.node_id
+        self.node_id: int = config.node_id
         directories = as_directories(storage)
-        self.controller = controller or Controller(config, directory_with_metadata(directories).storage, rng)
+        self.controller: Controller = controller or Controller(
+            config, directory_with_metadata(directories).storage, rng
+        )
         self._is_alone = controller is None
-        self.dir_failures = LogDirFailureChannel(self._dir_failed)
+        self.dir_failures: LogDirFailureChannel = LogDirFailureChannel(self._dir_failed)
         guarded = [directory.guarded(self.dir_failures) for directory in directories]
-        self.directories = LogDirectories(guarded, rng, lambda: self.config.logs.cordoned)
-        self.logs = LogManager(self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values())
-        self.cleaner = LogCleaner(
+        self.directories: LogDirectories = LogDirectories(guarded, rng, lambda: self.config.logs.cordoned)
+        self.logs: LogManager = LogManager(
+            self.directories, clock, lambda: self.config.logs, lambda: self._partitions.values()
+        )
+        self.cleaner: LogCleaner = LogCleaner(
             self.logs, self.directories, clock, lambda: self.config.logs.cleaner, lambda: self._partitions.values(), rng
         )
-        self.moves = ReplicaMoves(self.directories, self.logs, self.cleaner, rng)
+        self.moves: ReplicaMoves = ReplicaMoves(self.directories, self.logs, self.cleaner, rng)
         self._rng = rng
-        self.throttling = Throttling(self.controller.quotas, clock, config.quota_windows, config.mutation_windows)
-        self.transactions = TransactionNode(self.node_id, self.controller, config, clock)
-        self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
-        self.groups = GroupNode(self.node_id, self.controller, config, clock, rng)
+        self.throttling: Throttling = Throttling(
+            self.controller.quotas, clock, config.quota_windows, config.mutation_windows
+        )
+        self.transactions: TransactionNode = TransactionNode(self.node_id, self.controller, config, clock)
+        self.fetch_sessions: FetchSessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
+        self.groups: GroupNode = GroupNode(self.node_id, self.controller, config, clock, rng)
         internal_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
-        self.auto_creation = AutoCreation(self.controller, lambda: self.config, internal_topics)
-        self.large_requests = LargeRequests()
+        self.auto_creation: AutoCreation = AutoCreation(self.controller, lambda: self.config, internal_topics)
+        self.large_requests: LargeRequests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
         self._staged: dict[Uuid, _Staged] = {}
         self._offline: dict[TopicPartition, None] = {}

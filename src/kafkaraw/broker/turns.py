@@ -31,7 +31,7 @@ class Turn:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.is_others = False
+        self.is_others: bool = False
         self._ends_s = self._loop.time() + TURN_S
 
     def begin(self, now_s: float) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import OffsetAndMetadata
     from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 SAMPLES_MAX: Final = 64
 """Samples of one partition. When there are more, each second one is dropped, so that they reach back further."""

@@ -49,7 +49,7 @@ class StreamOutput:
     """
 
     def __init__(self, renderer: Renderer, stream: BinaryIO) -> None:
-        self.size_bytes = 0
+        self.size_bytes: int = 0
         self._renderer = renderer
         self._stream = stream
 

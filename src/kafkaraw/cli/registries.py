@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -29,7 +29,9 @@ _OF_SERIALIZERS: Final = frozenset(
 )  # fmt: skip
 """Settings of Java's serializers that stand in the same file, and do not concern the commands."""
 
-registry_option = click.option(
+Command = TypeVar("Command", bound=Callable[..., object] | click.Command)
+
+registry_option: Final[Callable[[Command], Command]] = click.option(
     "-r",
     "--registry",
     "registry_url",

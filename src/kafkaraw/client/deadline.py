@@ -49,7 +49,7 @@ class Deadline:
     def __init__(self, timeout: float) -> None:
         check_timeout(timeout)
         self._loop = asyncio.get_running_loop()
-        self.timeout = timeout
+        self.timeout: float = timeout
         self._at = self._loop.time() + timeout
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.committed import OffsetAndMetadata
     from kafkaraw.records import Headers, Record, RecordMetadata, TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class ProducerRecord(NamedTuple):

@@ -25,7 +25,7 @@ from kafkaraw.core.java_properties import parse_java_properties
 from kafkaraw.errors import ConfigError
 from kafkaraw.net.stores import PEM_MARK, pem_of
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -49,7 +49,7 @@ class Wakeups:
     __slots__ = ("_is_kept", "_loop", "_waiting", "is_wanted")
 
     def __init__(self, is_kept: Callable[[], None]) -> None:
-        self.is_wanted = False
+        self.is_wanted: bool = False
         self._is_kept = is_kept
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[_Call, None] = {}

@@ -76,9 +76,9 @@ class ClusterView:
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerNode] = {}
         self.cluster_id: str | None = None
-        self.controller_id = NO_LEADER
+        self.controller_id: int = NO_LEADER
         self.updated_ms: int | None = None
-        self.changes = 0
+        self.changes: int = 0
         self._topics: dict[str, TopicView] = {}
         self._names: dict[Uuid, str] = {}
         self._told_ms: dict[str, int] = {}  # when the last response about a topic arrived, the oldest first

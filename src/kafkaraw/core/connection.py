@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from kafkaraw.core.sasl.conversation import SaslConversation
     from kafkaraw.core.sasl.mechanism import ClientMechanism
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 CORRELATION_ID_MAX: Final = 2**31 - 9
 """Kafka's clients keep the eight ids above for re-authentication."""
@@ -171,7 +171,7 @@ class ConnectionMachine:
 
     def __init__(self, peer: str, limits: ConnectionLimits) -> None:
         self.peer = peer
-        self.state = ConnectionState.NEW
+        self.state: ConnectionState = ConnectionState.NEW
         self.api_versions: ApiVersionTable | None = None
         self._limits = limits
         self._actions: list[Action] = []

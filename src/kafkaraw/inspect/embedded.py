@@ -58,7 +58,7 @@ CONTROL_NAMES: Final = (
     "voters",
 )
 # Kafka's own topics -> modules that declare their records.
-INTERNAL_TOPICS: Final = {
+INTERNAL_TOPICS: Final[dict[str, tuple[str, ...]]] = {
     "__consumer_offsets": ("group_offsets", "consumer_group_records", "share_group_records", "streams_group_records"),
     "__transaction_state": ("transaction_state",),
     "__share_group_state": ("share_state",),

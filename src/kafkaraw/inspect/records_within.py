@@ -85,7 +85,7 @@ class RecordReader:
         self.start = start
         self.facts = facts
         self.topic = topic
-        self.at = 0
+        self.at: int = 0
 
     def read_all(self, section: Node, count: int, budget: Budget, *, is_whole: bool) -> None:
         """Read `count` records into a section, as far as the budget allows.

@@ -76,8 +76,8 @@ class Damages:
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
-        self.count = 0
-        self.size_bytes = 0
+        self.count: int = 0
+        self.size_bytes: int = 0
 
     def found(self, file: str, position: int, problem: str, remedy: str = _REMEDY) -> None:
         """Report a damaged place.

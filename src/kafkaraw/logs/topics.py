@@ -122,7 +122,7 @@ class LogTopics:
     """
 
     def __init__(self, locations: Iterable[str]) -> None:
-        self.locations = tuple(locations)
+        self.locations: tuple[str, ...] = tuple(locations)
         found = dict.fromkeys(directory for location in self.locations for directory in expand(location))
         self._replicas: dict[TopicPartition, list[_Replica]] = {}
         self._logs: dict[TopicPartition, ReadableLog] = {}
@@ -350,13 +350,17 @@ class ReadableLog:
         named = [file for file in map(parse_file, replica.files) if file is not None]
         names = finish_renames(named, lambda file: self._end_of_swap(file, replica.files)).names
         self._names = names
-        self.segments = segments_of(replica.folder, names, replica.files)
+        self.segments: list[LogSegment] = segments_of(replica.folder, names, replica.files)
+        self.epoch: int
+        self.log_end: int
         self.epoch, self.log_end = self._recover_end()
         first = self.segments[0].base_offset if self.segments else 0
-        self.start_offset = max(first, replica.log_start or 0)
+        self.start_offset: int = max(first, replica.log_start or 0)
         self.log_end = max(self.log_end, self.start_offset)
-        self.lost_end = high_watermark if high_watermark is not None and high_watermark > self.log_end else None
-        self.high_watermark = self.log_end
+        self.lost_end: int | None = (
+            high_watermark if high_watermark is not None and high_watermark > self.log_end else None
+        )
+        self.high_watermark: int = self.log_end
         if replica.is_clean and high_watermark is not None:
             self.high_watermark = max(min(high_watermark, self.log_end), self.start_offset)
         elif high_watermark is not None and high_watermark < self.log_end:

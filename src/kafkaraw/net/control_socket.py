@@ -88,7 +88,7 @@ class ControlSocket:
     """
 
     def __init__(self, path: Path, answer: Answer) -> None:
-        self.path = path.absolute()
+        self.path: Path = path.absolute()
         self._answer = answer
         self._server: asyncio.Server | None = None
 

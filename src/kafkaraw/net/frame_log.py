@@ -31,7 +31,7 @@ from kafkaraw.protocol import (
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
-log = logging.getLogger("kafkaraw.wire")
+log: logging.Logger = logging.getLogger("kafkaraw.wire")
 
 SHOWN_BYTES_MAX: Final = 1024
 """The maximum number of bytes of a frame that are printed; its size always is."""

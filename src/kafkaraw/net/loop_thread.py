@@ -26,7 +26,7 @@ from kafkaraw.net.process_hooks import at_exit, in_forked_child, install, releas
 from kafkaraw.net.threads import check_holds_no_loop_lock, wait_interruptibly
 from kafkaraw.net.transport import abort_links_of
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K")

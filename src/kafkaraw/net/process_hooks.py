@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 Hook = Callable[[], None]
 

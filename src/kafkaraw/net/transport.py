@@ -82,8 +82,8 @@ class StreamLink(asyncio.BufferedProtocol):
         self, loop: asyncio.AbstractEventLoop, handler: LinkHandler, *, frame_size_max: int, peer: str = ""
     ) -> None:
         self.loop = loop
-        self.peer = peer
-        self.local = ""
+        self.peer: str = peer
+        self.local: str = ""
         self._handler = handler
         self._reader = FrameReader(frame_size_max)
         self._low_water = LowWater(None)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kafkaraw.net.link import LinkEnd, LinkHandler
 
-log = logging.getLogger("kafkaraw.wire")
+log: logging.Logger = logging.getLogger("kafkaraw.wire")
 
 VARIABLE: Final = "KAFKARAW_WIRE_LOG"
 

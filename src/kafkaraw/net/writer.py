@@ -156,7 +156,7 @@ class SegmentWriter:
         self._descriptor = _descriptor_of(transport)
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()  # (`_written_bytes` then, the callback)
         self._watching = False
-        self.paused = False
+        self.paused: bool = False
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
 
     def write(self, segments: Segments, size: int) -> None:

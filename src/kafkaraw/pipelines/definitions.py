@@ -126,7 +126,7 @@ class Registry(GraphElementRegistry):
 
     def __init__(self, specification: Specification, spark: SparkSession) -> None:
         self.specification = specification
-        self.root = specification.path.parent
+        self.root: Path = specification.path.parent
         self.spark = spark
         self._datasets: list[Dataset] = []
         self._flows: list[FlowDefinition] = []

@@ -69,7 +69,7 @@ class PipelineErrors(PipelineError):
     """
 
     def __init__(self, pipeline: str, errors: Iterable[PipelineError]) -> None:
-        self.errors = tuple(errors)
+        self.errors: tuple[PipelineError, ...] = tuple(errors)
         lines = "\n".join(f"  {error}" for error in self.errors)
         super().__init__(f"pipeline {pipeline!r} has {len(self.errors)} problems:\n{lines}")
 

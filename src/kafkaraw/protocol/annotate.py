@@ -127,12 +127,12 @@ class Walker:
 
     def __init__(self, buffer: memoryview, at: int, version: int, flexible: bool, *, keep: bool) -> None:
         self.buffer = buffer
-        self.at = at
+        self.at: int = at
         self.version = version
         self.flexible = flexible
         self.keep = keep
-        self.path = Path()
-        self.wanted_end = 0
+        self.path: Path = Path()
+        self.wanted_end: int = 0
         self._left = sys.maxsize if keep else EXPLAINED_ELEMENTS_MAX
 
     def element(self) -> None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.light_classes import dataclass
-from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.frames import HandWritten, RequestHeader, decode_response, encode_request_segments
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -65,15 +65,15 @@ class Produce(HandWritten["Written | ProduceResponse"]):
     """
 
     __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
-    api = API_BY_KEY[PRODUCE_KEY]
+    api: Api = API_BY_KEY[PRODUCE_KEY]
 
     def __init__(
         self, transactional_id: str | None, acks: int, timeout_ms: int, topics: Sequence[TopicRecords]
     ) -> None:
-        self.transactional_id = transactional_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.topics = topics
+        self.transactional_id: str | None = transactional_id
+        self.acks: int = acks
+        self.timeout_ms: int = timeout_ms
+        self.topics: Sequence[TopicRecords] = topics
 
     def segments(self, version: int, correlation_id: int, client_id: str | None) -> list[Segment]:
         """Return the whole frame, as `encode_request_segments` does; raises the same errors."""

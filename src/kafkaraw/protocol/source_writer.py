@@ -45,14 +45,14 @@ class SourceWriter:
     def __init__(self, cls: type[object], version: int, *, in_steps: bool = False) -> None:
         """Args: `in_steps`: write a generator, which stops after each element of an array."""
         self.in_steps = in_steps
-        self.spec = spec_of(cls)
+        self.spec: Spec = spec_of(cls)
         check_versions(self.spec, version)
         self.version = version
-        self.flexible = self.spec.header.flexible.includes(version)
+        self.flexible: bool = self.spec.header.flexible.includes(version)
         self.lines: list[str] = []
         self.indent = 1
         self.names: dict[str, object] = {}
-        self.counter = 0
+        self.counter: int = 0
 
     def emit(self, line: str) -> None:
         """Add a line."""

@@ -177,17 +177,17 @@ class Batch:
         check_crcs: bool = True,
         convert: Callable[[Record], Record] | None = None,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.start_offset = start_offset
-        self.end_offset = end_offset
+        self.topic: str = topic
+        self.partition: int = partition
+        self.start_offset: int = start_offset
+        self.end_offset: int | None = end_offset
         self._size_max_bytes = size_max_bytes
         self._checked: set[int] | None = set() if check_crcs else None  # base offsets; shared with parts of this one
         self._convert = convert
         self._batches: Sequence[Wire] = batches_of(data) if isinstance(data, memoryview) else data
-        self.size_bytes = sum(len(wire) for _, wire in self._batches)
-        self.next_offset = max(self._batches[-1][0].next_offset, start_offset) if self._batches else start_offset
-        self.records_count = 0
+        self.size_bytes: int = sum(len(wire) for _, wire in self._batches)
+        self.next_offset: int = max(self._batches[-1][0].next_offset, start_offset) if self._batches else start_offset
+        self.records_count: int = 0
         self._count()
         if end_offset is not None:
             self.next_offset = min(self.next_offset, end_offset)

@@ -44,9 +44,9 @@ class BinaryColumn:
     __slots__ = ("data", "ends", "marks")
 
     def __init__(self) -> None:
-        self.data = bytearray()
-        self.ends = array("i", (0,))
-        self.marks = bytearray()
+        self.data: bytearray = bytearray()
+        self.ends: array[int] = array("i", (0,))
+        self.marks: bytearray = bytearray()
 
     def extend(self, rows: Sequence[bytes | None]) -> None:
         """Append rows, None for null."""
@@ -98,10 +98,10 @@ class HeadersColumn:
     __slots__ = ("ends", "keys", "marks", "values")
 
     def __init__(self) -> None:
-        self.ends = array("i", (0,))
-        self.marks = bytearray()
-        self.keys = BinaryColumn()
-        self.values = BinaryColumn()
+        self.ends: array[int] = array("i", (0,))
+        self.marks: bytearray = bytearray()
+        self.keys: BinaryColumn = BinaryColumn()
+        self.values: BinaryColumn = BinaryColumn()
 
     def extend(self, rows: Sequence[Sequence[Header]]) -> None:
         """Append one list of headers per row; an empty one becomes null."""
@@ -158,19 +158,19 @@ class Columns:
         unknown = wanted - COLUMN_NAMES
         if unknown:
             raise UsageError(f"unknown columns {sorted(unknown)}; known are {sorted(COLUMN_NAMES)}")
-        self.wanted = wanted
+        self.wanted: frozenset[str] = wanted
         self._reset()
 
     def _reset(self) -> None:
         wanted = self.wanted
-        self.rows = 0
-        self.unit = ""
-        self.offset = array("q") if "offset" in wanted else None
-        self.timestamp = array("q") if "timestamp" in wanted else None
-        self.timestamp_type = array("b") if "timestamp_type" in wanted else None
-        self.key = BinaryColumn() if "key" in wanted else None
-        self.value = BinaryColumn() if "value" in wanted else None
-        self.headers = HeadersColumn() if "headers" in wanted else None
+        self.rows: int = 0
+        self.unit: str = ""
+        self.offset: array[int] | None = array("q") if "offset" in wanted else None
+        self.timestamp: array[int] | None = array("q") if "timestamp" in wanted else None
+        self.timestamp_type: array[int] | None = array("b") if "timestamp_type" in wanted else None
+        self.key: BinaryColumn | None = BinaryColumn() if "key" in wanted else None
+        self.value: BinaryColumn | None = BinaryColumn() if "value" in wanted else None
+        self.headers: HeadersColumn | None = HeadersColumn() if "headers" in wanted else None
 
     @property
     def data_size_bytes(self) -> int:

@@ -90,7 +90,7 @@ class OpenBatches:
         partitioner: Partitioner = PARTITIONERS["default"],
         check_size: CheckSize = _accept,
     ) -> None:
-        self.table = BatchTable(
+        self.table: BatchTable = BatchTable(
             batch_size,
             buffer_memory,
             clock_ms,
@@ -99,7 +99,9 @@ class OpenBatches:
             system_clock=system_clock,
             new_lock=new_lock,
         )
-        self.take = self.table.take
+        self.take: Callable[
+            [str, bytes | bytearray | None, bytes | None, Headers | None, int | None, int | None], Ticket | None
+        ] = self.table.take
         self._batch_size = batch_size
         self._codec = codec_by_name(codec)
         self._level = level

@@ -79,11 +79,11 @@ class BatchPromise(Outcome):
     )
 
     def __init__(self, topic: str, partition: int, waiter: Waiter) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.waiter = waiter
-        self.base_offset = -1
-        self.log_append_time_ms = -1
+        self.topic: str = topic
+        self.partition: int = partition
+        self.waiter: Waiter = waiter
+        self.base_offset: int = -1
+        self.log_append_time_ms: int = -1
         self.error = None
         self._seen: set[int] = _NOTHING_SEEN
         self.parts = None

@@ -49,15 +49,15 @@ class SealedBatch:
     def __init__(
         self, builder: BatchBuilder, promise: BatchPromise, *, codec: Codec, level: int | None, created_ms: int
     ) -> None:
-        self.topic = promise.topic
-        self.partition = promise.partition
-        self.promise = promise
-        self.records_count = builder.records_count
-        self.size_bytes = builder.size_bytes
-        self.created_ms = created_ms
-        self.released = False
-        self.codec = codec
-        self.level = level
+        self.topic: str = promise.topic
+        self.partition: int = promise.partition
+        self.promise: BatchPromise = promise
+        self.records_count: int = builder.records_count
+        self.size_bytes: int = builder.size_bytes
+        self.created_ms: int = created_ms
+        self.released: bool = False
+        self.codec: Codec = codec
+        self.level: int | None = level
         self._builder: BatchBuilder | None = builder
         self._encoded = memoryview(b"")
         self._stamp: tuple[int, int, int, bool] | None = None

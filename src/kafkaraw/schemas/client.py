@@ -42,7 +42,7 @@ from kafkaraw.schemas.transport import Transport
 if TYPE_CHECKING:
     from kafkaraw.schemas.settings_types import RegistrySettings
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 E = TypeVar("E", CompatibilityLevel, Mode)

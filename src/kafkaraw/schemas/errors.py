@@ -83,7 +83,7 @@ class IncompatibleSchemaError(RegistryError):
         url: str | None = None,
     ) -> None:
         super().__init__(message, status=status, error_code=error_code, url=url)
-        self.messages = tuple(messages)
+        self.messages: tuple[str, ...] = tuple(messages)
 
     def __reduce__(self) -> tuple[object, ...]:
         make = partial(type(self), messages=self.messages, status=self.status, error_code=self.error_code, url=self.url)

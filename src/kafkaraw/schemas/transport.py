@@ -36,7 +36,7 @@ from kafkaraw.schemas.rest import ACCEPTED, MEDIA_TYPE, Answer, Call, redirect_o
 if TYPE_CHECKING:
     import httpx
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 REDIRECTS_MAX: Final = 3
 _CONNECTIONS_MAX: Final = 16

@@ -281,9 +281,13 @@ class MemoryLink:
         frame_size_max: int,
         address: Address,
     ) -> None:
-        self.number, self.by, self.handler, self.address = number, by, handler, address
-        self.local, self.peer = names
-        self.write_paused = False
+        self.number: int = number
+        self.by: str = by
+        self.handler: LinkHandler = handler
+        self.address: Address = address
+        self.local: str = names[0]
+        self.peer: str = names[1]
+        self.write_paused: bool = False
         self.heard = True
         self._put_bytes = 0
         self._network = network

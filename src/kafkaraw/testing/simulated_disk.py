@@ -42,8 +42,8 @@ class _Content:
     __slots__ = ("durable", "pending", "seen")
 
     def __init__(self, seen: bytes = b"") -> None:
-        self.seen = bytearray(seen)
-        self.durable = bytearray(seen)
+        self.seen: bytearray = bytearray(seen)
+        self.durable: bytearray = bytearray(seen)
         self.pending: list[_Write] = []
 
     def write(self, position: int, data: Buffer) -> None:
@@ -134,9 +134,9 @@ class SimulatedDisk:
         self._crash_in: int | None = None
         self._failures: dict[str, int] = {}
         self._fails_in: tuple[int, int] | None = None
-        self.operations = 0
-        self.is_crashed = False
-        self.has_lost_writes = False
+        self.operations: int = 0
+        self.is_crashed: bool = False
+        self.has_lost_writes: bool = False
         self.on_operation: Callable[[str], object] = lambda name: None
         self.on_crash: Callable[[str], object] = lambda name: None
 

@@ -22,7 +22,7 @@ from kafkaraw.worker.threads import HandlerThreads
 if TYPE_CHECKING:
     from kafkaraw.worker.schedule import WorkItem
 
-log = logging.getLogger("kafkaraw.worker")
+log: logging.Logger = logging.getLogger("kafkaraw.worker")
 
 
 class HandlerCall:
@@ -38,7 +38,7 @@ class HandlerCall:
     """
 
     def __init__(self, handler: HandlerSpec, threads: HandlerThreads) -> None:
-        self.is_async = is_async(handler.function)
+        self.is_async: bool = is_async(handler.function)
         self.overdue: set[WorkItem] = set()
         self._handler = handler
         self._threads = threads

@@ -23,7 +23,7 @@ from kafkaraw.net.status_server import PROMETHEUS, Answer, StatusServer
 from kafkaraw.worker.metrics import WorkerStatus
 from kafkaraw.worker.service import Service
 
-log = logging.getLogger("kafkaraw.worker")
+log: logging.Logger = logging.getLogger("kafkaraw.worker")
 
 ANSWER_S: Final = 2.0
 """How long the event loop may take to answer, in seconds."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.runtime import Runtime
     from kafkaraw.records import Record
 
-log = logging.getLogger("kafkaraw.worker")
+log: logging.Logger = logging.getLogger("kafkaraw.worker")
 
 CANCELLED_S = 1.0
 """How long a cancelled handler may take to end before its partition is released nevertheless, in seconds."""
@@ -62,7 +62,7 @@ class Processing:
         failed: Callable[[BaseException], None],
         ended: Callable[[], None],
     ) -> None:
-        self.metrics = {spec: HandlerMetrics() for spec in handlers.values()}
+        self.metrics: dict[HandlerSpec, HandlerMetrics] = {spec: HandlerMetrics() for spec in handlers.values()}
         self._group = group
         self._handlers = handlers
         self._ordering = ordering

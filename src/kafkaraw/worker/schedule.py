@@ -180,7 +180,7 @@ class Schedule:
     """
 
     def __init__(self, concurrency: int, *, keeps_finished: bool = False) -> None:
-        self.running = 0
+        self.running: int = 0
         self.is_stopping = False
         self._concurrency = concurrency
         self._keeps_finished = keeps_finished

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.consumer import AsyncConsumer
     from kafkaraw.worker.schedule import CommitPlan, WorkItem
 
-log = logging.getLogger("kafkaraw.worker")
+log: logging.Logger = logging.getLogger("kafkaraw.worker")
 
 _BACKOFF: Final = Backoff(100, 5_000)
 """Between two tries to send; each one has taken `delivery_timeout_ms` already."""
@@ -76,7 +76,7 @@ class Sender:
     """
 
     def __init__(self, producer: AsyncProducer, consumer: AsyncConsumer, commit_timeout_s: float) -> None:
-        self.failing = 0
+        self.failing: int = 0
         self._producer = producer
         self._consumer = consumer
         self._commit_timeout_s = commit_timeout_s
@@ -148,7 +148,7 @@ class TransactionalSender:
     """
 
     def __init__(self, producer: AsyncProducer) -> None:
-        self.failing = 0
+        self.failing: int = 0
         self._producer = producer
         self._is_open = False
 

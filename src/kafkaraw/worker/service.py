@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.runtime import Runtime
     from kafkaraw.records import Record
 
-log = logging.getLogger("kafkaraw.worker")
+log: logging.Logger = logging.getLogger("kafkaraw.worker")
 
 POLL_S: Final = 0.2
 """The longest poll, in seconds, and so how late a stop may be noticed."""
@@ -67,10 +67,10 @@ class Service:
     ) -> None:
         self.consumer = consumer
         self.producer = producer
-        self.schedule = Schedule(config.settings.concurrency, keeps_finished=config.is_transactional)
+        self.schedule: Schedule = Schedule(config.settings.concurrency, keeps_finished=config.is_transactional)
         sender = None if config.is_transactional else Sender(producer, consumer, COMMIT_TIMEOUT_S)
         self._sender = TransactionalSender(producer) if sender is None else sender
-        self.processing = Processing(
+        self.processing: Processing = Processing(
             config.group_id,
             config.by_topic,
             Ordering(config.settings.ordering),

@@ -27,7 +27,7 @@ from kafkaraw.worker.settings import HandlerSpec, Retries, WorkerConfig, split
 if TYPE_CHECKING:
     from kafkaraw.client.deserializers import DeserializerLike
 
-log = logging.getLogger("kafkaraw.worker")
+log: logging.Logger = logging.getLogger("kafkaraw.worker")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -120,7 +120,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
 ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 # Kafka's broker properties whose default differs from that of the topic setting, or that are looser.
 _TOPIC_PROPERTY: Final = {broker: topic for topic, broker in BROKER_PROPERTY.items()}
-COARSER: Final = {
+COARSER: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
     "segment.ms": (("log.roll.hours", HOUR_MS),),
     "segment.jitter.ms": (("log.roll.jitter.hours", HOUR_MS),),

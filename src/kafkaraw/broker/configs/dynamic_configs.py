@@ -38,7 +38,7 @@ class DynamicConfigs:
 
     def __init__(self, save: Callable[[str], None]) -> None:
         self._save = save
-        self.versions = dict.fromkeys(KEPT, 0)
+        self.versions: dict[ConfigResourceType, int] = dict.fromkeys(KEPT, 0)
         self._values: dict[ConfigResourceType, dict[str, Configs]] = {kind: {} for kind in KEPT}
 
     def of(self, kind: ConfigResourceType, name: str) -> Configs:

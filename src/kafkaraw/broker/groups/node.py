@@ -54,7 +54,7 @@ class GroupNode:
         self._hosting = Hosting(OFFSETS_TOPIC, self._make, lambda here: here.coordinator.resign())
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self.topic = InternalTopic(
+        self.topic: InternalTopic = InternalTopic(
             OFFSETS_TOPIC,
             config.groups.topic_partitions,
             config.groups.topic_replication_factor,

@@ -12,11 +12,13 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
-from typing import Final, Never, ParamSpec, TypeVar
+from typing import Final, Never, ParamSpec, TypeAlias, TypeVar
 
 from kafkaraw.broker.log.storage import Buffer, Content, LogFile, LogStorage
 
 _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
+
+_FailingOperation: TypeAlias = Callable[..., Never]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,9 +46,20 @@ class FailedStorage:
     def _fail(self, *_args: object, **_kwargs: object) -> Never:
         raise OSError(self._error.errno, self._error.strerror)
 
-    folders = make_folder = rename_folder = remove_folder = files = sync_folder = _fail
-    open_file = file_size = rename_file = remove_file = _fail
-    read_bytes = write_bytes = read_text = write_text = _fail
+    folders: _FailingOperation = _fail
+    make_folder: _FailingOperation = _fail
+    rename_folder: _FailingOperation = _fail
+    remove_folder: _FailingOperation = _fail
+    files: _FailingOperation = _fail
+    sync_folder: _FailingOperation = _fail
+    open_file: _FailingOperation = _fail
+    file_size: _FailingOperation = _fail
+    rename_file: _FailingOperation = _fail
+    remove_file: _FailingOperation = _fail
+    read_bytes: _FailingOperation = _fail
+    write_bytes: _FailingOperation = _fail
+    read_text: _FailingOperation = _fail
+    write_text: _FailingOperation = _fail
 
     def close(self) -> None:
         """Nothing is open."""

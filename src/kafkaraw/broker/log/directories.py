@@ -158,7 +158,7 @@ class LogDirectories:
     def __init__(
         self, directories: Sequence[LogDirectory], rng: RandomBits, cordoned: Callable[[], frozenset[str]] = frozenset
     ) -> None:
-        self.all = tuple(directories)
+        self.all: tuple[LogDirectory, ...] = tuple(directories)
         self._rng = rng
         self._cordoned = cordoned
         self._homes: dict[TopicPartition, LogDirectory] = {}

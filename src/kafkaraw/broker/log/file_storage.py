@@ -66,7 +66,7 @@ class _Folder:
     __slots__ = ("__weakref__", "path")
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path: str = path
 
 
 class _Place:
@@ -75,8 +75,8 @@ class _Place:
     __slots__ = ("__weakref__", "folder", "name")
 
     def __init__(self, folder: _Folder, name: str) -> None:
-        self.folder = folder
-        self.name = name
+        self.folder: _Folder = folder
+        self.name: str = name
 
     @property
     def path(self) -> str:
@@ -163,7 +163,7 @@ class FileStorage:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._root = str(self.path)  # paths are joined as text: a start with many partitions does so 100,000 times
         self._open_files = OpenFiles(_open_files_max())
         self._folders: WeakValueDictionary[str, _Folder] = WeakValueDictionary()

@@ -85,7 +85,7 @@ class LogCleaner:
         rng: RandomBits,
     ) -> None:
         self.uncleanable: set[tuple[str, TopicPartition]] = set()
-        self.rounds = 0
+        self.rounds: int = 0
         self._directories = directories
         self._clock = clock
         self._settings = settings

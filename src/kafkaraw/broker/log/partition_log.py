@@ -78,9 +78,9 @@ class PartitionLog:
         producers: Callable[[], Iterable[ProducerSnapshot]] = tuple,
     ) -> None:
         self.folder = folder
-        self.settings = settings or SegmentSettings()
-        self.epochs = LeaderEpochs()
-        self.is_closed = False
+        self.settings: SegmentSettings = settings or SegmentSettings()
+        self.epochs: LeaderEpochs = LeaderEpochs()
+        self.is_closed: bool = False
         self._storage = storage
         self._clock = clock
         self._producers = producers

@@ -108,7 +108,7 @@ class ReadOnlyStorage(Folders[CopyOnWriteFile]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._lock: DirectoryLock | None = None
         try:
             entries = list(os.scandir(self.path))

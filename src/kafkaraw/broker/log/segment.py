@@ -120,12 +120,12 @@ class Segment:
     ) -> None:
         self.folder = folder
         self.base_offset = base_offset
-        self.stage = stage
+        self.stage: Stage = stage
         self.created_ms = created_ms
-        self.next_offset = base_offset
+        self.next_offset: int = base_offset
         self._storage = storage
         self._file: LogFile = storage.open_file(folder, self.name)
-        self.size_bytes = self._file.size_bytes
+        self.size_bytes: int = self._file.size_bytes
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._index_files: list[LogFile] = []

@@ -131,13 +131,13 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.node_id = node_id
-        self.config = config
-        self.state = PartitionState((node_id,), NO_LEADER, (node_id,))
-        self.transactions = OpenTransactions()
+        self.config: TopicConfig = config
+        self.state: PartitionState = PartitionState((node_id,), NO_LEADER, (node_id,))
+        self.transactions: OpenTransactions = OpenTransactions()
         # Not a function that refers to this partition: such a cycle would keep it until the garbage collector runs.
-        self.producers = ProducerTable(producer_expiration_ms, self.transactions.first_offset_of)
+        self.producers: ProducerTable = ProducerTable(producer_expiration_ms, self.transactions.first_offset_of)
         self._clock = clock
-        self.log = self.new_log(storage, folder_name(topic_partition))
+        self.log: PartitionLog = self.new_log(storage, folder_name(topic_partition))
         self._isr_keeper = isr_keeper
         self.on_start_moved: Callable[[], None] = lambda: None
         self.is_offline = False

@@ -91,7 +91,7 @@ class Step(enum.Enum):
     FAILED = "failed"
 
 
-MOVES: Final = {
+MOVES: Final[dict[Step, tuple[Step, ...]]] = {
     Step.IDLE: (Step.ASKING, Step.HELD),
     Step.ASKING: (Step.WAITING, Step.TAKING, Step.IDLE),
     Step.WAITING: (Step.ASKING, Step.IDLE),
@@ -110,7 +110,7 @@ class ReplicaFetcher:
     """
 
     def __init__(self, replication: Replication, partition: Partition) -> None:
-        self.step = Step.IDLE
+        self.step: Step = Step.IDLE
         self._replication = replication
         self._partition = partition
         self._following: tuple[int, int] | None = None  # leader and its epoch

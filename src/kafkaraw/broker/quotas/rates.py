@@ -93,7 +93,7 @@ class TokenBucket:
     def __init__(self, windows: Windows, now_ms: int, bound: float) -> None:
         self._burst_s = windows.number * windows.size_ms / 1000
         self._tokens = self._burst_s * bound
-        self.last_ms = now_ms
+        self.last_ms: int = now_ms
 
     def record(self, amount: float, bound: float, now_ms: int) -> None:
         """Take tokens, even those that are not there yet."""

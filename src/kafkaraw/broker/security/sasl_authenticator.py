@@ -144,9 +144,9 @@ class SaslAuthenticator:
     """
 
     def __init__(self, accounts: SaslServers, listener: str, peer: str, now: Callable[[], float]) -> None:
-        self.state = AuthenticationState.HANDSHAKE_REQUEST
+        self.state: AuthenticationState = AuthenticationState.HANDSHAKE_REQUEST
         self.user: str | None = None
-        self.token_authenticated = False
+        self.token_authenticated: bool = False
         self._servers = accounts
         self._listener = listener
         self._peer = peer

@@ -93,7 +93,7 @@ class Catalog:
         self._by_metric_name: dict[str, dict[str, None]] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._announced: dict[str, Topic] = {}
-        self.version = 0
+        self.version: int = 0
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""

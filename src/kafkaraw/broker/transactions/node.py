@@ -53,7 +53,7 @@ class TransactionNode:
         self._controller = controller
         self._config = config
         self._clock = clock
-        self.topic = InternalTopic(
+        self.topic: InternalTopic = InternalTopic(
             TRANSACTION_TOPIC,
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,

@@ -34,7 +34,7 @@ class Loop:
     __slots__ = ("outer", "thread")
 
     def __init__(self) -> None:
-        self.thread = 0
+        self.thread: int = 0
         self.outer: Loop | None = None
 
 
@@ -50,7 +50,7 @@ class OneThread:
     __slots__ = ("__weakref__", "caller", "loop")
 
     def __init__(self) -> None:
-        self.caller = 0
+        self.caller: int = 0
         self.loop: Loop | None = None
         call_after_fork(self, OneThread._forget)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.sending.transaction_calls import Transactions
     from kafkaraw.client.settings_types import ProducerSettings
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _FULL: Final = AppendStatus.FULL  # members of an enum are slow to look up
 _UNKNOWN_TOPIC: Final = AppendStatus.UNKNOWN_TOPIC

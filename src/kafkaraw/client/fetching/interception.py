@@ -17,7 +17,7 @@ from kafkaraw.client.interceptors import guarded, methods_of, name_of_method
 from kafkaraw.errors import KafkaError, copy_to_raise
 from kafkaraw.records import Batch, Record, TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Interception:

@@ -65,7 +65,7 @@ class OffsetLookupTimeoutError(KafkaTimeoutError):
     ) -> None:
         super().__init__(message)
         self.found: dict[TopicPartition, OffsetAndTimestamp] = dict(found)
-        self.failures = {of: failure for of, failure in failures.items()}
+        self.failures: dict[object, KafkaError] = {of: failure for of, failure in failures.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (str(self), self.found, self.failures)

@@ -29,7 +29,7 @@ from kafkaraw.client.network.metadata import UNKNOWN_TOPIC_GRACE_S
 from kafkaraw.client.network.pool import Lane
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.wakeups import Wakeups
-from kafkaraw.core.fetch.cursor import Conversion
+from kafkaraw.core.fetch.cursor import Conversion, RecordCursor
 from kafkaraw.core.fetch.fetcher import Fetcher
 from kafkaraw.core.fetch.offsets import OffsetAndMetadata, parse_reset_policy
 from kafkaraw.core.fetch.requests import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.fetching.interception import Interception
     from kafkaraw.records import Record
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -81,13 +81,13 @@ class Reading:
         self._engine = engine
         self._config = config
         policy = parse_reset_policy(config.auto_offset_reset)
-        self.subscriptions = SubscriptionState(
+        self.subscriptions: SubscriptionState = SubscriptionState(
             lambda: policy.timestamp_at(engine.runtime.clock.time_ms()),
             notes_processed=config.group_id is not None and config.enable_auto_offset_store,
         )
-        self.interception = _interception_of(config)
-        self.awaits = _awaits(config)
-        self.fetcher = Fetcher(
+        self.interception: Interception | None = _interception_of(config)
+        self.awaits: bool = _awaits(config)
+        self.fetcher: Fetcher = Fetcher(
             self.subscriptions,
             self._awaited_batches(config)
             if self.awaits
@@ -100,12 +100,12 @@ class Reading:
             engine.runtime.rng,
             replica_age_max_ms=config.metadata_max_age_ms,
         )
-        self.cursor = self.subscriptions.cursor
-        self.is_waiting = False
-        self.is_over = False
-        self.wakeups = Wakeups(self._require_loop)
+        self.cursor: RecordCursor = self.subscriptions.cursor
+        self.is_waiting: bool = False
+        self.is_over: bool = False
+        self.wakeups: Wakeups = Wakeups(self._require_loop)
         self.turn: Callable[[Deadline], Awaitable[bool]] | None = None
-        self.committed_only = config.isolation_level == "read_committed"
+        self.committed_only: bool = config.isolation_level == "read_committed"
         self._lookup: asyncio.Task[None] | None = None
         self._refresh: set[str] = set()
         self._no_start: KafkaError | None = None

@@ -23,7 +23,7 @@ from kafkaraw.errors import ClosedError, CommitFailedError, KafkaError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 Done: TypeAlias = Callable[[Positions, KafkaError | None], None]
@@ -125,7 +125,7 @@ class QueueSlot:
 
     def __init__(self, queue: CommitQueue) -> None:
         self._queue = queue
-        self.is_first = asyncio.Event()
+        self.is_first: asyncio.Event = asyncio.Event()
 
     async def wait(self) -> None:
         """Wait until all earlier commits have been released."""

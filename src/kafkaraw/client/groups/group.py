@@ -36,7 +36,7 @@ from kafkaraw.records import TopicPartition
 if TYPE_CHECKING:
     from kafkaraw.client.fetching.reading import Reading
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
@@ -61,11 +61,13 @@ class Group:
         self._reader: asyncio.Task[object] | None = None  # the task that polled last
         coordinator = Coordinator(engine, CoordinatorKind.GROUP, config.group_id)
         self._metrics = GroupMetrics()
-        self.membership = Membership(engine, config, _member(engine, config), coordinator, reading, self._metrics)
+        self.membership: Membership = Membership(
+            engine, config, _member(engine, config), coordinator, reading, self._metrics
+        )
         commits = Commits(engine, config.group_id, coordinator)
         membership = self.membership
         who = (membership.identity, membership.refused, membership.settled)
-        self.progress = Progress(config, commits, reading, *who, self._metrics)
+        self.progress: Progress = Progress(config, commits, reading, *who, self._metrics)
         membership.progress = self.progress
         reading.turn = self.turn
 

@@ -71,7 +71,7 @@ class ListenerCall:
     def __init__(self, callback: Callback, partitions: list[TopicPartition], ended: Ended) -> None:
         self.callback = callback
         self.partitions = partitions
-        self.is_over = asyncio.Event()
+        self.is_over: asyncio.Event = asyncio.Event()
         self.has_begun = False
         self.is_lost = False
         self._ended = ended

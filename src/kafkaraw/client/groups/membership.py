@@ -59,7 +59,7 @@ from kafkaraw.records import TopicPartition
 if TYPE_CHECKING:
     from kafkaraw.client.fetching.reading import Reading
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 CHECK_S: Final = 3.0
 """How often to check what no event reports: new topics, the poll timer, commits that are due."""
@@ -121,7 +121,7 @@ class Membership:
         reading: Reading,
         metrics: GroupMetrics,
     ) -> None:
-        self.callbacks = Callbacks()
+        self.callbacks: Callbacks = Callbacks()
         self.member = member
         self._engine = engine
         self._config = config

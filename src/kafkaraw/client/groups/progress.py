@@ -33,7 +33,7 @@ from kafkaraw.records import TopicPartition
 if TYPE_CHECKING:
     from kafkaraw.client.fetching.reading import Reading
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Progress:
@@ -74,7 +74,7 @@ class Progress:
         self._ownership = Ownership()
         self._due_s: float | None = None
         self._automatic: asyncio.Task[None] | None = None
-        self.async_commits = AsyncCommits(self._queue, self._commit_still_owned, self._revoked_error)
+        self.async_commits: AsyncCommits = AsyncCommits(self._queue, self._commit_still_owned, self._revoked_error)
 
     # -- positions
 

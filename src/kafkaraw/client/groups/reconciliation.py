@@ -23,7 +23,7 @@ from kafkaraw.core.group.events import AssignmentChange
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 Assign: TypeAlias = Callable[[Iterable[TopicPartition], Positions], None]
 """Reads exactly these partitions from now on; new ones from these positions."""

@@ -21,7 +21,7 @@ from kafkaraw.core.group.events import Subscription
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 REFRESH_MISSING_MS: Final = 5_000
 """How often to refresh the metadata while a subscribed topic does not exist."""
@@ -49,9 +49,9 @@ class SubscribedTopics:
         self._names: frozenset[str] = frozenset()
         self._warned: set[str] = set()
         self._refresh_at_ms = 0
-        self.subscription = Subscription()
-        self.is_active = False
-        self.is_known = False
+        self.subscription: Subscription = Subscription()
+        self.is_active: bool = False
+        self.is_known: bool = False
 
     def subscribe(self, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None) -> None:
         """Subscribe to topics or to a pattern.

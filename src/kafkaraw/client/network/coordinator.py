@@ -25,7 +25,7 @@ from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.find_coordinator import Coordinator as CoordinatorEntry
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Response)
 

@@ -43,7 +43,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRespons
 if TYPE_CHECKING:
     from random import Random
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Response)
 
@@ -81,10 +81,10 @@ class Engine:
     ) -> None:
         real = system_runtime()
         self.config = config
-        self.runtime = Runtime(
+        self.runtime: Runtime = Runtime(
             network or network_for(config), clock or real.clock, rng or real.rng, entropy or real.entropy
         )
-        self.cluster = ClusterView()
+        self.cluster: ClusterView = ClusterView()
         self._pool = ConnectionPool(config, self.runtime)
         self._metadata = Metadata(self.cluster, self._ask_metadata, config, self.runtime)
         self._start_lock = asyncio.Lock()

@@ -22,7 +22,7 @@ from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, error_name, is_retriable
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 Ask = Callable[[MetadataRequest, float], Awaitable[MetadataResponse]]
 

@@ -45,7 +45,7 @@ class ConnectionPool:
     """
 
     def __init__(self, config: ClientConfig, runtime: Runtime) -> None:
-        self.metrics = ClientMetrics()
+        self.metrics: ClientMetrics = ClientMetrics()
         self._config = config
         self._runtime = runtime
         self._credentials = _credentials_for(config, runtime)
@@ -211,7 +211,7 @@ def _retrieve(attempt: asyncio.Task[Connection]) -> None:
         attempt.exception()
 
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class IdleWatch:

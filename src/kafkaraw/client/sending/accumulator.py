@@ -98,8 +98,8 @@ class RecordAccumulator:
         self._machine = machine
         self._metrics = metrics
         self._is_closed = False
-        self.record_size_max = min(config.max_request_size, config.buffer_memory)
-        self.open_batches = OpenBatches(
+        self.record_size_max: int = min(config.max_request_size, config.buffer_memory)
+        self.open_batches: OpenBatches = OpenBatches(
             config.batch_size,
             config.compression_type,
             config.compression_level,
@@ -112,7 +112,7 @@ class RecordAccumulator:
             partitioner=partitioner_of(config),
             check_size=partial(check_record_size, config),
         )
-        self.pool = BufferPool(self.open_batches, config.buffer_memory)
+        self.pool: BufferPool = BufferPool(self.open_batches, config.buffer_memory)
         self._batch_sizes = BatchSizes(config.batch_size, self.open_batches.limit_batches)
         self._load = PartitionLoad(
             PartitionLoadStats(config.partitioner_adaptive_partitioning_enable, engine.runtime.rng),
@@ -122,7 +122,7 @@ class RecordAccumulator:
             self.open_batches,
         )
         idle_ms = max(config.metadata_max_idle_ms, config.linger_ms)
-        self.metadata = ProducerMetadata(engine, self.open_batches, self._load, idle_ms)
+        self.metadata: ProducerMetadata = ProducerMetadata(engine, self.open_batches, self._load, idle_ms)
 
     # ---- records in
 
@@ -359,7 +359,7 @@ class BufferPool:
     """
 
     def __init__(self, open_batches: OpenBatches, size_bytes: int) -> None:
-        self.releases = 0
+        self.releases: int = 0
         self._open_batches = open_batches
         self._size_bytes = size_bytes
         self._waiters: deque[asyncio.Future[None]] = deque()

@@ -305,7 +305,7 @@ class ArrowTicket:
     __slots__ = ("_parts", "_promises", "_waiter", "rows_count")
 
     def __init__(self, waiter: PromiseWaiter) -> None:
-        self.rows_count = 0
+        self.rows_count: int = 0
         self._waiter = waiter
         self._parts: list[SentPart] = []
         self._promises: dict[BatchPromise, int] = {}  # to its last part
@@ -417,13 +417,13 @@ class ArrowSending:
     """
 
     def __init__(self, data: object, topic: str | None, open_batches: OpenBatches, waiter: PromiseWaiter) -> None:
-        self.ticket = ArrowTicket(waiter)
+        self.ticket: ArrowTicket = ArrowTicket(waiter)
         self._open = open_batches
         if topic is not None:
             topic_of(topic, "send_arrow")
         self._columns = list(rows_of(data, topic))
         self._rows = [Rows(columns) for columns in self._columns]
-        self.topics = list(dict.fromkeys(name for columns in self._columns for name in columns.topics))
+        self.topics: list[str] = list(dict.fromkeys(name for columns in self._columns for name in columns.topics))
         self._at = 0
         self._row = 0
         self._first_row = 0

@@ -30,7 +30,7 @@ class WaitingRecord:
     __slots__ = ("arguments", "error", "ticket")
 
     def __init__(self, arguments: RecordArguments) -> None:
-        self.arguments = arguments
+        self.arguments: RecordArguments = arguments
         self.ticket: Ticket | None = None
         self.error: Exception | None = None
 

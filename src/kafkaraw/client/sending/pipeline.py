@@ -28,7 +28,7 @@ from kafkaraw.client.serializers import (
 from kafkaraw.errors import KafkaTimeoutError, StaleMetadataError
 from kafkaraw.records import Header, Headers, RecordMetadata, Ticket
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 PlainRecord: TypeAlias = tuple[str, bytes | None, bytes | None, Headers | None, int | None, int | None]

@@ -73,13 +73,15 @@ class ProducerCore:
         self._engine = Engine.on(config, runtime)
         self._waiter = PromiseWaiter()
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
-        self.pipeline = _pipeline_of(config)
+        self.pipeline: Pipeline | None = _pipeline_of(config)
         machine = machine_of(config, self._engine)
-        self.accumulator = RecordAccumulator(config, self._engine, machine, self._waiter, self._metrics)
+        self.accumulator: RecordAccumulator = RecordAccumulator(
+            config, self._engine, machine, self._waiter, self._metrics
+        )
         self._lines = Lines(self.accumulator.append, self.accumulator.metadata.is_known)
         self._transactions: Transactions | None = None
         if config.transactional_id is None:
-            self.sender = Sender(config, self._engine, machine, self.accumulator, None, self._metrics)
+            self.sender: Sender = Sender(config, self._engine, machine, self.accumulator, None, self._metrics)
         else:
             from kafkaraw.client.sending.transaction_calls import Transactions  # few producers are transactional
             from kafkaraw.client.sending.transactions import TransactionManager

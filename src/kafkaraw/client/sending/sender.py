@@ -76,7 +76,7 @@ from kafkaraw.records import AppendStatus, SealedBatch, TopicPartition
 if TYPE_CHECKING:
     from kafkaraw.client.sending.transactions import TransactionManager
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _OK, _OPENED, _SEALED = AppendStatus.OK, AppendStatus.OPENED, AppendStatus.SEALED  # slow to look up
 _PRODUCE_KEY: Final = 0
@@ -133,8 +133,8 @@ class Sender:
         self._accumulator = accumulator
         self.transactions = transactions
         self._metrics = metrics
-        self.flushes = PendingFlushes()
-        self.wakeups = SenderWakeups(self._step)
+        self.flushes: PendingFlushes = PendingFlushes()
+        self.wakeups: SenderWakeups = SenderWakeups(self._step)
         self._outbox = Outbox(engine, config, transactions, self._on_event, self.break_down)
         self._actions: deque[Action] = deque()  # still to be done
         self._outcomes: deque[Callable[[], object]] = deque()  # promises still to be settled

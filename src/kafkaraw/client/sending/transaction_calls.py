@@ -27,7 +27,7 @@ from kafkaraw.core.producer.events import (
 from kafkaraw.core.producer.transaction import Change, Phase
 from kafkaraw.errors import DeliveryError, KafkaError, KafkaTimeoutError, UsageError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Transactions:

@@ -86,9 +86,9 @@ class TransactionManager:
 
     def __init__(self, engine: Engine, config: ProducerConfig, accumulator: RecordAccumulator) -> None:
         assert config.transactional_id is not None
-        self.transactional_id = config.transactional_id
-        self.implicit = False
-        self.machine = TransactionMachine()
+        self.transactional_id: str = config.transactional_id
+        self.implicit: bool = False
+        self.machine: TransactionMachine = TransactionMachine()
         self._engine = engine
         self._config = config
         self._accumulator = accumulator

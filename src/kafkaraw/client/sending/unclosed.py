@@ -26,7 +26,7 @@ from kafkaraw.errors import KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
 from kafkaraw.net.process_hooks import at_exit, in_forked_child
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 EXIT_CLOSE_S: Final = 10.0
 """How long producers that were left open may try to deliver when the process ends."""

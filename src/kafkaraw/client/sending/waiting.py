@@ -208,10 +208,10 @@ class Flush:
         settled: Callable[[], None],
         over: Callable[[bool], None],
     ) -> None:
-        self.due_ms = due_ms
-        self.before = before
+        self.due_ms: int = due_ms
+        self.before: Failures = before
         self.awaited: dict[BatchPromise, Unacknowledged] = {}
-        self.over = over
+        self.over: Callable[[bool], None] = over
         self._settled = settled
         self._promises = dict.fromkeys(promises)
         self._missing = len(self._promises)
@@ -252,7 +252,7 @@ class PendingFlushes:
     """
 
     def __init__(self) -> None:
-        self.failures = UnreportedFailures()
+        self.failures: UnreportedFailures = UnreportedFailures()
         self.calls: set[Flush] = set()
         self._may_end = False
 

@@ -61,7 +61,7 @@ from kafkaraw.records import (
 if TYPE_CHECKING:
     from kafkaraw.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _LENGTH_PREFIX_BYTES: Final = 12
 
@@ -112,7 +112,7 @@ class Fetcher:
         self._replica_age_max_ms = replica_age_max_ms
         self._schedule = FetchSchedule(subscriptions)
         self._problems: dict[TopicPartition, _Problem] = {}
-        self.was_reached = False
+        self.was_reached: bool = False
 
     # -- lookups of leaders and positions
 

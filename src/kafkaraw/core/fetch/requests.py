@@ -203,7 +203,7 @@ class AdaptiveFetchSize:
     """
 
     def __init__(self, limits: FetchLimits, partition_bytes_most: int) -> None:
-        self.limits = limits
+        self.limits: FetchLimits = limits
         self._least = limits.partition_max_bytes
         self._most = partition_bytes_most
 

@@ -322,8 +322,8 @@ class SubscriptionState:
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self.assignment: tuple[TopicPartition, ...] = ()
         self.paused: set[TopicPartition] = set()
-        self.buffer = FetchBuffer()
-        self.cursor = RecordCursor(self.paused)
+        self.buffer: FetchBuffer = FetchBuffer()
+        self.cursor: RecordCursor = RecordCursor(self.paused)
         self.changed: dict[TopicPartition, None] = {}
         self.unready: dict[TopicPartition, None] = {}
         self._moved: dict[TopicPartition, None] = {}  # changed, and seen by the schedule, since positions were noted

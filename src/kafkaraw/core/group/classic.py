@@ -74,7 +74,7 @@ from kafkaraw.protocol.messages.leave_group import MemberIdentity as LeavingMemb
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafkaraw.protocol.printable import printable
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 JOIN_GROUP_LAPSE_MS: Final = 5_000
@@ -159,12 +159,12 @@ class ClassicMember:
 
     def __init__(self, settings: GroupSettings, backoff: Backoff, rng: RandomSource) -> None:
         self.settings = settings
-        self.state = ClassicState.UNSUBSCRIBED
+        self.state: ClassicState = ClassicState.UNSUBSCRIBED
         self.subscription: Subscription | None = None
-        self.identity = MemberIdentity()
-        self.reconciler = Reconciler()
-        self.poll_timer = PollTimer(settings.max_poll_interval_ms)
-        self.metrics = MemberMetrics()
+        self.identity: MemberIdentity = MemberIdentity()
+        self.reconciler: Reconciler = Reconciler()
+        self.poll_timer: PollTimer = PollTimer(settings.max_poll_interval_ms)
+        self.metrics: MemberMetrics = MemberMetrics()
         self._requests = Requests(backoff, rng)
         self._heartbeat = Heartbeat(settings.heartbeat_interval_ms)
         self._rebalance = _Rebalance()

@@ -63,7 +63,7 @@ from kafkaraw.protocol.messages.consumer_group_heartbeat import (
 from kafkaraw.protocol.printable import printable
 from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 JOIN_EPOCH: Final = 0
@@ -172,12 +172,12 @@ class ConsumerMember:
         name_of: Callable[[Uuid], str | None],
     ) -> None:
         self.settings = settings
-        self.state = ConsumerState.UNSUBSCRIBED
+        self.state: ConsumerState = ConsumerState.UNSUBSCRIBED
         self.subscription: Subscription | None = None
-        self.identity = MemberIdentity(member_id)
-        self.reconciler = Reconciler()
-        self.poll_timer = PollTimer(settings.max_poll_interval_ms)
-        self.metrics = MemberMetrics()
+        self.identity: MemberIdentity = MemberIdentity(member_id)
+        self.reconciler: Reconciler = Reconciler()
+        self.poll_timer: PollTimer = PollTimer(settings.max_poll_interval_ms)
+        self.metrics: MemberMetrics = MemberMetrics()
         self._requests = Requests(backoff, rng)
         self._heartbeat = Heartbeat(FIRST_INTERVAL_MS)
         self._sent = _SentFields()

@@ -33,7 +33,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.declare import Request, Response
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 NO_GENERATION: Final = -1
 
@@ -177,7 +177,7 @@ class PollTimer:
 
     def __init__(self, interval_ms: int | None) -> None:
         self._interval_ms = interval_ms
-        self.is_enabled = False
+        self.is_enabled: bool = False
         self._calls = 0
         self._reset_ms: int | None = None
 

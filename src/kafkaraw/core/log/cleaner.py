@@ -104,7 +104,7 @@ class KeyIndexer:
 
     def __init__(self, offsets: OffsetMap, start_offset: int, aborted: Iterable[AbortedTransaction]) -> None:
         offsets.clear()
-        self.is_full = False
+        self.is_full: bool = False
         self._offsets = offsets
         self._start_offset = start_offset
         self._transactions = CleanedTransactions()

@@ -85,7 +85,7 @@ class UncheckedOffsetIndex:
         self._data = memoryview(data)
         self._base_offset = base_offset
         self._size_bytes = size_bytes
-        self.count = used_size(data, OFFSET_ENTRY_SIZE) // OFFSET_ENTRY_SIZE
+        self.count: int = used_size(data, OFFSET_ENTRY_SIZE) // OFFSET_ENTRY_SIZE
         self.count = bisect_left(range(self.count), size_bytes, key=self._position)
 
     def _relative_offset(self, number: int) -> int:

@@ -92,7 +92,7 @@ class SegmentRecovery:
         index_interval_bytes: int = INDEX_INTERVAL_BYTES,
         keeps_batches: bool = True,
     ) -> None:
-        self.segment = Segment(base_offset, size_bytes, base_offset)
+        self.segment: Segment = Segment(base_offset, size_bytes, base_offset)
         self._file = file
         self._producers = producers
         self._epochs = epochs

@@ -69,7 +69,7 @@ class _SparseIndex:
     entry_size: ClassVar[int]
 
     def __init__(self, base_offset: int, data: Buffer | EntryFile = b"", file: str = "index") -> None:
-        self.base_offset = base_offset
+        self.base_offset: int = base_offset
         self._data = self._entries(data, file)
         if len(self):
             offset = self.offset_of_row(len(self) - 1)

@@ -145,17 +145,17 @@ class PartitionQueue:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.state = PartitionState.READY
+        self.state: PartitionState = PartitionState.READY
         self.waiting: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
         self.reenqueued: list[ProducerBatch] = []
         self.identity: ProducerIdentity | None = None
-        self.next_sequence = 0
-        self.records_count = 0
-        self.failures = 0
-        self.resume_ms = 0
-        self.last_acked_offset = -1
-        self.has_hole = False
+        self.next_sequence: int = 0
+        self.records_count: int = 0
+        self.failures: int = 0
+        self.resume_ms: int = 0
+        self.last_acked_offset: int = -1
+        self.has_hole: bool = False
         self._node_id = -1
         self._proven = False
         self._renumbering = Renumbering.KEEP

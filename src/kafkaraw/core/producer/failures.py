@@ -92,7 +92,7 @@ HINTS: dict[int, str] = {
 """What to try, by error code."""
 
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Remedy(Enum):

@@ -56,7 +56,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import SealedBatch, TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 NO_ANSWER: Final = PartitionOutcome(ErrorCode.NETWORK_EXCEPTION, message="the response has no entry for this partition")
 _READY: Final = PartitionState.READY  # members of an enum are slow to look up

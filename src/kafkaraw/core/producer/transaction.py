@@ -17,7 +17,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode, is_retriable
 from kafkaraw.records import TopicPartition
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _NAMED_MAX: Final = 3
 
@@ -149,7 +149,7 @@ class TransactionMachine:
     """
 
     def __init__(self) -> None:
-        self.phase = Phase.NEW
+        self.phase: Phase = Phase.NEW
         self.cause: KafkaError | None = None
         self._in_doubt: dict[tuple[str, TopicPartition], OffsetsSent] = {}
 

@@ -22,7 +22,7 @@ from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkaraw.protocol.printable import printable
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 BARE_TOKENS_VERSION: Final = 0
 """The version of SaslHandshake after which tokens come without a Kafka header."""
@@ -100,7 +100,7 @@ class SaslConversation:
 
     def __init__(self, peer: str, *, renews: bool = False) -> None:
         self.state = _S.REAUTH_PROCESS_ORIG_APIVERSIONS_RESPONSE if renews else _S.SEND_APIVERSIONS_REQUEST
-        self.session_lifetime_ms = 0
+        self.session_lifetime_ms: int = 0
         self.computation: Callable[[], None] | None = None
         self._challenge = BareToken(b""), 0
         self._handshake_version: int | None = None

@@ -61,7 +61,7 @@ class OAuthBearerClient:
             raise AuthenticationError("the OAuth token provider gave something that is no bearer token (RFC 6750)")
         pairs = {"auth": f"Bearer {token}", **(extensions or {})}
         self._token = "n,," + _SEPARATOR + "".join(f"{name}={value}{_SEPARATOR}" for name, value in pairs.items())
-        self.complete = False
+        self.complete: bool = False
 
     def computation(self, challenge: bytes) -> None:
         """What has to be computed before `step` can answer, if that takes long enough to hold up an event loop."""

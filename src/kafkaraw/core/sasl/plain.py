@@ -20,7 +20,7 @@ class PlainClient:
         if "\0" in username or "\0" in password:
             raise AuthenticationError("PLAIN cannot carry a user name or password with a NUL character")
         self._token = f"\0{username}\0{password}".encode()
-        self.complete = False
+        self.complete: bool = False
 
     def computation(self, challenge: bytes) -> None:
         """What has to be computed before `step` can answer, if that takes long enough to hold up an event loop."""

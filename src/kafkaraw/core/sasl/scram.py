@@ -206,7 +206,7 @@ class ScramServer:
         self._refusal = REFUSED.format(during=during, name=name)
         self.user: str | None = None
         self.expires_ms: int | None = None
-        self.token_authenticated = False
+        self.token_authenticated: bool = False
         self._find_token = find_token
         self._digest = HASHES[name]
         self._find = find

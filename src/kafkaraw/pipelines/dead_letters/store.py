@@ -122,7 +122,7 @@ class DeadLetters:
         self._pipeline = pipeline
         self._settings = settings
         self._topic = settings.dead_letter_topic
-        self.group = f"{pipeline}.dead-letters.replay"
+        self.group: str = f"{pipeline}.dead-letters.replay"
 
     def find(self, wanted: Filter = EVERY, states: Iterable[State] = tuple(State)) -> list[Found]:
         """Return dead letters, in the order of the topic.

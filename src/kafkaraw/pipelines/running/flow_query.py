@@ -99,7 +99,7 @@ class BatchGate:
         self._known = threading.Event()
         self._stopping = threading.Event()
         self.error: Exception | None = None
-        self.finished = 0
+        self.finished: int = 0
 
     def follow(self, query: StreamingQuery) -> None:
         """Tell the query, whose first micro-batch waits for this."""
@@ -166,9 +166,9 @@ class FlowQuery:
     ) -> None:
         self.flow = flow
         self.storage = storage
-        self.progress = FlowProgress(flow.name, flow.target)
-        self.state = FlowState.WAITING
-        self.retry_at = 0.0
+        self.progress: FlowProgress = FlowProgress(flow.name, flow.target)
+        self.state: FlowState = FlowState.WAITING
+        self.retry_at: float = 0.0
         self._start = start
         self._backoff = backoff
         self._started: Started | None = None

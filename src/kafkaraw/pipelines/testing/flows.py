@@ -78,9 +78,9 @@ class TestedFlows:
     def __init__(
         self, pipeline: Pipeline, spark: SparkSession, folder: Path, topics: TopicsInMemory | TopicsOfBroker
     ) -> None:
-        self.pipeline = pipeline
+        self.pipeline: Pipeline = pipeline
         self.spark = spark
-        self.markers = Markers(spark, folder / "markers")
+        self.markers: Markers = Markers(spark, folder / "markers")
         self._folder = folder
         self._topics = topics
         self._given: dict[str, GivenRows] = {}

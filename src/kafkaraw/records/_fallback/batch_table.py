@@ -49,11 +49,11 @@ class TopicBatches:
     def __init__(
         self, name: str, partition_count: int, sticky_partition: int, batch_size: int, sticky: StickyPartitioner
     ) -> None:
-        self.name = name
-        self.sticky_partition = sticky_partition
-        self.batch_size = batch_size
-        self.sticky = sticky
-        self.takes_turns = False
+        self.name: str = name
+        self.sticky_partition: int = sticky_partition
+        self.batch_size: int = batch_size
+        self.sticky: StickyPartitioner = sticky
+        self.takes_turns: bool = False
         self.batches: list[OpenBatch | None] = [None] * partition_count
 
 
@@ -72,9 +72,9 @@ class OpenBatch(BatchBuilder):
     def __init__(self, topic: TopicBatches, partition: int, promise: BatchPromise, created_ms: int) -> None:
         super().__init__(topic.batch_size)
         self.topic: TopicBatches | None = topic
-        self.partition = partition
-        self.promise = promise
-        self.created_ms = created_ms
+        self.partition: int = partition
+        self.promise: BatchPromise = promise
+        self.created_ms: int = created_ms
 
 
 def _change(method: Callable[Concatenate[BatchTable, P], T]) -> Callable[Concatenate[BatchTable, P], T | None]:
@@ -136,15 +136,17 @@ class BatchTable:
     ) -> None:
         self.topics: dict[str, TopicBatches] = {}
         self.refusal: Callable[[], NoReturn] | None = None
-        self.used_bytes = 0
+        self.used_bytes: int = 0
         self.now_ms = self._clock_ms = clock_ms
-        self.hash_of = partitioner.hash_of
-        self.is_changing = False  # looked at with the lock held: so if it is true, this very thread was interrupted
+        self.hash_of: Callable[[bytes | None], int] = partitioner.hash_of
+        self.is_changing: bool = (
+            False  # looked at with the lock held: so if it is true, this very thread was interrupted
+        )
         self._lock = new_lock()
         self._buffer_memory = buffer_memory
         self._value_size_safe = value_size_safe
         self._has_function = partitioner.function is not None
-        self.decides_each = self._has_function or partitioner.every_record
+        self.decides_each: bool = self._has_function or partitioner.every_record
         self._null_is_no_key = not partitioner.null_is_a_key
         self._open: dict[OpenBatch, None] = {}
         self._sealed: list[OpenBatch] = []

@@ -44,14 +44,14 @@ class BatchBuilder:
     )
 
     def __init__(self, size_max_bytes: int) -> None:
-        self.limit = size_max_bytes
+        self.limit: int = size_max_bytes
         self.parts: list[bytes] = [bytes(HEADER_SIZE)]
         self._base_timestamp = NO_TIMESTAMP
-        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp: int = NO_TIMESTAMP
         self.last_timestamp: int | None = None
-        self.front = b"\x00\x00"
-        self.records_count = 0
-        self.size_bytes = HEADER_SIZE
+        self.front: bytes = b"\x00\x00"
+        self.records_count: int = 0
+        self.size_bytes: int = HEADER_SIZE
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
         """Add one record; return its index in the batch, or -1 if it does not fit (the first always does)."""

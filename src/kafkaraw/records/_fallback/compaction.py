@@ -42,7 +42,7 @@ class OffsetMap:
         if len(seed) != _SEED_SIZE or not 0 < keys_max <= _KEYS_MAX:
             raise UsageError(f"an offset map cannot have {keys_max} keys and {len(seed)} bytes of seed")
         self.keys_max = keys_max
-        self.latest_offset = -1
+        self.latest_offset: int = -1
         self._seed = seed
         self._offsets: dict[bytes, int] = {}
 

@@ -48,7 +48,7 @@ class Rows:
     """
 
     def __init__(self, columns: RowColumns) -> None:
-        self.count = columns.count
+        self.count: int = columns.count
         self._columns = columns
 
     def check(self, partition_counts: Sequence[int], size_max: int) -> BadRow | None:

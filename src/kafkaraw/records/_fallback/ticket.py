@@ -40,9 +40,9 @@ class Ticket:
     __slots__ = ("batch_promise", "index", "timestamp_ms")
 
     def __init__(self, batch_promise: BatchPromise, index: int, timestamp_ms: int) -> None:
-        self.batch_promise = batch_promise
-        self.index = index
-        self.timestamp_ms = timestamp_ms
+        self.batch_promise: BatchPromise = batch_promise
+        self.index: int = index
+        self.timestamp_ms: int = timestamp_ms
 
     @property
     def done(self) -> bool:

@@ -141,7 +141,7 @@ class ColumnEncoder:
         if texts.schema_type is not FORMATS[format]:
             raise UsageError(f"the schema is {texts.schema_type.value}, and the column is encoded as {format}")
         is_protobuf = texts.schema_type is SchemaType.PROTOBUF
-        self.columns = _message_columns(texts, recursion_max) if is_protobuf else columns_for(texts)
+        self.columns: Column = _message_columns(texts, recursion_max) if is_protobuf else columns_for(texts)
         indexes = indexes_of(message_type(texts)) if is_protobuf else None
         self._texts = texts
         self._recursion_max = recursion_max

@@ -164,8 +164,8 @@ class EncodePlan:
     """
 
     def __init__(self, columns: Column) -> None:
-        self.program = EncodeProgram(columns)
-        self.flat = flattened(columns)
+        self.program: EncodeProgram = EncodeProgram(columns)
+        self.flat: list[tuple[Column, int]] = flattened(columns)
 
     def add(self, op: EncodeOp, source: int, path: str, **values: object) -> int:
         """Add a node, and return its index; `values` are the other attributes of `EncodeNode`."""

@@ -70,7 +70,7 @@ class JsonObjects:
     """
 
     def __init__(self, kind: pa.StructType, reader: Reader) -> None:
-        self.type = nullable(kind)
+        self.type: pa.StructType = nullable(kind)
         """The struct with nullable fields: of the result."""
         self._reader = reader
 

@@ -75,7 +75,8 @@ class Prepared:
     """A program, ready to be run; here as it is."""
 
     def __init__(self, program: Program) -> None:
-        self.nodes, self.root = program.nodes, program.root
+        self.nodes: list[Node] = program.nodes
+        self.root: int = program.root
 
 
 prepare = Prepared

@@ -6,7 +6,7 @@ The bytes equal those of confluent-kafka's serializers. `avro_nodes` turns schem
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
@@ -20,6 +20,7 @@ from kafkaraw.schemas.serializers.classes import as_data, maker_of, schema_of
 from kafkaraw.schemas.serializers.common import (
     LATEST_TTL_S,
     AnyRegistry,
+    ObjectT,
     Prepared,
     Reader,
     SchemaDeserializer,
@@ -28,7 +29,6 @@ from kafkaraw.schemas.serializers.common import (
 )
 from kafkaraw.schemas.subjects import SubjectStrategy
 
-T = TypeVar("T")
 _MismatchError: type[Exception] = codec_in_use.AvroMismatchError
 _encode: Callable[..., bytes] = codec_in_use.encode
 _decode: Callable[..., Any] = codec_in_use.decode
@@ -134,7 +134,7 @@ class AvroSerializer(SchemaSerializer):
             ) from None
 
 
-class AvroDeserializer(SchemaDeserializer[T]):
+class AvroDeserializer(SchemaDeserializer[ObjectT]):
     """Reads what `AvroSerializer`, or another client's, has written: for a consumer's `value_deserializer`.
 
     If there is a reader's schema, the writer's is resolved to it: fields by name and alias, defaults for those that the
@@ -165,7 +165,7 @@ class AvroDeserializer(SchemaDeserializer[T]):
         registry: AnyRegistry,
         reader_schema: Schema | str | type | None = None,
         *,
-        into: type[T] | None = None,
+        into: type[ObjectT] | None = None,
         subject: SubjectStrategy = "topic",
         use_latest_version: bool = False,
         use_latest_with_metadata: Mapping[str, str] | None = None,

@@ -15,7 +15,7 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
-from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
@@ -45,6 +45,13 @@ from kafkaraw.schemas.subjects import (
 )
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # PEP 696, in `typing` from Python 3.13
+
+    ObjectT = TypeVarWithDefault("ObjectT", default=Any)
+else:
+    ObjectT = TypeVar("ObjectT")
+"""The objects that a deserializer makes: anything, unless it is told the class."""
 AnyRegistry: TypeAlias = Any
 """`Registry` or `AsyncRegistry`: their methods have the same names, and return values or awaitables of them."""
 
@@ -478,7 +485,7 @@ class Reader:
     expires_s: float | None
 
 
-class SchemaDeserializer(ABC, Generic[T]):
+class SchemaDeserializer(ABC, Generic[ObjectT]):
     """Base of the deserializers: a function of bytes and `DeserializationContext`.
 
     It reads both framings, and prefers the header.

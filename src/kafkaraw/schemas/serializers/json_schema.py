@@ -8,7 +8,7 @@ fetched. Start at the two classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
@@ -20,6 +20,7 @@ from kafkaraw.schemas.serializers.classes import as_json, json_schema_of, maker_
 from kafkaraw.schemas.serializers.common import (
     LATEST_TTL_S,
     AnyRegistry,
+    ObjectT,
     Prepared,
     Reader,
     SchemaDeserializer,
@@ -28,8 +29,6 @@ from kafkaraw.schemas.serializers.common import (
 )
 from kafkaraw.schemas.serializers.json_validator import InvalidObjectError, Validator, dump_valid
 from kafkaraw.schemas.subjects import SubjectStrategy
-
-T = TypeVar("T")
 
 
 class JsonSchemaSerializer(SchemaSerializer):
@@ -112,7 +111,7 @@ class JsonSchemaSerializer(SchemaSerializer):
         return prepared.prefix + (made.encode() if isinstance(made, str) else made)
 
 
-class JsonSchemaDeserializer(SchemaDeserializer[T]):
+class JsonSchemaDeserializer(SchemaDeserializer[ObjectT]):
     """Reads JSON and validates it: for a consumer's `value_deserializer`.
 
     Args:
@@ -141,7 +140,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[T]):
         registry: AnyRegistry,
         reader_schema: Schema | str | type | None = None,
         *,
-        into: type[T] | None = None,
+        into: type[ObjectT] | None = None,
         subject: SubjectStrategy = "topic",
         use_latest_version: bool = False,
         use_latest_with_metadata: Mapping[str, str] | None = None,

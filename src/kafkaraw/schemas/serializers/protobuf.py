@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from kafkaraw.client.deserializers import DeserializationContext
 from kafkaraw.client.serializers import SerializationContext
@@ -21,6 +21,7 @@ from kafkaraw.schemas.model import RegisteredSchema, Schema, SchemaReference, Sc
 from kafkaraw.schemas.serializers.common import (
     LATEST_TTL_S,
     AnyRegistry,
+    ObjectT,
     Prepared,
     Reader,
     SchemaDeserializer,
@@ -30,7 +31,6 @@ from kafkaraw.schemas.serializers.common import (
 )
 from kafkaraw.schemas.subjects import SubjectStrategy
 
-T = TypeVar("T")
 _BUILT_IN: Final = ("confluent/", "google/protobuf/", "google/type/")
 """Imports that every registry and every client knows; they are not registered."""
 
@@ -189,7 +189,7 @@ class _Parser:
     classes: dict[tuple[int, ...], Any]
 
 
-class ProtobufDeserializer(SchemaDeserializer[T]):
+class ProtobufDeserializer(SchemaDeserializer[ObjectT]):
     """Reads Protobuf messages: for a consumer's `value_deserializer`.
 
     Args:
@@ -211,7 +211,7 @@ class ProtobufDeserializer(SchemaDeserializer[T]):
     def __init__(
         self,
         registry: AnyRegistry,
-        message_type: type[T] | None = None,
+        message_type: type[ObjectT] | None = None,
         *,
         subject: SubjectStrategy = "topic",
         use_latest_version: bool = False,

@@ -41,7 +41,7 @@ from kafkaraw.schemas.server.paths import RequestPath
 from kafkaraw.schemas.server.requests import SchemaRequest, bad_request, version_of
 from kafkaraw.schemas.server.service import NotPrimaryError, Page, RegistryService, schema_types
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 V1_JSON: Final = "application/vnd.schemaregistry.v1+json"
 _ANSWER_TYPES: Final = (V1_JSON, "application/vnd.schemaregistry+json", "application/json")

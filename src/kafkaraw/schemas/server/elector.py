@@ -32,7 +32,7 @@ from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from kafkaraw.schemas.server.election import PROTOCOL_NAME, PROTOCOL_TYPE, Choice, Identity, choose_primary
 from kafkaraw.schemas.server.service import Leadership
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DEFAULT_GROUP: Final = "schema-registry"
 _LAPSE_S: Final = 5.0

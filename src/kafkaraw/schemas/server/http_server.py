@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from kafkaraw.errors import KafkaError, NetworkError, Stage
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 STALLED_S: Final = 120.0
 """Longer than any request takes; in seconds."""

@@ -26,7 +26,7 @@ from kafkaraw.schemas.server.settings import RegistrySettings
 from kafkaraw.schemas.server.state import State
 from kafkaraw.schemas.server.topic import TopicLog
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 

@@ -63,7 +63,7 @@ from kafkaraw.schemas.server.requests import (
 )
 from kafkaraw.schemas.server.state import LATEST, State, StoredSchema
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -120,7 +120,7 @@ class State:
         self._configs: dict[str | None, ConfigValue] = {}
         self._modes: dict[str | None, RegistryMode] = {}
         self.contexts: set[str] = set()
-        self.applied_offset = -1
+        self.applied_offset: int = -1
 
     def clear(self) -> None:
         """Forget everything, before the topic is read from its beginning again."""

@@ -45,7 +45,7 @@ from kafkaraw.schemas.server.records import (
 )
 from kafkaraw.schemas.server.state import Outcome, State
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DEFAULT_TOPIC: Final = "_schemas"
 _CLEANUP_POLICY: Final = "cleanup.policy"

@@ -189,7 +189,7 @@ class RowCollector:
         self._typing = typing
         self._assembler = BatchAssembler(schema, topic, partition)
         self._rows = 0
-        self.position = 0
+        self.position: int = 0
 
     def add(self, batch: Batch, end_offset: int) -> Iterator[pa.RecordBatch]:
         """Decode records before an offset; yield the Arrow batches that are full.

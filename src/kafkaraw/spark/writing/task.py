@@ -257,7 +257,7 @@ class Summed:
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], settings: WriteSettings) -> None:
-        self.total = NO_ROWS
+        self.total: RowSum = NO_ROWS
         self._batches = batches
         self._settings = settings
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from kafkaraw import pipelines as kp
 
-spark = SparkSession.active()
+spark: SparkSession = SparkSession.active()
 
 PREFIX = spark.conf.get("flights.topic.prefix", "")
 FLIGHT = (

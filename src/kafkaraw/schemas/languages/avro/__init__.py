@@ -44,14 +44,14 @@ class AvroSchema:
     schema_type = SchemaType.AVRO
 
     def __init__(self, bundle: SchemaBundle, *, validate: bool = True) -> None:
-        self.references = check_bundle(bundle)
+        self.references: tuple[tuple[str, SchemaBundle], ...] = check_bundle(bundle)
         self._validate = validate
         reader = AvroReader(validate=validate)
         roots = [reader.read(reference.schema.text) for _, reference in self.references]
         self._known = tuple(root.full_name for root in roots if isinstance(root, Named))
-        self.root = reader.read(bundle.schema.text)
+        self.root: Node = reader.read(bundle.schema.text)
         _Keys(unions_may_raise=reader.has_field_aliases).set(self.root, 0)
-        self.canonical_text = write(self.root, self._known)
+        self.canonical_text: str = write(self.root, self._known)
         check_encodable(self.canonical_text)
 
     @property

@@ -25,8 +25,8 @@ class Node:
     __slots__ = ("key", "kind", "props")
 
     def __init__(self, kind: str, props: dict[str, Any] | None = None) -> None:
-        self.kind = kind
-        self.props = props or {}
+        self.kind: str = kind
+        self.props: dict[str, Any] = props or {}
         self.key: bytes | None = None
 
     @property
@@ -46,9 +46,9 @@ class Named(Node):
 
     def __init__(self, kind: str, name: str, space: str | None, doc: str | None) -> None:
         super().__init__(kind)
-        self.name = name
-        self.space = space
-        self.doc = doc
+        self.name: str = name
+        self.space: str | None = space
+        self.doc: str | None = doc
         self.aliases: tuple[tuple[str, str | None], ...] = ()
 
     @property
@@ -76,12 +76,12 @@ class Field:
     __slots__ = ("aliases", "default", "doc", "has_default", "name", "order", "position", "props", "type")
 
     def __init__(self, name: str, type_: Node, doc: str | None, order: str) -> None:
-        self.name = name
-        self.type = type_
-        self.doc = doc
-        self.order = order
-        self.position = 0
-        self.has_default = False
+        self.name: str = name
+        self.type: Node = type_
+        self.doc: str | None = doc
+        self.order: str = order
+        self.position: int = 0
+        self.has_default: bool = False
         self.default: Any = None
         self.aliases: tuple[str, ...] = ()
         self.props: dict[str, Any] = {}
@@ -94,7 +94,7 @@ class Record(Named):
 
     def __init__(self, name: str, space: str | None, doc: str | None, *, is_error: bool) -> None:
         super().__init__("record", name, space, doc)
-        self.is_error = is_error
+        self.is_error: bool = is_error
         self.fields: tuple[Field, ...] = ()
         self.by_name: dict[str, Field] = {}
         self.aliased: tuple[Field, ...] = ()
@@ -111,7 +111,7 @@ class Enum(Named):
 
     def __init__(self, name: str, space: str | None, doc: str | None, symbols: tuple[str, ...]) -> None:
         super().__init__("enum", name, space, doc)
-        self.symbols = symbols
+        self.symbols: tuple[str, ...] = symbols
         self.default: str | None = None
 
 
@@ -122,7 +122,7 @@ class Fixed(Named):
 
     def __init__(self, name: str, space: str | None, doc: str | None, size: int) -> None:
         super().__init__("fixed", name, space, doc)
-        self.size = size
+        self.size: int = size
 
 
 class Container(Node):
@@ -132,7 +132,7 @@ class Container(Node):
 
     def __init__(self, kind: str, items: Node) -> None:
         super().__init__(kind)
-        self.items = items
+        self.items: Node = items
 
     def children(self) -> list[Node]:
         """Return the types that this one consists of."""
@@ -146,7 +146,7 @@ class Union(Node):
 
     def __init__(self, branches: list[Node]) -> None:
         super().__init__("union")
-        self.branches = branches
+        self.branches: list[Node] = branches
 
     def children(self) -> list[Node]:
         """Return the types that this one consists of."""
@@ -160,8 +160,8 @@ class Unresolved(Node):
 
     def __init__(self, full_name: str, path: str) -> None:
         super().__init__("unresolved")
-        self.full_name = full_name
-        self.path = path
+        self.full_name: str = full_name
+        self.path: str = path
 
     @property
     def type_name(self) -> str:

@@ -48,7 +48,7 @@ class AvroReader:
         self._known: dict[str, Named] = {}
         self._parents: list[Node] = []
         self._defaults: list[tuple[Field, str]] = []
-        self.has_field_aliases = False
+        self.has_field_aliases: bool = False
 
     def read(self, text: str) -> Node:
         """Return the type that the text describes.

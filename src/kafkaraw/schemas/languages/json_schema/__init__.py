@@ -15,6 +15,7 @@ from kafkaraw.schemas.errors import SchemaParseError
 from kafkaraw.schemas.languages.json_schema.differences import compare_json
 from kafkaraw.schemas.languages.json_schema.documents import Documents, draft_of
 from kafkaraw.schemas.languages.json_schema.loading import Loader
+from kafkaraw.schemas.languages.json_schema.nodes import Node
 from kafkaraw.schemas.languages.limits import Json, check_bundle, check_encodable, json_text, load_json
 from kafkaraw.schemas.languages.parsed import Incompatibility, ParsedSchema
 from kafkaraw.schemas.model import SchemaBundle, SchemaType
@@ -39,24 +40,27 @@ class JsonSchema:
     schema_type = SchemaType.JSON
 
     def __init__(self, bundle: SchemaBundle) -> None:
-        self.references = check_bundle(bundle)
+        self.references: tuple[tuple[str, SchemaBundle], ...] = check_bundle(bundle)
         contents = _load(bundle.schema.text)
         if not isinstance(contents, dict | bool):
             raise SchemaParseError("a JSON schema must be an object or a boolean; write one", path="#")
         self._contents = contents
         self._text = bundle.schema.text
-        self.draft = draft_of(contents)
-        self.canonical_text = json_text(contents)
+        self.draft: str = draft_of(contents)
+        self.canonical_text: str = json_text(contents)
         check_encodable(self.canonical_text)
         referenced = [(name, _load(one.schema.text)) for name, one in self.references]
-        self.closure = (self.canonical_text, tuple((name, json_text(one)) for name, one in referenced))
-        self.documents = Documents(contents, referenced)
+        self.closure: tuple[str, tuple[tuple[str, str], ...]] = (
+            self.canonical_text,
+            tuple((name, json_text(one)) for name, one in referenced),
+        )
+        self.documents: Documents = Documents(contents, referenced)
         loader = Loader(self.documents, self.draft)
         try:
-            self.root = loader.load()
+            self.root: Node = loader.load()
         except RecursionError:
             raise SchemaParseError("the schema is nested too deep; use $defs and $ref") from None
-        self.patterns = frozenset(loader.patterns)
+        self.patterns: frozenset[str] = frozenset(loader.patterns)
 
     @property
     def name(self) -> str | None:

@@ -71,7 +71,7 @@ class Documents:
         registry = _metaschemas()
         root = specification_with(_METASCHEMAS[draft_of(schema)]).create_resource(with_definitions(schema))
         try:
-            self.uri = root.id() or ""
+            self.uri: str = root.id() or ""
             for name, reference in references:
                 specification = specification_with(_METASCHEMAS[draft_of(reference)])
                 other = specification.create_resource(with_definitions(reference))

@@ -43,13 +43,13 @@ class Node:
     )
 
     def __init__(self, kind: str, values: dict[str, Any] | None = None) -> None:
-        self.kind = kind
-        self.values = {} if values is None else values
-        self.criterion = ""
+        self.kind: str = kind
+        self.values: dict[str, Any] = {} if values is None else values
+        self.criterion: str = ""
         self.parts: list[Node] = []
-        self.generated = False
-        self.source = b""
-        self.is_closed = False
+        self.generated: bool = False
+        self.source: bytes = b""
+        self.is_closed: bool = False
         self.about: dict[str, Any] = {}
         self._target: Callable[[], Node] | None = None
         self._property_keys: tuple[frozenset[tuple[str, object]], frozenset[str]] | None = None

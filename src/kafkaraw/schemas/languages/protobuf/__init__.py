@@ -62,10 +62,12 @@ class ProtobufSchema:
             raise SchemaParseError(
                 "Protobuf schemas need the package `protobuf`; pip install 'kafkaraw[schemas]'"
             ) from None
-        self.references = check_bundle(bundle)
+        self.references: tuple[tuple[str, SchemaBundle], ...] = check_bundle(bundle)
         self._origins = {one.name: (one.subject, one.version) for one in bundle.schema.references}
+        self.file_name: str
+        self.file: File
         self.file_name, self.file = _read(bundle.schema.text, FILE_NAME)
-        self.canonical_text = write_proto(self.file)
+        self.canonical_text: str = write_proto(self.file)
         check_encodable(self.canonical_text)
         self._imports = self._read_imports()
         if validate:

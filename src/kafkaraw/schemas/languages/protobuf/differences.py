@@ -107,10 +107,10 @@ class Members:
     """
 
     def __init__(self, version: Version, message: Message, scope: str) -> None:
-        self.fields = {one.number: one for one in message.all_fields}
-        self.oneofs = {oneof.name: oneof for oneof in message.oneofs}
-        self.oneof_of = {one.number: oneof.name for oneof in message.oneofs for one in oneof.fields}
-        self.keys = frozenset(
+        self.fields: dict[int, Field] = {one.number: one for one in message.all_fields}
+        self.oneofs: dict[str, OneOf] = {oneof.name: oneof for oneof in message.oneofs}
+        self.oneof_of: dict[int, str] = {one.number: oneof.name for oneof in message.oneofs for one in oneof.fields}
+        self.keys: frozenset[tuple[int, object]] = frozenset(
             (number, version.key_of(one, self.oneof_of.get(number), scope)) for number, one in self.fields.items()
         )
 
