@@ -92,7 +92,6 @@ def test_names_without_effect_are_told_in_one_warning(caplog: pytest.LogCaptureF
         ("ssl.enabled.protocols", "TLSv1.1", "ssl_context"),
         ("sasl.login.callback.handler.class", "com.example.H", "token_provider"),
         ("config.providers", "file", "taken as they stand"),
-        ("sasl.oauthbearer.assertion.file", "x", "client secret"),
         ("transaction.two.phase.commit.enable", "true", "one step"),
         ("ssl.endpoint.identification.algorithm", "ldaps", "https"),
         ("liner.ms", "5", "did you mean 'linger.ms'"),

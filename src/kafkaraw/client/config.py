@@ -284,6 +284,39 @@ class ClientConfig:
     )
     sasl_oauthbearer_client_id: str | None = setting(None, "Client id for the token endpoint.")
     sasl_oauthbearer_client_secret: str | None = setting(None, "Client secret for the token endpoint.", secret=True)
+    sasl_oauthbearer_assertion_file: str | None = setting(
+        None, "File with a client assertion, a JWT, to send in place of the client's secret; read for each token."
+    )
+    sasl_oauthbearer_assertion_private_key_file: str | None = setting(
+        None, "Private key (PEM) that signs client assertions, to send in place of the client's secret."
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = setting(
+        None, "Passphrase of the private key of client assertions.", secret=True
+    )
+    sasl_oauthbearer_assertion_algorithm: str = setting(
+        "RS256", "Algorithm of client assertions.", choices=("RS256", "ES256")
+    )
+    sasl_oauthbearer_assertion_claim_aud: str | None = setting(
+        None, "Claim aud of client assertions: often the URL of the token endpoint."
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = setting(
+        None, "Claim iss of client assertions: often the client id."
+    )
+    sasl_oauthbearer_assertion_claim_sub: str | None = setting(
+        None, "Claim sub of client assertions: often the client id."
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = setting(
+        300, "Time from the creation of a client assertion to its claim exp.", unit="s", minimum=1, maximum=86_400
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = setting(
+        60, "Time from the claim nbf of a client assertion to its creation.", unit="s", minimum=0, maximum=3_600
+    )
+    sasl_oauthbearer_assertion_claim_jti_include: bool = setting(
+        False, "Give each client assertion a claim jti of its own."
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = setting(
+        None, "JSON file with further fields of client assertions, in the objects header and payload."
+    )
     sasl_oauthbearer_scope: str | None = setting(None, "Scope to request from the token endpoint.")
     sasl_oauthbearer_extensions: Mapping[str, str] | None = setting(
         None,
@@ -682,6 +715,8 @@ def _login_needs(config: ClientConfig) -> tuple[str, ...]:
     if config.sasl_mechanism == "OAUTHBEARER":
         if config.sasl_oauthbearer_token_endpoint_url is None:
             return ("sasl_oauth_token_provider",)
+        if config.sasl_oauthbearer_assertion_file or config.sasl_oauthbearer_assertion_private_key_file:
+            return ()
         return "sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"
     others = {"GSSAPI": ("sasl_kerberos_service_name",), "AWS_MSK_IAM": ("sasl_aws_msk_region",)}
     return others.get(str(config.sasl_mechanism), ("sasl_username", "sasl_password"))

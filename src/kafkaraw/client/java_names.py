@@ -54,7 +54,6 @@ ssl.keymanager.algorithm ssl.secure.random.implementation ssl.trustmanager.algor
 _IGNORED: Final = frozenset(_IGNORED_TEXT.split())
 
 _NO_CODE: Final = "settings name no code here"
-_ASSERTION: Final = "signed assertions are not supported; use a client secret, or sasl_oauth_token_provider"
 _SHARE: Final = "share groups are not supported"
 _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
@@ -62,17 +61,6 @@ _REFUSED: Final = {
     "config.providers": "values are taken as they stand; resolve them before, as from os.environ",
     "interceptor.classes": f"{_NO_CODE}; give interceptors=[...] with objects of your own",
     "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
-    "sasl.oauthbearer.assertion.algorithm": _ASSERTION,
-    "sasl.oauthbearer.assertion.claim.aud": _ASSERTION,
-    "sasl.oauthbearer.assertion.claim.exp.seconds": _ASSERTION,
-    "sasl.oauthbearer.assertion.claim.iss": _ASSERTION,
-    "sasl.oauthbearer.assertion.claim.jti.include": _ASSERTION,
-    "sasl.oauthbearer.assertion.claim.nbf.seconds": _ASSERTION,
-    "sasl.oauthbearer.assertion.claim.sub": _ASSERTION,
-    "sasl.oauthbearer.assertion.file": _ASSERTION,
-    "sasl.oauthbearer.assertion.private.key.file": _ASSERTION,
-    "sasl.oauthbearer.assertion.private.key.passphrase": _ASSERTION,
-    "sasl.oauthbearer.assertion.template.file": _ASSERTION,
     "security.providers": f"{_NO_CODE}; {_CONTEXT}",
     "share.acknowledgement.mode": _SHARE,
     "share.acquire.mode": _SHARE,

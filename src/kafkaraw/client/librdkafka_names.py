@@ -122,7 +122,6 @@ _REFUSED: Final = {
     "sasl.oauthbearer.assertion.jwt.template.file": _TOKEN,
     "sasl.oauthbearer.assertion.private.key.pem": _TOKEN,
     "sasl.oauthbearer.config": _TOKEN,
-    "sasl.oauthbearer.extensions": _TOKEN,
     "socket_cb": _C_ONLY,
     "ssl.ca.certificate.stores": "give ssl.ca.location, a PEM file",
     "ssl.certificate.verify_cb": _CONTEXT,

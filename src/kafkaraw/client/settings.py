@@ -24,7 +24,7 @@ class Setting:
 
     Attributes:
         doc: what it does, one sentence.
-        unit: "ms", "bytes", or "" when it has none.
+        unit: "ms", "s", "bytes", or "" when it has none.
         minimum: smallest allowed number.
         maximum: largest allowed number.
         choices: the allowed values, when they can be listed.
@@ -150,7 +150,7 @@ _TYPES: dict[str, tuple[type, str, str]] = {
 }
 
 
-_UNITS = {"ms": "milliseconds"}
+_UNITS = {"ms": "milliseconds", "s": "seconds"}
 
 
 def _check_type(declared: str, about: Setting, value: object, *, from_text: bool) -> None:

@@ -47,6 +47,39 @@ class SecuritySettings(TypedDict, total=False):
     sasl_oauthbearer_client_secret: str | None
     """Client secret for the token endpoint."""
 
+    sasl_oauthbearer_assertion_file: str | None
+    """File with a client assertion, a JWT, to send in place of the client's secret; read for each token."""
+
+    sasl_oauthbearer_assertion_private_key_file: str | None
+    """Private key (PEM) that signs client assertions, to send in place of the client's secret."""
+
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    """Passphrase of the private key of client assertions."""
+
+    sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
+    """Algorithm of client assertions. Default: 'RS256'."""
+
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    """Claim aud of client assertions: often the URL of the token endpoint."""
+
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """Claim iss of client assertions: often the client id."""
+
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    """Claim sub of client assertions: often the client id."""
+
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    """Time from the creation of a client assertion to its claim exp. Default: 300 s."""
+
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    """Time from the claim nbf of a client assertion to its creation. Default: 60 s."""
+
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    """Give each client assertion a claim jti of its own. Default: False."""
+
+    sasl_oauthbearer_assertion_template_file: str | None
+    """JSON file with further fields of client assertions, in the objects header and payload."""
+
     sasl_oauthbearer_scope: str | None
     """Scope to request from the token endpoint."""
 

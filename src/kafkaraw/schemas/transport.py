@@ -194,7 +194,8 @@ class Transport:
             backoff=Backoff(config.retry_backoff_ms, max(config.retry_backoff_ms, config.retry_backoff_max_ms)),
             tls=lambda: client_context(trusted=config.oauth_cafile),
         )
-        return CachedTokens(EndpointTokens(endpoint, self._rng), SystemClock())
+        clock = SystemClock()
+        return CachedTokens(EndpointTokens(endpoint, self._rng, clock), clock)
 
     async def _token(self, source: TokenSource, timeout: float) -> str:
         try:

@@ -26,6 +26,7 @@ from kafkaraw.client.credentials.source import CachedTokens
 from kafkaraw.core.retry import Backoff
 from kafkaraw.core.sasl.oauthbearer import expiry_ms, unsecured_token
 from kafkaraw.errors import AuthenticationError, ConfigError, KafkaError, NetworkError, Stage
+from kafkaraw.net import SystemClock
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.net.stream_server import stream_server
 
@@ -69,7 +70,7 @@ class Play:
         """The token or the error, and how long that took."""
 
         async def main(simulation: Simulation) -> tuple[str | KafkaError, float]:
-            source = EndpointTokens(endpoint(**more), simulation.rng, httpx.MockTransport(self))
+            source = EndpointTokens(endpoint(**more), simulation.rng, simulation.clock, httpx.MockTransport(self))
             try:
                 return (await source.token(timeout)).value, simulation.loop.time()
             except KafkaError as error:
@@ -203,7 +204,7 @@ def test_a_proxy_of_the_environment_is_asked_for_https_to_other_machines_only(
             for name in PROXIES:
                 for spelled in (name, name.lower()):
                     monkeypatch.setenv(spelled, f"http://127.0.0.1:{proxy_port}")
-            source = EndpointTokens(endpoint(url=url.format(own=own_port)), random.Random(1))
+            source = EndpointTokens(endpoint(url=url.format(own=own_port)), random.Random(1), SystemClock())
             with pytest.raises(KafkaError):
                 await source.token(0.5)
         return proxy.received, own.received
@@ -219,7 +220,9 @@ def test_a_token_is_kept_for_four_fifths_of_its_life_and_fetched_once_for_many()
     async def main(simulation: Simulation) -> list[int]:
         now_s = simulation.clock.time_ms() / 1000
         play = Play(*(good(100, now_s + 80 * step) for step in range(5)))
-        source = CachedTokens(EndpointTokens(endpoint(), simulation.rng, httpx.MockTransport(play)), simulation.clock)
+        source = CachedTokens(
+            EndpointTokens(endpoint(), simulation.rng, simulation.clock, httpx.MockTransport(play)), simulation.clock
+        )
         counts = []
         for _ in range(3):
             await asyncio.gather(*(source.token(5) for _ in range(10)))
@@ -233,7 +236,9 @@ def test_a_token_is_kept_for_four_fifths_of_its_life_and_fetched_once_for_many()
 def test_a_token_that_comes_expired_blames_the_clocks():
     async def main(simulation: Simulation) -> None:
         play = Play(good(-10, simulation.clock.time_ms() / 1000))
-        source = CachedTokens(EndpointTokens(endpoint(), simulation.rng, httpx.MockTransport(play)), simulation.clock)
+        source = CachedTokens(
+            EndpointTokens(endpoint(), simulation.rng, simulation.clock, httpx.MockTransport(play)), simulation.clock
+        )
         with pytest.raises(AuthenticationError, match="clock"):
             await source.token(5)
 

@@ -77,10 +77,6 @@ def test_incomplete_credentials_and_java_classes_are_refused():
             "kafka.sasl.login.callback.handler.class is not accepted with this value: kafka.sasl.oauthbearer.token",
         ),
         (
-            {"sasl.oauthbearer.assertion.file": "x"},
-            "kafka.sasl.oauthbearer.assertion.file is not accepted: kafka.sasl.",
-        ),
-        (
             {"sasl.mechanism": "OAUTHBEARER", "security.protocol": "SASL_SSL"},
             "kafka.sasl.mechanism='OAUTHBEARER' needs kafka.sasl.oauthbearer.token.endpoint.url",
         ),

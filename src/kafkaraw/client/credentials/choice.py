@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from kafkaraw.client.credentials.assertions import Assertions, FileAssertions, SignedAssertions, require_signing
 from kafkaraw.client.credentials.kerberos import NAME as GSSAPI
 from kafkaraw.client.credentials.kerberos import KerberosCredentials, load_gssapi
 from kafkaraw.client.credentials.oidc import Endpoint, EndpointTokens
@@ -52,6 +53,7 @@ def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:
         url=str(config.sasl_oauthbearer_token_endpoint_url),
         client_id=config.sasl_oauthbearer_client_id or "",
         client_secret=config.sasl_oauthbearer_client_secret or "",
+        assertions=_assertions(config, runtime),
         scope=config.sasl_oauthbearer_scope,
         urlencode=config.sasl_oauthbearer_header_urlencode,
         connect_timeout=config.sasl_login_connect_timeout_ms / 1000,
@@ -59,8 +61,33 @@ def _bearer(config: ClientConfig, runtime: Runtime) -> Credentials:
         backoff=Backoff(pause_ms, max(config.sasl_login_retry_backoff_max_ms, pause_ms)),
         tls=lambda: client_context(trusted=config.sasl_oauthbearer_cafile),
     )
-    tokens = CachedTokens(EndpointTokens(endpoint, runtime.rng), runtime.clock)
+    tokens = CachedTokens(EndpointTokens(endpoint, runtime.rng, runtime.clock), runtime.clock)
     return BearerCredentials(tokens, config.sasl_oauthbearer_extensions)
+
+
+def _assertions(config: ClientConfig, runtime: Runtime) -> Assertions | None:
+    """Return what proves who the client is in place of a secret, in KIP-1258's order; None for the secret."""
+    if config.sasl_oauthbearer_assertion_file is not None:
+        return FileAssertions(config.sasl_oauthbearer_assertion_file)
+    if config.sasl_oauthbearer_assertion_private_key_file is None:
+        return None
+    require_signing()
+    claims = {
+        "aud": config.sasl_oauthbearer_assertion_claim_aud,
+        "iss": config.sasl_oauthbearer_assertion_claim_iss,
+        "sub": config.sasl_oauthbearer_assertion_claim_sub,
+    }
+    return SignedAssertions(
+        key_path=config.sasl_oauthbearer_assertion_private_key_file,
+        passphrase=config.sasl_oauthbearer_assertion_private_key_passphrase,
+        algorithm=config.sasl_oauthbearer_assertion_algorithm,
+        claims={name: value for name, value in claims.items() if value is not None},
+        lifetime_s=config.sasl_oauthbearer_assertion_claim_exp_seconds,
+        leeway_s=config.sasl_oauthbearer_assertion_claim_nbf_seconds,
+        new_id=lambda: runtime.entropy(16).hex(),
+        has_id=config.sasl_oauthbearer_assertion_claim_jti_include,
+        template_path=config.sasl_oauthbearer_assertion_template_file,
+    )
 
 
 def _msk(config: ClientConfig, runtime: Runtime) -> Credentials:

@@ -1,10 +1,11 @@
-"""Tokens of an OpenID provider, by client id and secret: OAuth's client credentials grant, over httpx.
+"""Tokens of an OpenID provider, by client id and secret or assertion: OAuth's client credentials grant, over httpx.
 
-Source: RFC 6749 section 4.4, KIP-768, KIP-1139, Kafka's HttpJwtRetriever. An answer that says no is an
-AuthenticationError at once; an endpoint that cannot be reached, is overloaded or breaks is asked again, with a growing
-pause, until the time for the login is up. Proxies of the environment (HTTPS_PROXY, ALL_PROXY) are used for https to
-other machines only: with plain http they would read the secret. Redirects are not followed, answers are bounded, and
-neither the secret nor an answer's content appears in a message, the provider's own error code excepted.
+Source: RFC 6749 section 4.4, RFC 7523 section 2.2, KIP-768, KIP-1139, KIP-1258, Kafka's HttpJwtRetriever. An answer
+that says no is an AuthenticationError at once; an endpoint that cannot be reached, is overloaded or breaks is asked
+again, with a growing pause, until the time for the login is up. Proxies of the environment (HTTPS_PROXY, ALL_PROXY)
+are used for https to other machines only: with plain http they would read the secret. Redirects are not followed,
+answers are bounded, and neither the secret, an assertion nor an answer's content appears in a message, the provider's
+own error code excepted.
 
 `url_fault` says from which URLs tokens may be requested (CVE-2025-27817 read files and internal hosts): https, and http
 to this machine; no other scheme, no user name inside. With an allow-list, only the URLs in it, compared letter by
@@ -22,11 +23,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_plus, urlsplit
 
+from kafkaraw.client.credentials.assertions import Assertions
 from kafkaraw.client.credentials.source import Token
 from kafkaraw.core.retry import Backoff, RandomSource
 from kafkaraw.core.sasl.oauthbearer import expiry_ms
 from kafkaraw.errors import AuthenticationError, NetworkError, Stage
 from kafkaraw.light_classes import dataclass, field
+from kafkaraw.net import Clock
 
 if TYPE_CHECKING:
     import ssl
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 ANSWER_SIZE_MAX: Final = 1 << 18
 _SHARE_OF_TIMEOUT: Final = 0.95
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ERROR_CODE: Final = re.compile(r"[a-zA-Z0-9_.\-]{1,60}")
 
 
@@ -47,7 +51,8 @@ class Endpoint:
     Attributes:
         url: the token endpoint; checked by `url_fault` before.
         client_id: who asks.
-        client_secret: their secret.
+        client_secret: their secret; empty if there are assertions.
+        assertions: prove who asks in place of the secret.
         scope: what the token is to be good for; None leaves that to the provider.
         urlencode: encode id and secret before they go into the Authorization header, as RFC 6749 says and not every
             provider understands.
@@ -60,6 +65,7 @@ class Endpoint:
     url: str
     client_id: str
     client_secret: str = field(repr=False)
+    assertions: Assertions | None = None
     scope: str | None
     urlencode: bool
     connect_timeout: float
@@ -78,14 +84,20 @@ class EndpointTokens:
     Args:
         endpoint: see there.
         rng: source of jitter.
+        clock: the time of assertions.
         transport: what carries requests; httpx's own when None.
     """
 
     def __init__(
-        self, endpoint: Endpoint, rng: RandomSource, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        endpoint: Endpoint,
+        rng: RandomSource,
+        clock: Clock,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._rng = rng
+        self._clock = clock
         self._transport = transport
 
     async def token(self, timeout: float) -> Token:
@@ -117,7 +129,15 @@ class EndpointTokens:
         endpoint = self._endpoint
         form = {"grant_type": "client_credentials"} | ({"scope": endpoint.scope} if endpoint.scope else {})
         # Compressed answers are not asked for: their true size would be known too late.
-        headers = {"authorization": _basic(endpoint), "accept": "application/json", "accept-encoding": "identity"}
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        if endpoint.assertions is None:
+            headers["authorization"] = _basic(endpoint)
+        else:
+            form |= {
+                "client_assertion_type": _ASSERTION_TYPE,
+                "client_assertion": endpoint.assertions.assertion(self._clock.time_ms() / 1000),
+            }
+            form |= {"client_id": endpoint.client_id} if endpoint.client_id else {}
         limits = httpx.Timeout(endpoint.read_timeout, connect=endpoint.connect_timeout)
         verify = endpoint.tls() if endpoint.url.startswith("https:") and self._transport is None else False
         try:
@@ -145,9 +165,10 @@ class EndpointTokens:
         if status != 200:
             code = found.get("error")
             words = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+            proof = "secret" if self._endpoint.assertions is None else "assertion (its key, aud, iss and sub)"
             raise AuthenticationError(
                 f"{self._endpoint.url} refuses a token for client {self._endpoint.client_id!r}: HTTP status "
-                f"{status}{words}; check the endpoint, the client id, its secret and the scope"
+                f"{status}{words}; check the endpoint, the client id, its {proof} and the scope"
             )
         token = found.get("access_token") or found.get("id_token")
         if not isinstance(token, str):

@@ -9,7 +9,6 @@ import difflib
 import logging
 from collections.abc import Iterable, Mapping
 
-from kafkaraw.client.java_names import known_names
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.errors import CLIENT_PREFIX
 
@@ -95,7 +94,6 @@ INSTEAD = {
     "sasl.oauthbearer.jwt.retriever.class": _TOKENS,
     "ssl.enabled.protocols": _OPENSSL,
     "ssl.protocol": _OPENSSL,
-    **{name: _TOKENS for name in known_names() if name.startswith("sasl.oauthbearer.assertion.")},
 }
 REFUSED_LOWER = {name.lower(): (name, why) for name, why in _REFUSED.items()}
 
