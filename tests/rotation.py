@@ -43,6 +43,7 @@ SLOW_FILES: Final = (
     "interop/test_acls.py",
     "interop/test_apache_directories.py",
     "interop/test_command_line.py",
+    "interop/test_commands_on_apache_kafka.py",
     "interop/test_everyone_reads_everyone.py",
     "interop/test_groups.py",
     "interop/test_log_files.py",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaraw import Admin, ConfigResource, NewTopic
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.handlers.registration import REGISTERED, load_handlers
 from kafkaraw.broker.log.file_storage import FileStorage
@@ -14,7 +15,7 @@ from kafkaraw.broker.log.read_only_storage import CopyOnWriteFile, ReadOnlyStora
 from kafkaraw.broker.log.storage import ROOT
 from kafkaraw.broker.read_only import MESSAGE, READING_APIS, is_refused, refused
 from kafkaraw.broker.replies import CloseConnection
-from kafkaraw.errors import ConfigError
+from kafkaraw.errors import BrokerError, ConfigError
 from kafkaraw.protocol import encode_message
 from kafkaraw.protocol.apis import API_BY_NAME
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -33,6 +34,29 @@ def test_every_api_that_is_served_is_reading_or_refused_with_a_response_that_can
             response = refused(api, version, request)
             if not isinstance(response, CloseConnection):
                 encode_message(response, version)
+
+
+def test_no_api_that_only_reads_is_refused():
+    load_handlers()
+    refused_apis = [registration.api.name for registration in REGISTERED.values() if is_refused(registration.api)]
+    assert [name for name in refused_apis if name.startswith(("Describe", "List", "Get"))] == []
+
+
+def test_quorum_settings_and_reassignments_are_described(tmp_path: Path):
+    with (
+        EmbeddedBroker(data_dir=tmp_path) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        admin.create_topics([NewTopic("kept", 1)])
+    with (
+        EmbeddedBroker(data_dir=tmp_path, properties={"read.only": True}) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        assert admin.describe_metadata_quorum().leader_id == 0
+        assert ConfigResource.topic("kept") in admin.list_config_resources()
+        assert admin.list_partition_reassignments() == {}
+        with pytest.raises(BrokerError, match="POLICY_VIOLATION"):
+            admin.create_topics([NewTopic("new", 1)])
 
 
 def test_refusal_names_the_reason_beside_each_code():

@@ -135,6 +135,10 @@ def test_wrong_resources_and_changes_raise():
                 await admin.describe_configs(["t"])
             with pytest.raises(UsageError, match="named by its id"):
                 await admin.describe_configs([ConfigResource(ConfigResource.broker(1).kind, "one")])
+            with pytest.raises(UsageError, match=r"describe_configs: there is no broker 9; those that run are \[0\]"):
+                await admin.describe_configs([ConfigResource.broker(9), ConfigResource.topic("t")])
+            with pytest.raises(UsageError, match="alter_configs: there is no broker 9"):
+                await admin.alter_configs({ConfigResource.broker_logger(9): {"root": "INFO"}})
             with pytest.raises(BrokerError, match="INVALID_REQUEST"):
                 await admin.alter_configs({TOPIC: [ConfigChange("retention.ms")]})
 

@@ -338,6 +338,7 @@ class AsyncAdmin:
             BrokerError: a resource cannot be described, for example because it does not exist; the message names each
                 resource that failed.
             KafkaError: no broker answered in time.
+            UsageError: there is no broker with one of the ids.
         """
         return await self._configs.describe_configs(
             resources, names=names, synonyms=synonyms, documentation=documentation, timeout=timeout
@@ -363,6 +364,7 @@ class AsyncAdmin:
                 failed.
             KafkaError: no broker answered in time.
             UnsupportedVersionError: the broker is older than 2.3.
+            UsageError: there is no broker with one of the ids.
         """
         await self._configs.alter_configs(changes, timeout=timeout, validate_only=validate_only)
 

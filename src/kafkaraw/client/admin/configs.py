@@ -169,7 +169,7 @@ class ConfigAdmin:
             )
 
         async def ask(node_id: int | None, asked: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError]:
-            answer = await self._ask(node_id, request_for(asked), deadline)
+            answer = await self._ask("describe_configs", node_id, request_for(asked), deadline)
             failures = {}
             for result in answer.results:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
@@ -205,7 +205,7 @@ class ConfigAdmin:
                 ],
                 validate_only=validate_only,
             )
-            answer = await self._ask(node_id, request, deadline)
+            answer = await self._ask("alter_configs", node_id, request, deadline)
             results = answer.responses
             failed = [
                 (ConfigResource(ConfigResourceType(result.resource_type), result.resource_name), result)
@@ -243,9 +243,15 @@ class ConfigAdmin:
 
         return await self._calls.retry(once, deadline)
 
-    async def _ask(self, node_id: int | None, request: Request[R], deadline: Deadline) -> R:
+    async def _ask(self, call: str, node_id: int | None, request: Request[R], deadline: Deadline) -> R:
         if node_id is None:
             return await self._calls.ask_any(request, deadline)
+        engine = self._calls.engine
+        if node_id not in engine.cluster.brokers:
+            await engine.refresh((), timeout=deadline.remaining)
+            if node_id not in engine.cluster.brokers:
+                running = sorted(engine.cluster.brokers)
+                raise UsageError(f"{call}: there is no broker {node_id}; those that run are {running}")
         return await self._calls.ask_node(node_id, request, deadline)
 
 

@@ -120,7 +120,7 @@ class GroupOffsetAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> None:
-        deadline, what = self._calls.deadline(timeout), f"delete positions of group {group_id!r}"
+        deadline, what = self._calls.deadline(timeout), f"delete committed offsets of group {group_id!r}"
 
         wanted = partitions_of(partitions, "delete_group_offsets")
 

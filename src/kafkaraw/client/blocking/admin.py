@@ -348,6 +348,7 @@ class Admin:
             BrokerError: a resource cannot be described, for example because it does not exist; the message names each
                 resource that failed.
             KafkaError: no broker answered in time.
+            UsageError: there is no broker with one of the ids.
         """
         return self._bridge.run(
             self._async.describe_configs(
@@ -375,6 +376,7 @@ class Admin:
                 failed.
             KafkaError: no broker answered in time.
             UnsupportedVersionError: the broker is older than 2.3.
+            UsageError: there is no broker with one of the ids.
         """
         self._bridge.run(self._async.alter_configs(changes, timeout=timeout, validate_only=validate_only))
 
