@@ -63,6 +63,7 @@ public class Tools {
 
     public static void main(String[] arguments) throws Exception {
         PrintStream output = System.out;
+        System.setOut(System.err); // what threads print that a tool has left behind is no answer
         Exit.Procedure leave = (code, message) -> {
             status = status == null ? Integer.valueOf(code) : status;
             throw new Exited();

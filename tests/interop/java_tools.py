@@ -118,6 +118,20 @@ class SharedTools:
         Raises:
             AssertionError: it failed.
         """
+        status, text, complained = self.outcome(tool, *arguments, given=given)
+        assert status == 0, text + complained
+        if complaints is not None:
+            complaints += complained.splitlines()
+        return text
+
+    def outcome(self, tool: Path | str, *arguments: str, given: str = "") -> tuple[int, str, str]:
+        """Run a tool, and return its exit code, what it printed, and what it printed to standard error.
+
+        Args:
+            tool: as for `run`.
+            arguments: its arguments.
+            given: what it reads.
+        """
         main_class = f"{tool.stem}@{compile_java(tool)}" if isinstance(tool, Path) else tool
         fields = [main_class, given.encode().hex() or "-", *(argument.encode().hex() for argument in arguments)]
         with self._lock:
@@ -127,11 +141,7 @@ class SharedTools:
                 self._kill()
                 raise
         status, printed, complained = answer.rstrip("\n").split("\t")
-        text = bytes.fromhex(printed).decode()
-        assert status == "0", text + bytes.fromhex(complained).decode()
-        if complaints is not None:
-            complaints += bytes.fromhex(complained).decode().splitlines()
-        return text
+        return int(status), bytes.fromhex(printed).decode(), bytes.fromhex(complained).decode()
 
     def _answer(self, line: str) -> str:
         if self._jvm is None:
