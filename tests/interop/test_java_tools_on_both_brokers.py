@@ -25,6 +25,7 @@ Line: TypeAlias = "tuple[int, str] | tuple[int, str, str]"
 """The exit code, the arguments, and what the tool reads."""
 
 AT = "--bootstrap-server SERVER"
+COPY = "--broker-list SERVER --input-topic TOPIC --input-partition 0 --output-topic TOPIC-copy"
 CREATE = f"{AT} --create --topic TOPIC --partitions 2"
 RECORDS: list[tuple[str, Line]] = [
     ("TopicCommand", (0, CREATE)),
@@ -214,12 +215,30 @@ TOOLS: dict[str, list[Line]] = {
         (0, f"{AT} --topic TOPIC --group-id jv --max-messages 3"),
         (0, f"{AT} --topic TOPIC --group-id jw --max-messages 3 --group-protocol consumer"),
     ],
+    "ClientCompatibilityTest": [
+        (
+            0,
+            f"{AT} --topic TOPIC --offsets-for-times-supported True --cluster-id-supported True"
+            " --expect-record-too-large-exception False --num-cluster-nodes 1 --create-topics-supported True"
+            " --describe-acls-supported True --describe-configs-supported True --idempotent-producer-supported True",
+        )
+    ],
+    "TransactionalMessageCopier": [
+        (0, f"{COPY} --consumer-group jc --transactional-id jc --max-messages 2"),
+        (0, f"{COPY} --consumer-group jc --transactional-id jc --use-group-metadata"),
+        (0, f"{COPY} --consumer-group jd --transactional-id jd --group-mode --use-group-metadata"),
+    ],
+    "LogCompactionTester": [(0, f"{AT} --messages 200 --percent-deletes 20")],
 }
 """Lines of each tool, by the class below org.apache.kafka.tools."""
+
+SLOW = ("LogCompactionTester",)
+"""Tools that wait for 20 seconds on each broker."""
 
 WITHOUT_TOPIC = {"TopicCommand", "AclCommand", "ClusterTool", "MetadataQuorumCommand", "FeatureCommand"}
 
 BEFORE: dict[str, list[tuple[str, Line]]] = {
+    "ClientCompatibilityTest": [("TopicCommand", (0, f"{AT} --create --topic TOPIC --partitions 1"))],
     "consumer.group.ConsumerGroupCommand": GROUP,
     "GroupsCommand": GROUP,
     "TransactionsCommand": [
@@ -233,6 +252,7 @@ BEFORE: dict[str, list[tuple[str, Line]]] = {
 """What runs before the lines of a tool; RECORDS for the others, unless they are WITHOUT_TOPIC."""
 
 NOT_RUN = {
+    "ConnectPluginPath": "reads the folders of plugins of Connect",
     "DumpLogSegments": "reads files: test_broker_log_files.py, test_log_files.py",
     "JmxTool": "reads the metrics of a JVM",
     "OAuthCompatibilityTool": "asks an identity provider",
@@ -284,12 +304,18 @@ class Session:
             arguments = [broker.servers if word == "SERVER" else word for word in words]
             status, printed, complained = self._tools.outcome(main_class, *arguments, given="".join(given))
             if status != code:
-                said = (printed + complained).strip()[-300:]
+                said = f"{printed[-300:]}\n{complained[:600]}"
                 found.append(f"{tool} {text} on {broker.name}: exit code {status}, not {code}: {said}")
         return found
 
 
-@pytest.mark.parametrize("tool", rotating(TOOLS, 4))
+@pytest.mark.parametrize(
+    "tool",
+    [
+        *rotating((tool for tool in TOOLS if tool not in SLOW), 4),
+        *(pytest.param(tool, marks=pytest.mark.soak) for tool in SLOW),
+    ],
+)
 def test_tools_of_java_end_with_the_same_exit_codes(
     tools: SharedTools, both_brokers: tuple[Broker, Broker], tmp_path: Path, tool: str
 ) -> None:
@@ -300,12 +326,14 @@ def test_tools_of_java_end_with_the_same_exit_codes(
 
 
 def test_every_tool_of_java_is_run_or_named() -> None:
-    endings = ("Command", "Tool", "Shell", "Performance", "Latency", "Resetter", "Consumer", "Producer", "Segments")
     found = set()
     for jar in (*fetch_tools().glob("kafka-tools-*.jar"), *fetch_jars().glob("kafka_2.13-*.jar")):
         with zipfile.ZipFile(jar) as archive:
             for entry in archive.infolist():
                 name = entry.filename.removesuffix(".class").replace("/", ".")
-                if name.endswith(endings) and b"\x00\x04main" in archive.read(entry):  # the name of a method
+                is_tool = name.startswith(("org.apache.kafka.tools.", "kafka.admin.", "kafka.tools.Storage"))
+                if (
+                    is_tool and not name.endswith("$") and b"\x00\x04main" in archive.read(entry)
+                ):  # the name of a method
                     found.add(name.removeprefix("org.apache.kafka.tools."))
     assert found - {*TOOLS, *NOT_RUN} == {"kafka.tools.StorageTool"}  # formats a directory; apache_kafka.py runs it
