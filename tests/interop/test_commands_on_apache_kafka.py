@@ -322,9 +322,8 @@ ELSEWHERE = {
 OFFERED = {"cluster api-versions": "api", "cluster features": "feature"}
 """Commands whose rows the embedded broker has a part of, and the column that names the row."""
 
-WITHOUT_CLUSTER = {"broker", "pipelines init"}
-"""Commands whose `-b` or `--bootstrap-server` makes no connection."""
-
+WITHOUT_CLUSTER = {"pipelines init"}
+"""Commands whose `--bootstrap-server` makes no connection."""
 
 Result: TypeAlias = "tuple[int, Any, Any]"
 """The exit code, standard output and standard error, normalised."""
