@@ -223,6 +223,12 @@ def for_groups(rng: random.Random, *, calm: bool = False) -> Environment:
     return replace(environment, calm=True, **idle_ms) if calm else environment
 
 
+def for_workers(rng: random.Random) -> Environment:
+    """Brokers for workers, as for groups; in some runs, the workers commit in transactions."""
+    version = rng.choice([None, None, 0, 2])
+    return replace(for_groups(rng), transaction_version=version)
+
+
 def for_transactions(rng: random.Random) -> Environment:
     """Brokers for transactional producers that crash."""
     version = rng.choice([0, 2])

@@ -16,6 +16,7 @@ from kafkaraw.errors import CorruptBatchError
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_absences, audit_group
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
+from kafkaraw.testing.audit_workers import audit_workers
 from kafkaraw.testing.group_history import GroupHistory
 from kafkaraw.testing.virtual import Simulation, SimulationStalledError, run_virtual
 from tests.simulation import delayed_commit, environment, failure_reports, senders, short_closes
@@ -40,6 +41,7 @@ from tests.simulation.transactional_services import (
     five_batches_in_flight_at_once,
     read_group_offsets,
 )
+from tests.simulation.workers import WorkerScenario
 from tests.simulation.world import World
 
 RECORDS = 120
@@ -258,6 +260,24 @@ async def _run_group(world: World, *, mixed: bool = False, seeks: bool = False) 
             await read_everything(world)
             await scenario.end()
         return await _audit(world, scenario.group)
+
+
+async def with_workers(simulation: Simulation) -> ScenarioResult:
+    """Workers that start, stop, are killed and fenced; handlers fail, brokers stop and coordinators move."""
+    world = World(simulation, environment.for_workers(simulation.rng))
+    await world.brokers.start()
+    scenario = WorkerScenario(world)
+    await scenario.create_topics()
+    faults = asyncio.create_task(inject_faults(world, pause_s=(0.1, 2.0)))
+    with world.brokers.stale_metadata.in_effect():
+        async with asyncio.timeout(SCENARIO_S):
+            await scenario.run()
+            world.over = True
+            await faults
+            await scenario.end()
+            await read_everything(world)
+        result = await _audit(world)
+    return replace(result, violations=result.violations + audit_workers(scenario.history, simulation.network.history))
 
 
 async def _run_senders(world: World, names: Sequence[str]) -> ScenarioResult:

@@ -53,6 +53,7 @@ PINNED: dict[str, tuple[int, ...]] = {
     # a topic whose name became known without a lookup; more than could be read in the end; an assignment that was lost
     # with its coordinator
     "graceful seeking groups": (51, 1104, 982083),
+    "workers": (),
     "compacted topic": (21009598000,),
     "compacted groups": (),
     "compacted transactions": (),

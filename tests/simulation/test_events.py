@@ -20,6 +20,7 @@ from tests.simulation.scenarios import (
     with_several_brokers,
     with_short_closes,
     with_transactions,
+    with_workers,
 )
 from tests.simulation.transactional_services import Step
 
@@ -98,6 +99,15 @@ EVENTS = {
         " 2 members",
         "12 members",
     ),
+    with_workers: (
+        "a worker was killed",
+        "a worker stopped gracefully",
+        "a handler was cancelled",
+        "handlers ran at the same time",
+        "handled again",
+        "copies in the retry topic",
+        "dead letters",
+    ),
 }
 """Events for which a scenario is made; each occurs within a few seeds."""
 
@@ -109,6 +119,7 @@ SEEDS = {
     with_failure_reports: range(8),
     with_group: (18, 21, *range(16, 24)),
     with_seeking_group: (1, 22, *range(16, 24)),
+    with_workers: range(8),
 }
 """Seeds within which the events occur. First those that have most of them, to save time: a change of the program shifts
 what a seed does."""

@@ -25,6 +25,7 @@ from tests.simulation.scenarios import (
     with_short_closes,
     with_transactions,
     with_unclean_elections,
+    with_workers,
 )
 from tests.simulation.seeds import every_seed
 
@@ -127,3 +128,8 @@ def test_every_record_is_processed_by_members_that_use_all_read_methods_and_seek
 def test_only_seeks_cause_repeated_processing_when_members_leave_gracefully(seed: int):
     covered = check(with_graceful_seeking_group, seed).covered
     assert covered["assigned"], "no partition was assigned: nothing was tested"
+
+
+@every_seed("workers", soak=1_000)
+def test_workers_lose_and_skip_no_record_and_keep_the_order_by_key(seed: int):
+    assert check(with_workers, seed).covered["results"], "no record was handled: nothing was tested"

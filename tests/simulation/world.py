@@ -58,6 +58,13 @@ class ClientNetwork:
             link.heard = link.other.heard = False
         self._links.clear()
 
+    def kill(self) -> None:
+        """Close all connections, as the system does for a killed process, and let the client dial none."""
+        self._connected.clear()
+        for link in self._links:
+            link.abort()
+        self._links.clear()
+
     def reconnect(self) -> None:
         """Let the client dial again; its old connections stay dead."""
         self._connected.set()

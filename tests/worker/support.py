@@ -27,7 +27,11 @@ def record(offset: int, key: bytes | None = b"k", headers: tuple = (), topic: st
 
 
 def item(
-    offset: int, key: bytes | None = b"k", partition: TopicPartition = ORDERS, ordering: Ordering = Ordering.KEY
+    offset: int,
+    key: bytes | None = b"k",
+    partition: TopicPartition = ORDERS,
+    ordering: Ordering = Ordering.KEY,
+    leader_epoch: int = -1,
 ) -> WorkItem:
     read = record(offset, key)
-    return WorkItem(read, read, HANDLER, partition, lane_of(read, ordering))
+    return WorkItem(read, read, HANDLER, partition, lane_of(read, ordering), leader_epoch)

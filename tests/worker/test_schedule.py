@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kafkaraw.core.fetch.offsets import OffsetAndMetadata
 from kafkaraw.errors import InternalError
 from kafkaraw.records import TopicPartition
 from kafkaraw.worker.schedule import Schedule, State, WorkItem
@@ -23,10 +24,14 @@ def offsets(items: list[WorkItem]) -> list[int]:
     return [each.record.offset for each in items]
 
 
+def planned(schedule: Schedule) -> dict[TopicPartition, int]:
+    return {tp: at.offset for tp, at in schedule.commit_plan().offsets.items()}
+
+
 def test_records_of_a_key_start_one_after_the_other_and_other_keys_meanwhile() -> None:
     schedule = assigned()
     items = [item(0, b"a"), item(1, b"a"), item(2, b"b")]
-    schedule.deliver(ORDERS, items, 3)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(3))
     assert offsets(schedule.start(0)) == [0, 2]
     schedule.end(items[0], State.DONE)
     assert offsets(schedule.start(0)) == [1]
@@ -34,21 +39,21 @@ def test_records_of_a_key_start_one_after_the_other_and_other_keys_meanwhile() -
 
 def test_records_without_a_key_have_no_order() -> None:
     schedule = assigned()
-    schedule.deliver(ORDERS, [item(0, None), item(1, None)], 2)
+    schedule.deliver(ORDERS, [item(0, None), item(1, None)], OffsetAndMetadata(2))
     assert offsets(schedule.start(0)) == [0, 1]
 
 
 @pytest.mark.parametrize(("ordering", "started"), [(Ordering.PARTITION, [0]), (Ordering.UNORDERED, [0, 1, 2])])
 def test_the_ordering_decides_which_records_start_together(ordering: Ordering, started: list[int]) -> None:
     schedule = assigned()
-    schedule.deliver(ORDERS, [item(each, b"k", ordering=ordering) for each in range(3)], 3)
+    schedule.deliver(ORDERS, [item(each, b"k", ordering=ordering) for each in range(3)], OffsetAndMetadata(3))
     assert offsets(schedule.start(0)) == started
 
 
 def test_no_more_handlers_run_than_there_are_slots_and_sending_leaves_the_slot() -> None:
     schedule = assigned(concurrency=1)
     items = [item(0, b"a"), item(1, b"b")]
-    schedule.deliver(ORDERS, items, 2)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(2))
     assert offsets(schedule.start(0)) == [0]
     assert schedule.start(0) == []
     schedule.sending(items[0])
@@ -58,33 +63,48 @@ def test_no_more_handlers_run_than_there_are_slots_and_sending_leaves_the_slot()
 def test_a_committed_offset_never_passes_an_unfinished_record() -> None:
     schedule = assigned()
     items = [item(0, b"a"), item(1, b"b"), item(5, b"c")]
-    schedule.deliver(ORDERS, items, 9)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(9))
     schedule.start(0)
     schedule.end(items[1], State.DONE)
-    assert schedule.commit_plan().offsets == {ORDERS: 0}
+    assert planned(schedule) == {ORDERS: 0}
     schedule.end(items[0], State.DONE)
-    assert schedule.commit_plan().offsets == {ORDERS: 5}
+    assert planned(schedule) == {ORDERS: 5}
     schedule.end(items[2], State.DONE)
-    assert schedule.commit_plan().offsets == {ORDERS: 9}, "behind offsets without records, when all records are done"
+    assert planned(schedule) == {ORDERS: 9}, "behind offsets without records, when all records are done"
     schedule.committed(schedule.commit_plan())
-    assert schedule.commit_plan().offsets == {}
+    assert planned(schedule) == {}
+
+
+def test_a_committed_offset_has_the_leader_epoch_of_the_record_before_it() -> None:
+    schedule = assigned()
+    schedule.deliver(ORDERS, [], OffsetAndMetadata(0, leader_epoch=1))
+    items = [item(0, b"a", leader_epoch=1), item(1, b"b", leader_epoch=2), item(2, b"c", leader_epoch=4)]
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(5, leader_epoch=7))
+    schedule.start(0)
+    found = [schedule.commit_plan().offsets[ORDERS]]
+    for each in items:
+        schedule.end(each, State.DONE)
+        found.append(schedule.commit_plan().offsets[ORDERS])
+    schedule.deliver(ORDERS, [item(5, b"a", leader_epoch=8)], OffsetAndMetadata(6, leader_epoch=8))
+    found.append(schedule.commit_plan().offsets[ORDERS])
+    assert [(at.offset, at.leader_epoch) for at in found] == [(0, 1), (1, 1), (2, 2), (5, 7), (5, 7)]
 
 
 def test_a_record_that_has_failed_is_not_committed_and_blocks_its_key() -> None:
     schedule = assigned()
     items = [item(0, b"a"), item(1, b"a"), item(2, b"b")]
-    schedule.deliver(ORDERS, items, 3)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(3))
     schedule.start(0)
     schedule.end(items[0], State.FAILED)
     schedule.end(items[2], State.DONE)
     assert schedule.start(0) == []
-    assert schedule.commit_plan().offsets == {ORDERS: 0}
+    assert planned(schedule) == {ORDERS: 0}
 
 
 def test_a_retry_in_place_keeps_the_lane_leaves_the_slot_and_waits() -> None:
     schedule = assigned(concurrency=1)
     items = [item(0, b"a"), item(1, b"a"), item(2, b"b")]
-    schedule.deliver(ORDERS, items, 3)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(3))
     schedule.start(0)
     schedule.retry(items[0], 5)
     assert offsets(schedule.start(1)) == [2]
@@ -97,55 +117,55 @@ def test_a_retry_in_place_keeps_the_lane_leaves_the_slot_and_waits() -> None:
 def test_revocation_drops_queued_records_and_commits_those_that_finish() -> None:
     schedule = assigned(concurrency=1)
     items = [item(0, b"a"), item(1, b"b")]
-    schedule.deliver(ORDERS, items, 2)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(2))
     schedule.start(0)
     assert schedule.freeze([ORDERS]) == [items[0]]
-    schedule.deliver(ORDERS, [item(2, b"c")], 3)
+    schedule.deliver(ORDERS, [item(2, b"c")], OffsetAndMetadata(3))
     schedule.end(items[0], State.DONE)
     assert schedule.start(0) == []
-    assert schedule.commit_plan().offsets == {ORDERS: 1}
+    assert planned(schedule) == {ORDERS: 1}
     assert schedule.release([ORDERS]) == []
-    assert schedule.commit_plan().offsets == {}
+    assert planned(schedule) == {}
 
 
 def test_a_retry_in_place_of_a_partition_that_is_being_revoked_is_dropped() -> None:
     schedule = assigned()
     only = item(0)
-    schedule.deliver(ORDERS, [only], 1)
+    schedule.deliver(ORDERS, [only], OffsetAndMetadata(1))
     schedule.start(0)
     schedule.freeze([ORDERS])
     schedule.retry(only, 0)
     assert only.state is State.DROPPED
     assert schedule.start(1) == []
-    assert schedule.commit_plan().offsets == {ORDERS: 0}
+    assert planned(schedule) == {ORDERS: 0}
 
 
 def test_a_handler_that_outlives_its_assignment_keeps_later_records_of_its_key_waiting() -> None:
     schedule = assigned()
     before = item(0, b"a")
-    schedule.deliver(ORDERS, [before], 1)
+    schedule.deliver(ORDERS, [before], OffsetAndMetadata(1))
     schedule.start(0)
     assert schedule.release([ORDERS]) == [before]
     schedule.assign([ORDERS])
     again = [item(0, b"a"), item(1, b"b")]
-    schedule.deliver(ORDERS, again, 2)
+    schedule.deliver(ORDERS, again, OffsetAndMetadata(2))
     assert offsets(schedule.start(0)) == [1]
     assert schedule.running == 2
     schedule.end(before, State.DONE)
-    assert schedule.commit_plan().offsets == {ORDERS: 0}, "the result of the lost assignment does not count"
+    assert planned(schedule) == {ORDERS: 0}, "the result of the lost assignment does not count"
     assert schedule.start(0) == [again[0]]
 
 
 def test_finished_records_stay_with_their_results_until_they_are_committed() -> None:
     schedule = assigned(keeps_finished=True)
     items = [item(0, b"a"), item(1, b"b"), item(2, b"c")]
-    schedule.deliver(ORDERS, items, 3)
+    schedule.deliver(ORDERS, items, OffsetAndMetadata(3))
     schedule.start(0)
     schedule.end(items[1], State.DONE)
     assert schedule.commit_plan().items == []
     schedule.end(items[0], State.DONE)
     plan = schedule.commit_plan()
-    assert (plan.offsets, plan.items) == ({ORDERS: 2}, items[:2])
+    assert (planned(schedule), plan.items) == ({ORDERS: 2}, items[:2])
     assert schedule.held(ORDERS) == 3
     schedule.end(items[2], State.DONE)
     schedule.committed(plan)
@@ -154,7 +174,7 @@ def test_finished_records_stay_with_their_results_until_they_are_committed() -> 
 
 def test_nothing_starts_when_the_worker_stops() -> None:
     schedule = assigned()
-    schedule.deliver(ORDERS, [item(0)], 1)
+    schedule.deliver(ORDERS, [item(0)], OffsetAndMetadata(1))
     schedule.is_stopping = True
     assert schedule.start(0) == []
     assert schedule.deadline_s() is None
@@ -197,7 +217,7 @@ def test_random_histories_keep_the_order_and_commit_only_finished_records(seed: 
             count = rng.randrange(1, 6)
             found = [item(offset, keys[tp, offset], tp) for offset in range(ends[tp], ends[tp] + count)]
             ends[tp] += count
-            schedule.deliver(tp, found, ends[tp])
+            schedule.deliver(tp, found, OffsetAndMetadata(ends[tp]))
         elif event < 0.9 and running:
             chosen = running.pop(rng.randrange(len(running)))
             dropped = chosen.state is State.DROPPED
@@ -222,7 +242,7 @@ def test_random_histories_keep_the_order_and_commit_only_finished_records(seed: 
 
 def commit(schedule: Schedule, committed: dict, finished: dict) -> None:
     plan = schedule.commit_plan()
-    for tp, offset in plan.offsets.items():
-        assert set(range(committed[tp], offset)) <= finished[tp], "an unfinished record was committed"
-        committed[tp] = max(committed[tp], offset)
+    for tp, at in plan.offsets.items():
+        assert set(range(committed[tp], at.offset)) <= finished[tp], "an unfinished record was committed"
+        committed[tp] = max(committed[tp], at.offset)
     schedule.committed(plan)

@@ -18,6 +18,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkaraw.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.worker import ProducerRecord, Retries, Worker
 from kafkaraw.worker.schedule import CommitPlan, Schedule
@@ -78,6 +79,33 @@ def test_records_are_handled_results_sent_and_offsets_committed() -> None:
         assert await committed(cluster) == 2
 
     on_cluster(test, **QUICK)
+
+
+@pytest.mark.parametrize("transactional_id", [None, "billing-1"])
+def test_commits_carry_the_leader_epoch_of_the_record_before_the_offset(transactional_id: str | None) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        await send(cluster, b"0", b"1")
+        worker, gate, seen = a_worker(cluster, transactional_id=transactional_id), asyncio.Event(), []
+
+        @worker.handle("orders")
+        async def work(record: Record) -> None:
+            seen.append(record.offset)
+            if record.offset == 1:
+                await gate.wait()
+
+        async with serving(worker):
+            await until(lambda: worker.metrics()["commits"] > 0)
+            gate.set()
+        kind = OffsetCommitRequest if transactional_id is None else TxnOffsetCommitRequest
+        sent = [part for request in cluster.requests() if isinstance(request, kind) for part in parts_of(request)]
+        assert [(part.committed_offset, part.committed_leader_epoch) for part in sent] == [(1, 0), (2, 0)]
+
+    on_cluster(test, **QUICK)
+
+
+def parts_of(request: OffsetCommitRequest | TxnOffsetCommitRequest) -> list:
+    return [part for topic in request.topics for part in topic.partitions]
 
 
 def test_handlers_of_different_keys_run_at_the_same_time_up_to_the_concurrency() -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.interceptors import ProducerRecord
+from kafkaraw.core.fetch.offsets import NO_EPOCH, OffsetAndMetadata
 from kafkaraw.errors import HandlerError, KafkaError
 from kafkaraw.records import TopicPartition
 from kafkaraw.worker.calls import HandlerCall
@@ -78,15 +79,25 @@ class Processing:
 
     # -- records
 
-    def accept(self, partition: TopicPartition, records: Iterable[Record], position: int) -> None:
+    def accept(
+        self,
+        partition: TopicPartition,
+        records: Iterable[Record],
+        leader_epochs: Sequence[tuple[int, int]],
+        position: OffsetAndMetadata,
+    ) -> None:
         """Take records that were read, and start those that may run.
 
         Args:
             partition: of the records.
             records: in the order of offsets.
-            position: the offset behind them.
+            leader_epochs: in which they were written, each with its first offset.
+            position: behind them.
         """
         items = [self._item(partition, record) for record in records]
+        for item in items:
+            offset = item.record.offset
+            item.leader_epoch = next((epoch for first, epoch in reversed(leader_epochs) if first <= offset), NO_EPOCH)
         self._schedule.deliver(partition, items, position)
         self.start_ready()
 
@@ -97,7 +108,7 @@ class Processing:
         first, attempts, not_before_ms = original_of(record)
         # A clock that is wrong must not delay a record for ever.
         wait_ms = min(max(not_before_ms - self._runtime.clock.time_ms(), 0), handler.retries.backoff_max_ms)
-        return WorkItem(record, first, handler, partition, lane, _now_s() + wait_ms / 1000, attempts)
+        return WorkItem(record, first, handler, partition, lane, ready_s=_now_s() + wait_ms / 1000, attempts=attempts)
 
     def start_ready(self) -> None:
         """Start the records that may run now."""

@@ -25,6 +25,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaraw.client.interceptors import ProducerRecord
+from kafkaraw.core.fetch.offsets import NO_EPOCH, OffsetAndMetadata
 from kafkaraw.errors import InternalError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.records import TopicPartition
@@ -74,6 +75,7 @@ class WorkItem:
         handler: handles it.
         partition: it was read from.
         lane: records of the same partition and lane run one after the other.
+        leader_epoch: in which the record was written; -1 when unknown.
         ready_s: it must not run before, on the clock of `Schedule.start`.
         attempts: how often its handler was called, by earlier owners of the record, too.
         tries: how often it was started here, which determines the next wait.
@@ -87,6 +89,7 @@ class WorkItem:
     handler: HandlerSpec
     partition: TopicPartition
     lane: Lane
+    leader_epoch: int = NO_EPOCH
     ready_s: float = 0.0
     attempts: int = 0
     tries: int = 0
@@ -129,14 +132,16 @@ class PartitionWork:
     Attributes:
         items: delivered records in the order of offsets, from the first unfinished one on.
         finished: done records before `items` that are not committed yet; only of transactional workers.
-        position: offset behind all delivered records; None before the first poll.
+        position: behind all delivered records; None before the first poll.
+        leader_epoch: of the record before `items`; -1 when unknown.
         committed: the last offset that was committed in this assignment.
         is_frozen: it is being revoked: no more records are taken or started.
     """
 
     items: deque[WorkItem] = field(default_factory=deque)
     finished: list[WorkItem] = field(default_factory=list)
-    position: int | None = None
+    position: OffsetAndMetadata | None = None
+    leader_epoch: int = NO_EPOCH
     committed: int | None = None
     is_frozen: bool = False
 
@@ -144,13 +149,16 @@ class PartitionWork:
         """Remove the done records in front."""
         while self.items and self.items[0].state is State.DONE:
             item = self.items.popleft()
+            self.leader_epoch = item.leader_epoch
             if keeps_finished:
                 self.finished.append(item)
 
     @property
-    def committable(self) -> int | None:
-        """The offset that may be committed; None if none is known."""
-        return self.items[0].record.offset if self.items else self.position
+    def committable(self) -> OffsetAndMetadata | None:
+        """The offset that may be committed, with the leader epoch of the record before it; None if none is known."""
+        if not self.items:
+            return self.position
+        return OffsetAndMetadata(self.items[0].record.offset, leader_epoch=self.leader_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +166,12 @@ class CommitPlan:
     """Offsets that may be committed now.
 
     Attributes:
-        offsets: the next offset to read, by partition.
+        offsets: the next offset to read, by partition, with the leader epoch before it (KIP-320).
         items: the done records before them that were not committed, in the order of each partition; only of
             transactional workers.
     """
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
     items: Sequence[WorkItem]
 
 
@@ -232,17 +240,19 @@ class Schedule:
 
     # -- records
 
-    def deliver(self, partition: TopicPartition, items: Iterable[WorkItem], position: int) -> None:
+    def deliver(self, partition: TopicPartition, items: Iterable[WorkItem], position: OffsetAndMetadata) -> None:
         """Add records, in the order of offsets.
 
         Args:
             partition: of the records; if it is revoked or being revoked, they are left out.
             items: the records.
-            position: the offset behind them, and behind offsets without records.
+            position: behind them, and behind offsets without records.
         """
         work = self._partitions.get(partition)
         if work is None or work.is_frozen:
             return
+        if not work.items and work.position is not None:
+            work.leader_epoch = work.position.leader_epoch
         lanes = self._lanes.setdefault(partition, {})
         for item in items:
             work.items.append(item)
@@ -363,22 +373,22 @@ class Schedule:
         Args:
             wanted: whether to commit a partition.
         """
-        offsets: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         items: list[WorkItem] = []
         for partition, work in self._partitions.items():
-            offset = work.committable
-            if offset is not None and offset != work.committed and wanted(partition):
-                offsets[partition] = offset
+            at = work.committable
+            if at is not None and at.offset != work.committed and wanted(partition):
+                offsets[partition] = at
                 items += work.finished
         return CommitPlan(offsets, items)
 
     def committed(self, plan: CommitPlan) -> None:
         """Note that a plan was carried out."""
         done = set(map(id, plan.items))
-        for partition, offset in plan.offsets.items():
+        for partition, at in plan.offsets.items():
             work = self._partitions.get(partition)
             if work is not None:
-                work.committed = offset
+                work.committed = at.offset
                 work.finished = [item for item in work.finished if id(item) not in done]
 
 

@@ -19,10 +19,13 @@ from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,
+    DeliveryError,
     KafkaError,
     ProducerFencedError,
     RetriableError,
+    TransactionAbortableError,
     TransactionError,
+    UnknownTopicError,
     UsageError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -47,6 +50,19 @@ _REFUSES_RECORD: Final = frozenset(
         ErrorCode.INVALID_RECORD,
     }
 )
+
+
+_OF_TRANSACTION: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""Errors of records whose transaction is over, for example because it has timed out: the next one may succeed."""
 
 
 class RefusedError(Exception):
@@ -136,6 +152,9 @@ class Sender:
         if plan.offsets:
             await self._consumer.commit(plan.offsets, self._commit_timeout_s)
 
+    def nothing_to_commit(self) -> None:
+        """All that is done is committed: nothing to do here."""
+
 
 class TransactionalSender:
     """Sends results, and commits offsets, in one transaction at a time.
@@ -161,6 +180,7 @@ class TransactionalSender:
 
         Raises:
             RefusedError: a result can never be sent; nothing was committed.
+            TransactionAbortableError: it was aborted, the next one may succeed; nothing was committed.
             ProducerFencedError: a newer producer has the transactional id.
             KafkaError: nothing was committed.
         """
@@ -179,9 +199,17 @@ class TransactionalSender:
             raise
         except (KafkaError, RefusedError) as error:
             self.failing = 1
+            permanent = _permanent(sent)  # before the abort, which fails records that are not sent yet
             await self._abort()
-            _raise_permanent(sent, error)
+            if permanent is not None:
+                raise permanent from error
+            if isinstance(error, DeliveryError) or (isinstance(error, BrokerError) and error.code in _OF_TRANSACTION):
+                raise TransactionAbortableError(f"the transaction was aborted: {error}") from error
             raise
+        self.failing = 0
+
+    def nothing_to_commit(self) -> None:
+        """All that is done is committed, or its partitions were revoked: the last failure is over."""
         self.failing = 0
 
     async def _fill(self, items: Sequence[WorkItem], sent: list[tuple[WorkItem, Ticket]]) -> None:
@@ -219,14 +247,18 @@ def _is_about_the_record(error: KafkaError) -> bool:
     return isinstance(error, UsageError) and not isinstance(error, ClosedError)
 
 
-def _raise_permanent(sent: Sequence[tuple[WorkItem, Ticket]], error: Exception) -> None:
-    """Raise the error of a record that the broker refuses for good, which has made the transaction fail."""
+def _permanent(sent: Sequence[tuple[WorkItem, Ticket]]) -> Exception | None:
+    """Return the error of a record that the broker refuses for good, which has made the transaction fail."""
     for item, ticket in sent:
         problem = ticket.exception() if ticket.done else None
         if isinstance(problem, KafkaError) and _is_about_the_record(problem):
-            raise RefusedError(problem, item) from error
-        if isinstance(problem, KafkaError) and not isinstance(problem, RetriableError | TransactionError):
-            raise problem from error
+            return RefusedError(problem, item)
+        is_of_transaction = isinstance(problem, BrokerError) and problem.code in _OF_TRANSACTION
+        if isinstance(problem, BrokerError | UnknownTopicError) and not (
+            is_of_transaction or isinstance(problem, RetriableError)
+        ):
+            return problem
+    return None
 
 
 async def send(producer: AsyncProducer, record: ProducerRecord) -> Ticket:

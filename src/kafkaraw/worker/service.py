@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.core.fetch.offsets import OffsetAndMetadata
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     CommitFailedError,
@@ -121,7 +122,7 @@ class Service:
             await self.processing.finish(self.schedule.in_work, self._drain_s)
         finally:
             self.schedule.is_stopping = True
-            await self._end(tasks)
+            await _uninterrupted(self._end(tasks))
         if self._failure is not None:
             raise self._failure
 
@@ -208,16 +209,17 @@ class Service:
         positions = self.consumer.next_offsets()
         for partition, batch in batches.items():
             records: list[Record] = []
+            epochs = [(header.base_offset, header.partition_leader_epoch) for header in batch.headers]
             try:
                 records.extend(batch)
-                position = positions[partition].offset
+                position = positions[partition]
             except ProtocolError as error:  # damaged, or too large
-                position = records[-1].offset + 1 if records else batch.start_offset
+                position = OffsetAndMetadata(records[-1].offset + 1 if records else batch.start_offset)
                 self._fail(error)
-            self.processing.accept(partition, records, position)
+            self.processing.accept(partition, records, epochs, position)
         for partition, at in positions.items():
             if partition not in batches:
-                self.schedule.deliver(partition, (), at.offset)  # behind transaction markers, for example
+                self.schedule.deliver(partition, (), at)  # behind transaction markers, for example
 
     def _resume(self) -> None:
         """Resume partitions that have few unfinished records by now."""
@@ -259,6 +261,8 @@ class Service:
             while True:
                 plan = self.schedule.commit_plan(lambda each: partitions is None or each in partitions)
                 if not plan.offsets:
+                    if partitions is None:
+                        self._sender.nothing_to_commit()
                     return
                 try:
                     await self._sender.commit(plan, self.consumer.group_metadata())
@@ -342,6 +346,20 @@ class Service:
         if self._sender.failing:
             found.append("results, copies or dead letters are not acknowledged")
         return found
+
+
+async def _uninterrupted(work: Coroutine[object, object, None]) -> None:
+    """Wait for work whose waits have deadlines; if this call is cancelled, raise that when the work has ended."""
+    task = asyncio.get_running_loop().create_task(work, name="worker: its end")
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 _POLL_BACKOFF: Final = Backoff(100, 5_000)

@@ -17,7 +17,7 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import scenarios
-from tests.simulation.plants import client_calls, clients_and_brokers, disks, groups, send_path, transactions
+from tests.simulation.plants import client_calls, clients_and_brokers, disks, groups, send_path, transactions, workers
 from tests.simulation.plants.seeds_that_show import SHOWS_AT
 
 SEEDS = 200
@@ -71,6 +71,10 @@ def _disk(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -
 
 def _versatile(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
     return Plant(plant, scenarios.with_seeking_group, frozenset(invariants))
+
+
+def _workers(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, scenarios.with_workers, frozenset(invariants))
 
 
 _LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
@@ -214,6 +218,14 @@ PLANTS = {
         _groups(groups.auto_commit_includes_unprocessed_records, *_UNPROCESSED),
         _versatile(groups.consumer_keeps_buffered_records_when_it_seeks, Invariant.SEEK_MISSED),
         _versatile(groups.consumer_delivers_buffered_records_of_paused_partitions, Invariant.STRAY),
+        _workers(workers.worker_commits_unfinished_records, Invariant.POSITION_TOO_FAR),
+        _workers(workers.worker_commits_before_results_are_acknowledged, Invariant.POSITION_TOO_FAR),
+        _workers(workers.worker_runs_records_of_a_key_at_the_same_time, Invariant.KEY_ORDER),
+        _workers(workers.worker_releases_the_key_of_a_record_that_waits_for_its_next_call, Invariant.KEY_ORDER),
+        _workers(workers.worker_releases_the_keys_of_a_lost_partition_while_handlers_run, Invariant.KEY_ORDER),
+        _workers(workers.worker_frees_the_slot_of_a_cancelled_handler_too_early, Invariant.CONCURRENCY),
+        _workers(workers.worker_commits_transactions_without_its_generation, Invariant.DUPLICATE),
+        _workers(workers.worker_ends_when_its_transaction_is_aborted, Invariant.STUCK),
     )
 }
 

@@ -1,0 +1,77 @@
+"""Bugs of workers: what they commit, which records they start, and how they end transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaraw.worker import processing, sending
+from kafkaraw.worker.processing import Processing
+from kafkaraw.worker.schedule import PartitionWork, Schedule, State
+from kafkaraw.worker.sending import TransactionalSender
+
+
+def worker_commits_unfinished_records(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(PartitionWork, "committable", property(lambda self: self.position))
+
+
+def worker_commits_before_results_are_acknowledged(monkeypatch: pytest.MonkeyPatch):
+    async def count_as_done_and_send(self, item, records, *, is_letter=False):
+        self._schedule.end(item, State.DONE)
+        if self._sender is not None and records:
+            await self._sender.send(records)
+        else:
+            item.results = records
+
+    monkeypatch.setattr(Processing, "_send", count_as_done_and_send)
+
+
+def worker_runs_records_of_a_key_at_the_same_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(processing, "lane_of", lambda record, ordering: record.offset)
+
+
+def worker_releases_the_key_of_a_record_that_waits_for_its_next_call(monkeypatch: pytest.MonkeyPatch):
+    retry = Schedule.retry
+
+    def retry_and_release(self, item, ready_s):
+        self._leave_lane(item)
+        retry(self, item, ready_s)
+
+    monkeypatch.setattr(Schedule, "retry", retry_and_release)
+
+
+def worker_releases_the_keys_of_a_lost_partition_while_handlers_run(monkeypatch: pytest.MonkeyPatch):
+    release = Schedule.release
+
+    def release_lanes(self, partitions):
+        partitions = list(partitions)
+        dropped = release(self, partitions)
+        for partition in partitions:
+            self._lanes.pop(partition, None)
+        return dropped
+
+    monkeypatch.setattr(Schedule, "release", release_lanes)
+
+
+def worker_frees_the_slot_of_a_cancelled_handler_too_early(monkeypatch: pytest.MonkeyPatch):
+    release = Schedule.release
+
+    def release_slots(self, partitions):
+        dropped = release(self, partitions)
+        for item in dropped:
+            self._leave_slot(item)
+        return dropped
+
+    monkeypatch.setattr(Schedule, "release", release_slots)
+
+
+def worker_commits_transactions_without_its_generation(monkeypatch: pytest.MonkeyPatch):
+    commit = TransactionalSender.commit
+
+    async def commit_for_any_member(self, plan, member):
+        await commit(self, plan, member.group_id)
+
+    monkeypatch.setattr(TransactionalSender, "commit", commit_for_any_member)
+
+
+def worker_ends_when_its_transaction_is_aborted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sending, "_OF_TRANSACTION", frozenset())
