@@ -83,7 +83,8 @@ def draw(rng: random.Random, session_ms: int, *, is_transactional: bool) -> Plan
         "queued_records_max": rng.choice([1, 5, 500]),
         "max_poll_records": rng.choice([None, 1, 7]),
         "max_poll_interval_ms": rng.choice([4_000, 60_000]),
-        "delivery_timeout_ms": rng.choice([1_100, 3_000, 30_000]),
+        # A transaction whose records are delayed by the markers of the last one must succeed in the end.
+        "delivery_timeout_ms": rng.choice([10_000 if is_transactional else 1_100, 30_000]),
         "linger_ms": rng.choice([0, 5]),
         "retry_backoff_ms": 20,
         "retry_backoff_max_ms": 200,
@@ -158,7 +159,7 @@ class WorkerProcess:
         self._world, self._history, self._name, self._plan = world, history, name, plan
         self._rng = world.rng(name)
         self._running: set[Handling] = set()
-        self._is_killed = False
+        self._is_killed = self._has_begun = False
         history.concurrency[name] = plan.concurrency[slot]
         settings = {
             **world._common(name),
@@ -185,7 +186,7 @@ class WorkerProcess:
         self._task = asyncio.create_task(self._serve(), name=name)
 
     async def _serve(self) -> None:
-        began_s = self._world.now_s
+        began_s, self._has_begun = self._world.now_s, True
         try:
             await self._worker.serve()
         except HandlerError as error:
@@ -259,7 +260,10 @@ class WorkerProcess:
         return self._task.done()
 
     async def stop(self) -> None:
-        """Stop gracefully, as after SIGTERM."""
+        """Stop gracefully, as after SIGTERM; that ends a process at once whose worker has not begun."""
+        if not self._has_begun:
+            await self.kill()
+            return
         self._worker.stop()
         bound_s = self._plan.settings["drain_timeout_ms"] / 1000 + STOP_BOUND_S
         await self._world.call(f"{self._name}: stop", asyncio.wait([self._task]), bound_s)
@@ -360,12 +364,13 @@ class WorkerScenario:
             while world.now_s < since_s + BOUND_S:
                 await asyncio.sleep(0.5)
                 self._replace_ended()
-                if not (lag := await self._lag(consumer)):
+                lag = await self._lag(consumer)
+                problems = [what for process in self._processes.values() for what in process.problems]
+                if not (lag or problems):
                     break
             else:
-                world.history.stuck.append(f"{BOUND_S:g} s after the last fault, {lag} are not committed")
-        problems = [what for process in self._processes.values() for what in process.problems]
-        world.history.stuck += [f"a worker is not healthy after the last fault: {what}" for what in problems]
+                what = f"{BOUND_S:g} s after the last fault, {lag} are not committed, problems: {problems}"
+                world.history.stuck.append(what)
         world.note("end")
         await asyncio.gather(*(process.stop() for process in self._processes.values()))
         await self._read_topics()

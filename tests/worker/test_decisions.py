@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import types
+from typing import Any
 
 import pytest
 
@@ -135,6 +137,27 @@ def test_settings_go_to_the_client_that_has_them() -> None:
 def test_a_setting_that_does_not_fit_says_why(given: dict, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         split(SERVERS | given)
+    assert said in str(raised.value)
+
+
+@types.coroutine
+def generator_made_a_coroutine(record):
+    yield record
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ((each for each in "ab"), "is not a function of a record"),
+        (lambda: None, "cannot be called with a record: too many positional arguments"),
+        (lambda record, context: None, "cannot be called with a record: missing a required argument: 'context'"),
+        (generator_made_a_coroutine, "is a generator made a coroutine; write it as `async def`"),
+        (dict, "is a class; give a function of a record, or an object"),
+    ],
+)
+def test_a_function_that_cannot_be_a_handler_is_refused(function: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        HandlerSpec(name="x", topics=("orders",), function=function, retries=Retries())
     assert said in str(raised.value)
 
 

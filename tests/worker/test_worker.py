@@ -12,6 +12,7 @@ import pytest
 
 from kafkaraw.errors import (
     BrokerError,
+    ClosedError,
     ConfigError,
     HandlerError,
     UsageError,
@@ -322,6 +323,129 @@ def test_a_result_that_is_too_large_or_no_record_becomes_a_dead_letter() -> None
         assert await committed(cluster) == 3
 
     on_cluster(test, **(QUICK | {"auto_create_topics_enable": True}))
+
+
+def test_an_async_generator_yields_its_results_and_one_that_is_only_returned_makes_a_dead_letter() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        for topic in ("orders", "payments", "invoices", "dead"):
+            await cluster.create(topic)
+        await send(cluster, b"0")
+        await send(cluster, b"1", topic="payments")
+        worker = a_worker(cluster)
+
+        @worker.handle("orders")
+        async def items(record: Record) -> AsyncIterator[ProducerRecord]:
+            for number in range(3):
+                yield ProducerRecord("invoices", b"%d" % number)
+
+        @worker.handle("payments", dead_letter_topic="dead")
+        async def returned(record: Record) -> object:
+            return items(record)
+
+        async with serving(worker):
+            assert [each.value for each in await cluster.read("invoices", 3)] == [b"0", b"1", b"2"]
+            [letter] = await cluster.read("dead", 1)
+        assert b"'async_generator'; write `async def` with `yield`" in dict(letter.headers)["kafkaraw.error"]
+
+    on_cluster(test, **QUICK)
+
+
+def test_a_worker_whose_polls_do_not_return_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        worker = a_worker(cluster)
+        worker.handle("orders")(print)
+        async with serving(worker):
+            await asyncio.sleep(0)
+            assert worker.metrics()["problems"] == ["no broker has answered yet"]
+            await until(lambda: worker.metrics()["healthy"])
+            running, gate = worker._running, asyncio.Event()
+            assert running is not None
+
+            async def never(*_: object) -> dict:
+                await gate.wait()
+                return {}
+
+            monkeypatch.setattr(running.service.consumer, "poll", never)
+            await asyncio.sleep(62)
+            [problem] = worker.metrics()["problems"]
+            assert problem.startswith("the last poll ended 6"), problem
+            gate.set()
+            await asyncio.sleep(0)
+            assert worker.metrics()["healthy"]
+
+    on_cluster(test, **QUICK)
+
+
+def test_a_worker_that_drains_because_of_an_error_is_not_healthy() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        await send(cluster, b"0", b"1")
+        worker = a_worker(cluster)
+
+        @worker.handle("orders", retries=Retries(attempts=1))
+        async def work(record: Record) -> None:
+            await asyncio.sleep(5 * record.offset)
+            if record.offset == 0:
+                raise ValueError("no")
+
+        async with serving(worker):
+            await until(lambda: worker.metrics()["stopping"])
+            [problem] = worker.metrics()["problems"]
+            assert problem.startswith("the worker stops: HandlerError"), problem
+
+    on_cluster(test, **QUICK)
+
+
+def test_a_second_cancellation_closes_both_clients_before_it_is_raised() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        await send(cluster, b"0")
+        worker, began = a_worker(cluster), []
+
+        @worker.handle("orders")
+        async def work(record: Record) -> None:
+            began.append(record.offset)
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.5)
+                raise
+
+        task = asyncio.create_task(worker.serve())
+        await until(lambda: bool(began))
+        assert worker._running is not None
+        service = worker._running.service
+        task.cancel()
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for client in (service.consumer.poll, service.producer.flush):
+            with pytest.raises(ClosedError):
+                await client()
+
+    on_cluster(test, **QUICK)
+
+
+def test_an_aborted_transaction_does_not_stop_the_worker() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        for topic in ("orders", "invoices"):
+            await cluster.create(topic)
+        await send(cluster, b"0")
+        cluster.node.faults.on(api="TxnOffsetCommit", times=1).error(ErrorCode.ILLEGAL_GENERATION)
+        worker = a_worker(cluster, transactional_id="billing-1", linger_ms=50)
+
+        @worker.handle("orders")
+        async def work(record: Record) -> ProducerRecord:
+            return ProducerRecord("invoices", record.value)
+
+        async with serving(worker) as task:
+            await until(lambda: worker.metrics()["commits"] > 0)
+            assert not task.done()
+        assert await committed(cluster) == 1
+
+    on_cluster(test, **QUICK)
 
 
 def test_a_dead_letter_that_the_broker_refuses_stops_the_worker() -> None:

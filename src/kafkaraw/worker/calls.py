@@ -127,13 +127,10 @@ class HandlerCall:
         found: list[object] = [result] if is_one else list(cast("Iterable[object]", result))
         wrong = [each for each in found if not isinstance(each, ProducerRecord)]
         if wrong:
-            returned = type(wrong[0]).__name__
-            raise _ResultError(
-                UsageError(
-                    f"handler {self._handler.name!r} returned a {returned}; return None, a ProducerRecord, or an "
-                    "iterable of them"
-                )
-            )
+            what = f"handler {self._handler.name!r} returned or yielded {type(wrong[0]).__name__!r}"
+            if isinstance(wrong[0], AsyncIterable):
+                raise _ResultError(UsageError(f"{what}; write `async def` with `yield` in the handler itself"))
+            raise _ResultError(UsageError(f"{what}; return None, a ProducerRecord, or an iterable of them"))
         return cast("list[ProducerRecord]", found)
 
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkaraw.client.config import ConsumerConfig, ProducerConfig
@@ -191,6 +193,7 @@ class HandlerSpec:
             raise ConfigError(f"{where}: give the names of one or more topics")
         if not callable(self.function):
             raise ConfigError(f"{where}: the handler {self.function!r} is not a function of a record")
+        _check_signature(where, self.function)
         if not isinstance(self.retries, Retries):
             raise ConfigError(f"{where}: retries={self.retries!r} must be a Retries(...)")
         if self.timeout_ms is not None and self.timeout_ms <= 0:
@@ -206,6 +209,24 @@ class HandlerSpec:
                 raise ConfigError(f"{where}: {name}={topic!r} is the topic that is handled: give another one")
         if self.retries.topic is not None and self.retries.topic == self.dead_letter_topic:
             raise ConfigError(f"{where}: Retries.topic and dead_letter_topic are both {self.dead_letter_topic!r}")
+
+
+def _check_signature(where: str, function: HandlerFunction) -> None:
+    """Check that a handler can be called with a record, and gives its results to the worker."""
+    unwrapped: object = function
+    while isinstance(unwrapped, partial):
+        unwrapped = unwrapped.func
+    if inspect.isclass(unwrapped):
+        raise ConfigError(f"{where}: the handler {function!r} is a class; give a function of a record, or an object")
+    code = getattr(unwrapped, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_ITERABLE_COROUTINE:
+        raise ConfigError(f"{where}: the handler {function!r} is a generator made a coroutine; write it as `async def`")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise ConfigError(f"{where}: the handler {function!r} cannot be called with a record: {error}") from None
+    except ValueError:  # a function in C that does not tell its arguments
+        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from kafkaraw.client.arguments import refuse_positional
@@ -148,7 +147,7 @@ class Worker:
     def stop(self) -> None:
         """Start no more records, and let `run` or `serve` return when those in work have finished.
 
-        May be called on any thread, and when the worker does not run.
+        May be called on any thread. If the worker does not run, or a task for `serve` has not begun, it has no effect.
         """
         running = self._running
         if running is not None:
@@ -174,26 +173,28 @@ class Worker:
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first SIGTERM or SIGINT; the second one has the system's default effect."""
+    """Call `stop` at the first SIGTERM or SIGINT; the second one has the system's default effect.
+
+    The handlers are Python's, not the loop's: so a second signal ends the process even if a handler blocks the loop.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop, caught = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.getsignal(each) for each in caught}
 
-    def first(number: int) -> None:
+    def begin_to_stop(number: int) -> None:
         log.info("received %s: the worker stops; a second one ends it at once", signal.Signals(number).name)
-        for each in caught:
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.SIG_DFL)
         stop()
 
-    for each in caught:
-        loop.add_signal_handler(each, partial(first, each))
+    def first(number: int, _frame: object) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_DFL)
+        loop.call_soon_threadsafe(begin_to_stop, number)  # logging is not safe here
+
+    before = {each: signal.signal(each, first) for each in caught}
     try:
         yield
     finally:
-        for each in caught:
-            loop.remove_signal_handler(each)
-            if before[each] is not None:
-                signal.signal(each, before[each])
+        for each, handler in before.items():
+            if handler is not None:  # else it was installed by C code
+                signal.signal(each, handler)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkaraw.worker import processing, sending
-from kafkaraw.worker.processing import Processing
-from kafkaraw.worker.schedule import PartitionWork, Schedule, State
-from kafkaraw.worker.sending import TransactionalSender
+from kafkaraw.worker.schedule import PartitionWork, Schedule
+from kafkaraw.worker.sending import Sender, TransactionalSender
 
 
 def worker_commits_unfinished_records(monkeypatch: pytest.MonkeyPatch):
@@ -15,14 +16,14 @@ def worker_commits_unfinished_records(monkeypatch: pytest.MonkeyPatch):
 
 
 def worker_commits_before_results_are_acknowledged(monkeypatch: pytest.MonkeyPatch):
-    async def count_as_done_and_send(self, item, records, *, is_letter=False):
-        self._schedule.end(item, State.DONE)
-        if self._sender is not None and records:
-            await self._sender.send(records)
-        else:
-            item.results = records
+    send, tasks = Sender.send, set[asyncio.Task[None]]()
 
-    monkeypatch.setattr(Processing, "_send", count_as_done_and_send)
+    async def send_later(self, records):
+        task = asyncio.create_task(send(self, records))
+        tasks.add(task)
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    monkeypatch.setattr(Sender, "send", send_later)
 
 
 def worker_runs_records_of_a_key_at_the_same_time(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,303 @@
+"""Kill processes with workers at random moments, and check what they have handled, written and committed.
+
+Two processes share a group; one is killed with SIGKILL after a random number of calls, and another one takes its place.
+Start at `run_killed`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkaraw import Admin, Consumer, NewTopic, Producer
+from kafkaraw.errors import KafkaError
+from kafkaraw.records import Record, TopicPartition
+from tests.worker.killed import DEAD, INVOICES, ORDERS, RETRY, always_fails
+
+PARTITIONS = 3
+KEYS = 12
+PROCESSES = 2
+HANDLERS = ("on_loop", "in_thread")
+PATIENCE_S = 60.0
+"""The maximum time until a new process calls its handler, and until everything is committed."""
+TICK_S = 0.02
+
+
+class Place(NamedTuple):
+    """Partition and offset of a record in the topic."""
+
+    partition: int
+    offset: int
+
+
+class Call(NamedTuple):
+    """A line of a process: `what` is "began", "ended" or "failed"."""
+
+    what: str
+    place: Place
+    key: str
+
+
+class WorkerProcess:
+    """One process with a worker.
+
+    Args:
+        folder: for its file.
+        name: of its file.
+        given: see `killed.main`.
+    """
+
+    def __init__(self, folder: Path, name: str, given: Mapping[str, object]) -> None:
+        self._path = folder / name
+        command = [sys.executable, "-m", "tests.worker.killed", json.dumps({**given, "log": str(self._path)})]
+        self._log_path = folder / f"{name}.log"
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log)
+
+    def calls(self) -> list[Call]:
+        """Return what it has written."""
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        parts = (line.split(" ") for line in lines)
+        return [Call(what, Place(int(partition), int(offset)), key) for what, partition, offset, key in parts]
+
+    def count(self) -> int:
+        """Return the number of calls that it has begun."""
+        return self._path.read_bytes().count(b"began") if self._path.exists() else 0
+
+    def wait_for_log(self, text: str) -> None:
+        """Wait until its log has a text."""
+        wait_until(lambda: text in self._log_path.read_text(), f"the log of a process has no {text!r}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def signal_until_it_ends(self, number: signal.Signals) -> int:
+        """Send a signal again and again, and return the exit code."""
+
+        def has_ended() -> bool:
+            self.signal(number)
+            return self._process.poll() is not None
+
+        wait_until(has_ended, f"a process goes on after {number.name}")
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for its end, and return the exit code."""
+        try:
+            return self._process.wait(PATIENCE_S)
+        finally:
+            self._process.kill()
+
+    def kill(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self.wait()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the processes of a run have done.
+
+    Attributes:
+        processes: all of them, the killed ones, too.
+        records: of the topic, by place.
+        letters: places of the dead letters' originals.
+        invoices: places of the records with a result.
+        observed: after each kill, the committed offset of each partition, and the records that had been handled.
+        keeps_order: failed calls are repeated in place.
+    """
+
+    processes: list[WorkerProcess]
+    records: dict[Place, Record]
+    letters: set[Place]
+    invoices: set[Place]
+    observed: list[tuple[dict[int, int], set[Place]]]
+    keeps_order: bool
+
+    def check(self) -> None:
+        """Check that no record was lost or skipped, and the order by key within each process."""
+        handled = set().union(*map(handled_by, self.processes))
+        failing = {place for place, record in self.records.items() if always_fails(int(record.value or b""))}
+        assert handled == self.records.keys() - failing, "each record is handled at least once"
+        assert self.letters == failing, "dead letters are complete, and there are no others"
+        assert self.invoices == handled, "results are complete"
+        for offsets, handled_then in self.observed:
+            passed = {place for place in self.records if place.offset < offsets.get(place.partition, 0)}
+            assert passed - failing <= handled_then, "a committed offset does not pass a record that is not handled"
+        for process in self.processes:
+            check_order(process.calls(), keeps_order=self.keeps_order)
+
+
+def calls_of(processes: list[WorkerProcess]) -> int:
+    return sum(process.count() for process in processes)
+
+
+def has_made(processes: list[WorkerProcess], calls: int) -> bool:
+    return calls_of(processes) >= calls
+
+
+def handled_by(process: WorkerProcess) -> set[Place]:
+    return {call.place for call in process.calls() if call.what == "ended"}
+
+
+def check_order(calls: list[Call], *, keeps_order: bool) -> None:
+    """Check that a process has begun the records of a key in order, and one after the other."""
+    begun: dict[tuple[int, str], list[int]] = defaultdict(list)
+    running: set[tuple[int, str]] = set()
+    for call in calls:
+        lane = (call.place.partition, call.key)
+        if call.what != "began":
+            running.discard(lane)
+            continue
+        if keeps_order:
+            assert lane not in running, f"two records of a key at a time: {call}"
+            running.add(lane)
+        if call.place.offset not in begun[lane]:
+            begun[lane].append(call.place.offset)
+    for lane, offsets in begun.items():
+        assert offsets == sorted(offsets), f"records of {lane} began in the order {offsets}"
+
+
+def create_topics(servers: str) -> None:
+    """Create the topics of the workers, empty."""
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_topics([topic.name for topic in admin.list_topics() if not topic.is_internal])
+        admin.create_topics([NewTopic(ORDERS, PARTITIONS), NewTopic(RETRY), NewTopic(DEAD), NewTopic(INVOICES)])
+
+
+def run_killed(
+    servers: str, folder: Path, group: str, *, kills: int, records: int, seed: int, settings: Mapping[str, object]
+) -> Run:
+    """Handle records with processes that are killed, then stop the last ones gracefully.
+
+    Args:
+        servers: the brokers.
+        folder: for files of the processes.
+        group: the group of the workers.
+        kills: number of kills.
+        records: number of records; half of them are sent during the kills.
+        seed: of the moments, the retries and the kind of handlers.
+        settings: further settings of the workers.
+    """
+    rng = random.Random(seed)
+    retry_topic, processes = rng.choice([None, RETRY]), list[WorkerProcess]()
+    common = {"bootstrap_servers": servers, "group_id": group, "auto_offset_reset": "earliest"}
+    common |= {"commit_interval_ms": 20, "fetch_max_wait_ms": 50, "metadata_max_age_ms": 1_000, **settings}
+
+    def start() -> WorkerProcess:
+        worker = {**common, "concurrency": rng.choice([1, 4, 20])}
+        given = {"worker": worker, "longest_s": 0.02, "seed": rng.random(), "handler": rng.choice(HANDLERS)}
+        processes.append(WorkerProcess(folder, f"{len(processes)}", {**given, "retry_topic": retry_topic}))
+        return processes[-1]
+
+    create_topics(servers)
+    with (
+        Producer(bootstrap_servers=servers) as producer,
+        Consumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False) as onlooker,
+        killed_in_the_end(processes),
+    ):
+        running, observed, sent = [start() for _ in range(PROCESSES)], [], 0
+
+        def send(count: int) -> None:
+            nonlocal sent
+            for number in range(sent, sent + count):
+                producer.send(ORDERS, b"%d" % number, b"%d" % rng.randrange(KEYS), partition=rng.randrange(PARTITIONS))
+            sent += count
+            producer.flush()
+
+        each_time = records // (kills + 1)
+        send(records - kills * each_time)
+        for _ in range(kills):
+            # All processes together make at least `each_time` more calls: a moment between them comes.
+            moment = calls_of(processes) + rng.randint(1, each_time)
+            wait_until(partial(has_made, processes, moment), f"the processes have not made {moment} calls")
+            slot = rng.randrange(PROCESSES)
+            running[slot].kill()
+            offsets = committed(onlooker)
+            observed.append((offsets, set().union(*map(handled_by, processes))))
+            running[slot] = start()
+            send(each_time)
+        wait_until(lambda: not lag(onlooker), "not everything is committed")
+        for process in running:
+            process.wait_for_log("assigned")
+            process.signal(signal.SIGTERM)
+        assert [process.wait() for process in running] == [0] * PROCESSES
+        found = {topic: read(onlooker_of(servers), topic) for topic in (ORDERS, DEAD, INVOICES)}
+    return Run(
+        processes,
+        {Place(record.partition, record.offset): record for record in found[ORDERS]},
+        {_original_of(record) for record in found[DEAD]},
+        {Place(*map(int, (record.value or b"").split())) for record in found[INVOICES]},
+        observed,
+        keeps_order=retry_topic is None,
+    )
+
+
+def _original_of(letter: Record) -> Place:
+    headers = dict(letter.headers)
+    return Place(int(headers["kafkaraw.partition"] or b""), int(headers["kafkaraw.offset"] or b""))
+
+
+def onlooker_of(servers: str) -> Consumer:
+    return Consumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+
+
+def _sources() -> list[TopicPartition]:
+    return [*(TopicPartition(ORDERS, number) for number in range(PARTITIONS)), TopicPartition(RETRY, 0)]
+
+
+def committed(onlooker: Consumer) -> dict[int, int]:
+    """Return the committed offset of each partition of the topic."""
+    found = onlooker.committed([tp for tp in _sources() if tp.topic == ORDERS])
+    return {tp.partition: at.offset for tp, at in found.items() if at is not None}
+
+
+def lag(onlooker: Consumer) -> bool:
+    """Whether records are not committed. The committed offsets first: then no record was in work afterwards."""
+    try:
+        found = onlooker.committed(_sources())
+    except KafkaError:
+        return True
+    ends = onlooker.end_offsets(_sources())
+    return any(ends[tp] > (0 if at is None else at.offset) for tp, at in found.items())
+
+
+def read(consumer: Consumer, topic: str) -> list[Record]:
+    """Read a topic to its end."""
+    with consumer:
+        consumer.assign(consumer.partitions_for(topic))
+        ends, found = consumer.end_offsets(consumer.assignment()), list[Record]()
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            found += [record for batch in consumer.poll(5).values() for record in batch]
+        return found
+
+
+def wait_until(is_true: Callable[[], bool], otherwise: str) -> None:
+    """Wait for other processes."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < until_s, f"after {PATIENCE_S:g} s, {otherwise}"
+        time.sleep(TICK_S)
+
+
+@contextmanager
+def killed_in_the_end(processes: list[WorkerProcess]) -> Iterator[None]:
+    """Kill the processes that are left, if the run has failed."""
+    try:
+        yield
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
