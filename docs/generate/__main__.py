@@ -20,12 +20,14 @@ from docs.generate import (
     overview,
     python_names,
     spark_options,
+    worker_settings,
 )
 
 REFERENCE: Final = Path(__file__).parents[1] / "reference"
 _GENERATORS: Final = (
     overview,
     client_settings,
+    worker_settings,
     broker_properties,
     spark_options,
     commands,

@@ -48,7 +48,7 @@ def _lines() -> Iterator[str]:
     yield from ("## Schema registry client", "", _REGISTRY, "")
     yield from table(
         ("setting", "type and limits", "default", "meaning"),
-        (_described(RegistryConfig, name, about) for name, about in settings_of(RegistryConfig).items()),
+        (described(RegistryConfig, name, about) for name, about in settings_of(RegistryConfig).items()),
     )
     yield from ("## Names of Java's clients that differ", "")
     yield from _java()
@@ -68,12 +68,12 @@ def _lines() -> Iterator[str]:
 def _section(title: str, kind: type[ClientConfig], settings: Mapping[str, Setting]) -> Iterator[str]:
     yield from (f"## {title}", "")
     columns = ("setting", "name in Java, in librdkafka", "type and limits", "default", "meaning")
-    described = (_described(kind, name, about) for name, about in settings.items())
-    rows = ((name, _elsewhere(name.strip("`")), *rest) for name, *rest in described)
+    found = (described(kind, name, about) for name, about in settings.items())
+    rows = ((name, _elsewhere(name.strip("`")), *rest) for name, *rest in found)
     yield from table(columns, rows)
 
 
-def _described(kind: type, name: str, about: Setting) -> tuple[str, ...]:
+def described(kind: type, name: str, about: Setting) -> tuple[str, ...]:
     """Name, type with unit and limits, default, meaning."""
     declared = next(field for field in dataclasses.fields(kind) if field.name == name)
     meaning = sentence(text(about.doc)) + (" Shown nowhere." if about.secret else "")

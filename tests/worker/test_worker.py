@@ -381,15 +381,18 @@ def test_a_worker_that_drains_because_of_an_error_is_not_healthy() -> None:
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create("orders")
         await send(cluster, b"0", b"1")
-        worker = a_worker(cluster)
+        worker, other_began = a_worker(cluster), asyncio.Event()
 
         @worker.handle("orders", retries=Retries(attempts=1))
         async def work(record: Record) -> None:
-            await asyncio.sleep(5 * record.offset)
             if record.offset == 0:
+                await other_began.wait()
                 raise ValueError("no")
+            other_began.set()
+            await asyncio.sleep(5)
 
         async with serving(worker):
+            await asyncio.sleep(0)
             await until(lambda: worker.metrics()["stopping"])
             [problem] = worker.metrics()["problems"]
             assert problem.startswith("the worker stops: HandlerError"), problem
@@ -433,7 +436,7 @@ def test_an_aborted_transaction_does_not_stop_the_worker() -> None:
         for topic in ("orders", "invoices"):
             await cluster.create(topic)
         await send(cluster, b"0")
-        cluster.node.faults.on(api="TxnOffsetCommit", times=1).error(ErrorCode.ILLEGAL_GENERATION)
+        cluster.node.faults.on(api="TxnOffsetCommit", times=1).answer(ErrorCode.ILLEGAL_GENERATION)
         worker = a_worker(cluster, transactional_id="billing-1", linger_ms=50)
 
         @worker.handle("orders")
@@ -441,6 +444,7 @@ def test_an_aborted_transaction_does_not_stop_the_worker() -> None:
             return ProducerRecord("invoices", record.value)
 
         async with serving(worker) as task:
+            await asyncio.sleep(0)
             await until(lambda: worker.metrics()["commits"] > 0)
             assert not task.done()
         assert await committed(cluster) == 1
