@@ -410,6 +410,7 @@ class WorkerScenario:
         async with self._world.consumer(f"reader of {topic}", isolation_level="read_committed") as consumer:
             partitions = await self._world.call("partitions_for", consumer.partitions_for(topic, 20), 20)
             consumer.assign(partitions)
+            self.history.topic_ids[consumer._engine.cluster.topic_id_of(topic)] = topic
             ends = await self._world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
             found: list[Record] = []
             while [tp for tp, end in ends.items() if await consumer.position(tp, 10) < end]:

@@ -76,7 +76,7 @@ class _Commit(NamedTuple):
     offset: int
 
 
-def _commits(group: str, sent: Iterable[Sent]) -> Iterator[_Commit]:
+def _commits(workers: WorkerHistory, sent: Iterable[Sent]) -> Iterator[_Commit]:
     for each in sent:
         frame = each.data[_SIZE_BYTES:]
         if each.by != "client" or int.from_bytes(frame[:2], "big") != _OFFSET_COMMIT:
@@ -84,9 +84,9 @@ def _commits(group: str, sent: Iterable[Sent]) -> Iterator[_Commit]:
         worker = frame[10 : 10 + int.from_bytes(frame[8:10], "big")].decode()
         _, request = decode_request(frame)
         assert isinstance(request, OffsetCommitRequest)
-        for topic in request.topics if request.group_id == group else ():
+        for topic in request.topics if request.group_id == workers.group else ():
             for part in topic.partitions:
-                place = TopicPartition(topic.name, part.partition_index)
+                place = TopicPartition(topic.name or workers.topic_ids[topic.topic_id], part.partition_index)
                 yield _Commit(each.at_s, worker, place, part.committed_offset)
 
 
@@ -96,7 +96,7 @@ def _positions_too_far(workers: WorkerHistory, sent: Iterable[Sent]) -> Iterator
     read: dict[TopicPartition, list[Source]] = defaultdict(list)
     for source in (*workers.keys, *(copy.source for copy in workers.copies)):
         read[source.topic_partition].append(source)
-    for commit in _commits(workers.group, sent):
+    for commit in _commits(workers, sent):
         for source in read[commit.topic_partition]:
             if source.offset < commit.offset and settled_s.get(source, _NEVER_S) > commit.at_s:
                 what = f"{commit.worker} committed {commit.offset} of {commit.topic_partition} at {commit.at_s:.3f} s"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 from kafkaraw.worker.settings import Ordering
 
@@ -90,6 +91,7 @@ class WorkerHistory:
         copies: the records of the retry topic.
         letters: the records of the dead-letter topic.
         results: how often the result of each record is in the log.
+        topic_ids: names of the topics, by the ids in requests.
         returns_result: whether the handler of a record returns a result, by its original place.
     """
 
@@ -102,4 +104,5 @@ class WorkerHistory:
     copies: list[Copy] = field(default_factory=list)
     letters: list[Copy] = field(default_factory=list)
     results: Counter[Source] = field(default_factory=Counter)
+    topic_ids: dict[Uuid, str] = field(default_factory=dict)
     returns_result: Mapping[Source, bool] = field(default_factory=dict)

@@ -219,13 +219,13 @@ PLANTS = {
         _versatile(groups.consumer_keeps_buffered_records_when_it_seeks, Invariant.SEEK_MISSED),
         _versatile(groups.consumer_delivers_buffered_records_of_paused_partitions, Invariant.STRAY),
         _workers(workers.worker_commits_unfinished_records, Invariant.POSITION_TOO_FAR),
-        _workers(workers.worker_commits_before_results_are_acknowledged, Invariant.POSITION_TOO_FAR),
+        _workers(
+            workers.worker_commits_before_results_are_acknowledged, Invariant.KEY_ORDER, Invariant.POSITION_TOO_FAR
+        ),
         _workers(workers.worker_runs_records_of_a_key_at_the_same_time, Invariant.KEY_ORDER),
         _workers(workers.worker_releases_the_key_of_a_record_that_waits_for_its_next_call, Invariant.KEY_ORDER),
-        _workers(workers.worker_releases_the_keys_of_a_lost_partition_while_handlers_run, Invariant.KEY_ORDER),
-        _workers(workers.worker_frees_the_slot_of_a_cancelled_handler_too_early, Invariant.CONCURRENCY),
+        _workers(workers.worker_ignores_its_concurrency, Invariant.CONCURRENCY),
         _workers(workers.worker_commits_transactions_without_its_generation, Invariant.DUPLICATE),
-        _workers(workers.worker_ends_when_its_transaction_is_aborted, Invariant.STUCK),
     )
 }
 

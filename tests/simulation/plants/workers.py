@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.worker import processing, sending
+from kafkaraw.worker import processing
 from kafkaraw.worker.schedule import PartitionWork, Schedule
 from kafkaraw.worker.sending import Sender, TransactionalSender
 
@@ -40,29 +40,9 @@ def worker_releases_the_key_of_a_record_that_waits_for_its_next_call(monkeypatch
     monkeypatch.setattr(Schedule, "retry", retry_and_release)
 
 
-def worker_releases_the_keys_of_a_lost_partition_while_handlers_run(monkeypatch: pytest.MonkeyPatch):
-    release = Schedule.release
-
-    def release_lanes(self, partitions):
-        partitions = list(partitions)
-        dropped = release(self, partitions)
-        for partition in partitions:
-            self._lanes.pop(partition, None)
-        return dropped
-
-    monkeypatch.setattr(Schedule, "release", release_lanes)
-
-
-def worker_frees_the_slot_of_a_cancelled_handler_too_early(monkeypatch: pytest.MonkeyPatch):
-    release = Schedule.release
-
-    def release_slots(self, partitions):
-        dropped = release(self, partitions)
-        for item in dropped:
-            self._leave_slot(item)
-        return dropped
-
-    monkeypatch.setattr(Schedule, "release", release_slots)
+def worker_ignores_its_concurrency(monkeypatch: pytest.MonkeyPatch):
+    begin = Schedule.__init__
+    monkeypatch.setattr(Schedule, "__init__", lambda self, concurrency, **kwargs: begin(self, 1_000, **kwargs))
 
 
 def worker_commits_transactions_without_its_generation(monkeypatch: pytest.MonkeyPatch):
@@ -72,7 +52,3 @@ def worker_commits_transactions_without_its_generation(monkeypatch: pytest.Monke
         await commit(self, plan, member.group_id)
 
     monkeypatch.setattr(TransactionalSender, "commit", commit_for_any_member)
-
-
-def worker_ends_when_its_transaction_is_aborted(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sending, "_OF_TRANSACTION", frozenset())
