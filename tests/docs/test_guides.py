@@ -12,7 +12,12 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 SAID = {
-    "analyse-with-arrow": ["10000 ['key', 'value', 'timestamp']\n10000", "'amount_sum': 165000}", "3 rows written"],
+    "analyse-with-arrow": [
+        "10000 ['key', 'value', 'timestamp']\n10000",
+        "'amount_sum': 165000}",
+        "3 rows written",
+        "['value', 'value_error'] {",
+    ],
     "choose-a-group-protocol": ["classic\nconsumer"],
     "produce": ["orders", "100 written, 0 failed", "201 {'partition'", "2000"],
     "monitor": ['kafkaraw_producer_record_send_total{client="orders"} 1.0', '"name": "process payments"'],

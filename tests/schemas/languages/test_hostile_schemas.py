@@ -288,6 +288,22 @@ def test_unions_of_records_that_contain_each_other_are_compared_within_a_number_
     assert "steps to be compared" in found.message("new", "old")
 
 
+def test_unions_of_records_without_a_common_field_are_compared_within_a_number_of_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of the 600 * 600 pairs of branches has 20 incompatibilities, all of which would be kept."""
+    branches = 600 if seeds.with_soak else 60
+    monkeypatch.setattr(resolution, "STEPS_MAX", resolution.STEPS_MAX * branches**2 // 600**2)
+
+    def union(prefix: str) -> Any:
+        fields = [{"name": f"{prefix}{number}", "type": "int"} for number in range(20)]
+        return avro([{"type": "record", "name": f"{prefix}R{number}", "fields": fields} for number in range(branches)])
+
+    with cpu_seconds_at_most(8):
+        (found,) = incompatibilities(union("a"), union("b"))
+    assert "steps to be compared" in found.message("new", "old")
+
+
 def test_numbers_with_large_exponents_are_cheap() -> None:
     names = range(20_000 // PART)
     small, large = (

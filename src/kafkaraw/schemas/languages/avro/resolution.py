@@ -27,6 +27,9 @@ PAIRS_MAX: Final = 100_000
 STEPS_MAX: Final = 2_000_000
 """Of one comparison: pairs that it looks at, each as often as it meets them. About two seconds."""
 
+STEPS_PER_INCOMPATIBILITY: Final = 10
+"""An incompatibility costs as much time as 10 pairs, and is kept with its text until the comparison ends."""
+
 FOUND_MAX: Final = 2_000
 """Incompatibilities of one pair of types; types that contain each other repeat those of their parts."""
 
@@ -66,9 +69,7 @@ class _Comparison:
     def compare(self, reader: Node, writer: Node, location: _Location, depth: int) -> _Found:
         if reader.key is not None and reader.key == writer.key:
             return ()
-        self._steps += 1
-        if self._steps > STEPS_MAX:
-            raise ComparisonError(f"the schemas need more than {STEPS_MAX} steps to be compared")
+        self._count(1)
         pair = (id(reader), id(writer))
         result = self._results.get(pair)
         if result is not None:
@@ -79,7 +80,13 @@ class _Comparison:
             )
         self._results[pair] = _IN_PROGRESS  # compatible unless proven incompatible
         result = self._results[pair] = self._compare(reader, writer, location, depth)
+        self._count(len(result) * STEPS_PER_INCOMPATIBILITY)
         return result
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > STEPS_MAX:
+            raise ComparisonError(f"the schemas need more than {STEPS_MAX} steps to be compared")
 
     def _compare(self, reader: Node, writer: Node, location: _Location, depth: int) -> _Found:
         if reader.kind != writer.kind:
