@@ -201,6 +201,14 @@ def test_both_implementations_have_the_same_columns_and_reasons(seeds: range) ->
 
 
 @pytest.mark.parametrize(
+    ("payload", "number"), [(b"\xff" * 9 + b"\x7f", -(2**63)), (b"\x81" + b"\x80" * 8 + b"\x02", -1)]
+)
+def test_bits_of_a_long_beyond_64_are_dropped_as_by_java(decoding: Any, payload: bytes, number: int) -> None:
+    array, reasons = run(decoding, "long", "long", [payload])
+    assert (array.to_pylist(), reasons) == ([number], {})
+
+
+@pytest.mark.parametrize(
     ("schema", "payload", "reason"),
     [
         ("string", b"", "byte 0 of 0: 1 bytes are needed, 0 are left: the record is truncated or damaged"),

@@ -267,7 +267,7 @@ def _varint(state: cython.pointer(State), step: cython.pointer(Step), value: cyt
         if at >= end:
             return _fault(state, FAULT_TRUNCATED, step, end - state.at + 1)
         byte = at[0]
-        if shift == 63 and byte > 1:
+        if shift == 63 and byte >= 0x80:  # bits beyond 64 are dropped, as by Java's BinaryDecoder
             return _fault(state, FAULT_VARINT, step, 0)
         raw |= (byte & 0x7F) << shift
         at += 1

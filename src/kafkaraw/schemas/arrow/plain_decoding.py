@@ -290,9 +290,9 @@ class _Run:
             if at >= self._end:
                 raise self._bad(Fault.TRUNCATED, index, at - self._at + 1)
             byte = self._data[at]
-            if shift == 63 and byte > 1:
+            if shift == 63 and byte >= 0x80:  # bits beyond 64 are dropped, as by Java's BinaryDecoder
                 raise self._bad(Fault.VARINT, index)
-            raw |= (byte & 0x7F) << shift
+            raw |= (byte & 0x7F) << shift & 0xFFFF_FFFF_FFFF_FFFF
             at += 1
             if byte < 0x80:
                 break
