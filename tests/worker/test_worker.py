@@ -96,11 +96,35 @@ def test_commits_carry_the_leader_epoch_of_the_record_before_the_offset(transact
                 await gate.wait()
 
         async with serving(worker):
+            await until(lambda: len(seen) == 2)
             await until(lambda: worker.metrics()["commits"] > 0)
             gate.set()
         kind = OffsetCommitRequest if transactional_id is None else TxnOffsetCommitRequest
         sent = [part for request in cluster.requests() if isinstance(request, kind) for part in parts_of(request)]
         assert [(part.committed_offset, part.committed_leader_epoch) for part in sent] == [(1, 0), (2, 0)]
+
+    on_cluster(test, **QUICK)
+
+
+def test_a_stop_before_the_worker_has_begun_is_kept() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        await send(cluster, b"0")
+        worker, seen = a_worker(cluster), []
+
+        @worker.handle("orders")
+        async def work(record: Record) -> None:
+            seen.append(record.value)
+
+        serving = asyncio.create_task(worker.serve())
+        worker.stop()
+        async with asyncio.timeout(60):
+            await serving
+            assert seen == []
+            again = asyncio.create_task(worker.serve())
+            await until(lambda: seen == [b"0"])
+            worker.stop()
+            await again
 
     on_cluster(test, **QUICK)
 
@@ -362,17 +386,18 @@ def test_a_worker_whose_polls_do_not_return_is_not_healthy(monkeypatch: pytest.M
             running, gate = worker._running, asyncio.Event()
             assert running is not None
 
-            async def never(*_: object) -> dict:
-                await gate.wait()
-                return {}
+            poll = running.service.consumer.poll
 
-            monkeypatch.setattr(running.service.consumer, "poll", never)
+            async def late(*arguments: object) -> object:
+                await gate.wait()
+                return await poll(*arguments)
+
+            monkeypatch.setattr(running.service.consumer, "poll", late)
             await asyncio.sleep(62)
             [problem] = worker.metrics()["problems"]
             assert problem.startswith("the last poll ended 6"), problem
             gate.set()
-            await asyncio.sleep(0)
-            assert worker.metrics()["healthy"]
+            await until(lambda: worker.metrics()["healthy"], 1)
 
     on_cluster(test, **QUICK)
 

@@ -55,6 +55,7 @@ class Worker:
         is_transactional = self._producer_settings.get("transactional_id") is not None
         self._config = WorkerConfig(str(self._consumer_settings["group_id"]), own, (), is_transactional)
         self._running: Running | None = None
+        self._stop_requested = False
         self._clients()  # refuses wrong settings now; nothing connects
 
     def handle(
@@ -138,17 +139,21 @@ class Worker:
         service = Service(self._config, consumer, producer, self._runtime)
         self._running = Running(service, asyncio.get_running_loop(), threading.get_ident())
         port, host = self._config.settings.port, self._config.settings.host
+        if self._stop_requested:
+            service.stop()
         try:
             with nullcontext() if port is None else endpoints(self._running, port, host):
                 await service.run()
         finally:
-            self._running = None
+            self._running, self._stop_requested = None, False
 
     def stop(self) -> None:
         """Start no more records, and let `run` or `serve` return when those in work have finished.
 
-        May be called on any thread. If the worker does not run, or a task for `serve` has not begun, it has no effect.
+        May be called on any thread. If the worker does not run yet, the next `run` or `serve` returns without a record:
+        a signal may come before the loop has begun.
         """
+        self._stop_requested = True
         running = self._running
         if running is not None:
             running.loop.call_soon_threadsafe(running.service.stop)
