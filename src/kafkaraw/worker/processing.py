@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.interceptors import ProducerRecord
-from kafkaraw.core.fetch.offsets import NO_EPOCH, OffsetAndMetadata
+from kafkaraw.core.fetch.offsets import OffsetAndMetadata, epoch_before
 from kafkaraw.errors import HandlerError, KafkaError
 from kafkaraw.records import TopicPartition
 from kafkaraw.worker.calls import HandlerCall
@@ -83,7 +83,7 @@ class Processing:
         self,
         partition: TopicPartition,
         records: Iterable[Record],
-        leader_epochs: Sequence[tuple[int, int]],
+        epoch_starts: Sequence[tuple[int, int]],
         position: OffsetAndMetadata,
     ) -> None:
         """Take records that were read, and start those that may run.
@@ -91,24 +91,22 @@ class Processing:
         Args:
             partition: of the records.
             records: in the order of offsets.
-            leader_epochs: in which they were written, each with its first offset.
+            epoch_starts: the leader epochs in which they were written, each with its first offset.
             position: behind them.
         """
-        items = [self._item(partition, record) for record in records]
-        for item in items:
-            offset = item.record.offset
-            item.leader_epoch = next((epoch for first, epoch in reversed(leader_epochs) if first <= offset), NO_EPOCH)
+        items = [self._item(partition, record, epoch_before(epoch_starts, record.offset + 1)) for record in records]
         self._schedule.deliver(partition, items, position)
         self.start_ready()
 
-    def _item(self, partition: TopicPartition, record: Record) -> WorkItem:
+    def _item(self, partition: TopicPartition, record: Record, leader_epoch: int) -> WorkItem:
         handler, lane = self._handlers[partition.topic], lane_of(record, self._ordering)
         if partition.topic != handler.retries.topic:
-            return WorkItem(record, record, handler, partition, lane)
+            return WorkItem(record, record, handler, partition, lane, leader_epoch)
         first, attempts, not_before_ms = original_of(record)
         # A clock that is wrong must not delay a record for ever.
         wait_ms = min(max(not_before_ms - self._runtime.clock.time_ms(), 0), handler.retries.backoff_max_ms)
-        return WorkItem(record, first, handler, partition, lane, ready_s=_now_s() + wait_ms / 1000, attempts=attempts)
+        ready_s = _now_s() + wait_ms / 1000
+        return WorkItem(record, first, handler, partition, lane, leader_epoch, ready_s, attempts)
 
     def start_ready(self) -> None:
         """Start the records that may run now."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.core.fetch.offsets import OffsetAndMetadata
+from kafkaraw.core.fetch.offsets import OffsetAndMetadata, epoch_starts_of
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     CommitFailedError,
@@ -209,7 +209,7 @@ class Service:
         positions = self.consumer.next_offsets()
         for partition, batch in batches.items():
             records: list[Record] = []
-            epochs = [(header.base_offset, header.partition_leader_epoch) for header in batch.headers]
+            epochs = epoch_starts_of(batch.headers)
             try:
                 records.extend(batch)
                 position = positions[partition]

@@ -76,6 +76,13 @@ class Calls:
         seconds = deadline.at_most(self.engine.config.request_timeout_ms / 1000)
         return await self.engine.request(node_id, message, timeout=seconds)
 
+    def unknown_broker(self, call: str, node_id: int) -> UsageError | None:
+        """Return the error of a call that names a broker which is not in the metadata; None if it is."""
+        brokers = self.engine.cluster.brokers
+        if node_id in brokers:
+            return None
+        return UsageError(f"{call}: there is no broker {node_id}; those that run are {sorted(brokers)}")
+
     async def each_broker(self, ask: Callable[[int], Awaitable[KafkaError | None]], deadline: Deadline) -> None:
         """Carry out an operation on every broker that runs, concurrently; one that has left the cluster is omitted.
 

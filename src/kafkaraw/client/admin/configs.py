@@ -246,12 +246,11 @@ class ConfigAdmin:
     async def _ask(self, call: str, node_id: int | None, request: Request[R], deadline: Deadline) -> R:
         if node_id is None:
             return await self._calls.ask_any(request, deadline)
-        engine = self._calls.engine
-        if node_id not in engine.cluster.brokers:
-            await engine.refresh((), timeout=deadline.remaining)
-            if node_id not in engine.cluster.brokers:
-                running = sorted(engine.cluster.brokers)
-                raise UsageError(f"{call}: there is no broker {node_id}; those that run are {running}")
+        if self._calls.unknown_broker(call, node_id) is not None:
+            await self._calls.engine.refresh((), timeout=deadline.remaining)
+            error = self._calls.unknown_broker(call, node_id)
+            if error is not None:
+                raise error
         return await self._calls.ask_node(node_id, request, deadline)
 
 

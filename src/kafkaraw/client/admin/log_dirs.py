@@ -125,14 +125,13 @@ class LogDirAdmin:
         """Ask brokers for partitions by topic; None is all that a broker has."""
         from kafkaraw.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
-        engine = self._calls.engine
         found: dict[int, tuple[LogDirDescription, ...]] = {}
 
         async def once(nodes: Sequence[int]) -> dict[int, KafkaError]:
             async def ask(node_id: int) -> KafkaError | None:
-                if node_id not in engine.cluster.brokers:
-                    running = sorted(engine.cluster.brokers)
-                    return UsageError(f"{call}: there is no broker {node_id}; those that run are {running}")
+                error = self._calls.unknown_broker(call, node_id)
+                if error is not None:
+                    return error
                 wanted = topics[node_id]
                 request = DescribeLogDirsRequest(
                     topics=None

@@ -8,20 +8,15 @@ Source: RFC 7521, RFC 7523 section 2.2, RFC 7518 section 3, KIP-1139, KIP-1258.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-from kafkaraw.errors import AuthenticationError, ConfigError
+from kafkaraw.core.sasl.oauthbearer import base64_json, base64url
+from kafkaraw.errors import AuthenticationError
 from kafkaraw.light_classes import dataclass, field
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-
-ALGORITHMS: Final = ("RS256", "ES256")
 ASSERTION_SIZE_MAX: Final = 1 << 16
 _ES256_NUMBER_BYTES: Final = 32
 
@@ -66,7 +61,7 @@ class SignedAssertions:
 
     Attributes:
         key_path: a private key in PEM: RSA for RS256, P-256 for ES256.
-        algorithm: one of `ALGORITHMS`.
+        algorithm: "RS256" or "ES256".
         claims: claims of every assertion, such as `aud`, `iss` and `sub`; they go before those of the template.
         lifetime_s: seconds from now to `exp`.
         leeway_s: seconds from `nbf` to now, for clocks that differ.
@@ -95,8 +90,8 @@ class SignedAssertions:
         payload = {**template.get("payload", {}), **self.claims, **times}
         if self.has_id:
             payload["jti"] = self.new_id()
-        signed = f"{_part(_json(header))}.{_part(_json(payload))}"
-        return f"{signed}.{_part(self._signature(signed.encode('ascii')))}"
+        signed = f"{base64_json(header)}.{base64_json(payload)}"
+        return f"{signed}.{base64url(self._signature(signed.encode('ascii')))}"
 
     def _signature(self, data: bytes) -> bytes:
         from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -115,7 +110,7 @@ class SignedAssertions:
             f"sasl_oauthbearer_assertion_algorithm={self.algorithm!r} needs {needed}"
         )
 
-    def _key(self) -> RSAPrivateKey | EllipticCurvePrivateKey | object:
+    def _key(self) -> object:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -135,20 +130,6 @@ class SignedAssertions:
                 f"sasl_oauthbearer_assertion_private_key_file: {self.key_path} cannot be read as a private key in PEM; "
                 "check the file and its passphrase"
             ) from None
-
-
-def require_signing() -> None:
-    """Check that assertions can be signed.
-
-    Raises:
-        ConfigError: the package is missing.
-    """
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "sasl_oauthbearer_assertion_private_key_file needs the package cryptography: pip install 'kafkaraw[oauth]'"
-        ) from None
 
 
 def _read(path: str, setting: str) -> str:
@@ -178,11 +159,3 @@ def _template(path: str | None) -> dict[str, dict[str, Any]]:
             f"sasl_oauthbearer_assertion_template_file: {path} must be an object with the objects header and payload"
         )
     return found
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _part(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")

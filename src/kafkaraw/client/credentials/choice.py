@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.client.credentials.assertions import Assertions, FileAssertions, SignedAssertions, require_signing
+from kafkaraw.client.credentials.assertions import Assertions, FileAssertions, SignedAssertions
 from kafkaraw.client.credentials.kerberos import NAME as GSSAPI
 from kafkaraw.client.credentials.kerberos import KerberosCredentials, load_gssapi
 from kafkaraw.client.credentials.oidc import Endpoint, EndpointTokens
@@ -71,7 +71,10 @@ def _assertions(config: ClientConfig, runtime: Runtime) -> Assertions | None:
         return FileAssertions(config.sasl_oauthbearer_assertion_file)
     if config.sasl_oauthbearer_assertion_private_key_file is None:
         return None
-    require_signing()
+    if find_spec("cryptography") is None:
+        raise ConfigError(
+            "sasl_oauthbearer_assertion_private_key_file needs the package cryptography: pip install 'kafkaraw[oauth]'"
+        )
     claims = {
         "aud": config.sasl_oauthbearer_assertion_claim_aud,
         "iss": config.sasl_oauthbearer_assertion_claim_iss,

@@ -38,7 +38,7 @@ from kafkaraw.core.fetch.failures import (
     where,
     why_no_leader,
 )
-from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH
+from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH, epoch_starts_of
 from kafkaraw.core.fetch.requests import FetchPlan, FetchTarget, epoch_ends_of
 from kafkaraw.core.fetch.schedule import SESSION_ERRORS, FetchSchedule, knows_later_leader
 from kafkaraw.core.fetch.subscription_state import CompletedFetch, FetchState, PartitionState, SubscriptionState
@@ -485,7 +485,7 @@ def complete(
     next_offset = wires[-1][0].next_offset
     if next_offset <= target.offset:
         raise CorruptBatchError(f"{where(target)}: the broker sent batches that end at offset {next_offset}")
-    epochs = _epochs_in(wires)
+    epochs = epoch_starts_of(header for header, _ in wires)
     left = without_aborted(wires, aborted)
     begin = next(index for index, (header, _) in enumerate(left) if header.next_offset > target.offset)
     topic, partition = target.topic_partition
@@ -520,17 +520,6 @@ def without_aborted(wires: Sequence[Wire], aborted: Sequence[AbortedTransaction]
             continue
         left.append((header, batch))
     return left
-
-
-def _epochs_in(wires: Iterable[Wire]) -> list[tuple[int, int]]:
-    """Return the leader epochs in which batches were written, each with its first offset."""
-    epochs: list[tuple[int, int]] = []
-    epoch = None
-    for header, _ in wires:
-        if header.partition_leader_epoch != epoch:
-            epoch = header.partition_leader_epoch
-            epochs.append((header.base_offset, epoch))
-    return epochs
 
 
 def _size_of_first(target: FetchTarget, records: memoryview) -> int:

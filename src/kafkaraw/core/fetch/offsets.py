@@ -7,9 +7,13 @@ Duration.parse.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.light_classes import NamedTuple, dataclass
+
+if TYPE_CHECKING:
+    from kafkaraw.records import BatchHeader
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
@@ -30,6 +34,27 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = NO_EPOCH
+
+
+def epoch_starts_of(headers: Iterable[BatchHeader]) -> list[tuple[int, int]]:
+    """Return the leader epochs in which batches were written, each with its first offset."""
+    starts: list[tuple[int, int]] = []
+    epoch = None
+    for header in headers:
+        if header.partition_leader_epoch != epoch:
+            epoch = header.partition_leader_epoch
+            starts.append((header.base_offset, epoch))
+    return starts
+
+
+def epoch_before(epoch_starts: Sequence[tuple[int, int]], offset: int) -> int:
+    """Return the leader epoch of the record before an offset; -1 when unknown.
+
+    Args:
+        epoch_starts: first offsets and leader epochs, in order.
+        offset: the offset behind the record.
+    """
+    return next((epoch for first, epoch in reversed(epoch_starts) if first < offset), NO_EPOCH)
 
 
 _BY_DURATION: Final = "by_duration:"

@@ -48,7 +48,7 @@ from enum import Enum
 
 from kafkaraw.core.fetch.cursor import RecordCursor
 from kafkaraw.core.fetch.failures import name_of
-from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH, NO_OFFSET, OffsetAndMetadata
+from kafkaraw.core.fetch.offsets import LATEST_TIMESTAMP, NO_EPOCH, NO_OFFSET, OffsetAndMetadata, epoch_before
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import ZERO_UUID, Uuid
@@ -213,7 +213,7 @@ class PartitionState:
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the record before an offset, of those taken in hand last; -1 when unknown."""
-        return next((epoch for first, epoch in reversed(self._epochs) if first < offset), NO_EPOCH)
+        return epoch_before(self._epochs, offset)
 
     def last_epoch_in(self, topic_id: Uuid) -> int:
         """Return `last_epoch` if it is one of that topic: one created again under the name counts from 0 again."""

@@ -194,11 +194,17 @@ def _scopes(claim: object) -> frozenset[str]:
 def unsecured_token(subject: str, now_s: float, lifetime_s: float = 3600) -> str:
     """Make an unsecured JWS, for tests."""
     claims = {"sub": subject, "iat": int(now_s), "exp": int(now_s + lifetime_s)}
-    return ".".join([*(_base64_json(part) for part in ({"alg": "none"}, claims)), ""])
+    return ".".join([*(base64_json(part) for part in ({"alg": "none"}, claims)), ""])
 
 
-def _base64_json(value: Mapping[str, object]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
+def base64_json(value: Mapping[str, object]) -> str:
+    """Return a header or payload as it is written in a token."""
+    return base64url(json.dumps(value, separators=(",", ":")).encode())
+
+
+def base64url(data: bytes) -> str:
+    """Return bytes in base64url without padding, as tokens have them (RFC 7515)."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 EXPIRY_MAX_S: Final = 2**40
