@@ -161,8 +161,7 @@ docs: setup ## Draw the pictures, and write the reference pages, types of settin
 
 .PHONY: site
 site: setup ## Build the site of the documentation into build/site, with search and llms.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		$$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'kafkaraw[docs]'
 	@$(BIN)/python -m docs.site.build $(ARGS)
 
 .PHONY: clean

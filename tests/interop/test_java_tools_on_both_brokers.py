@@ -104,7 +104,7 @@ TOOLS: dict[str, list[Line]] = {
         (0, f"{AT} --describe --group jg --members --verbose"),
         (0, f"{AT} --describe --group jg --state"),
         (0, f"{AT} --describe --all-groups"),
-        (0, f"{AT} --describe --group nobody"),
+        (0, f"{AT} --describe --group no-such-group"),
         (0, f"{AT} --group jg --reset-offsets --to-earliest --topic TOPIC --execute"),
         (0, f"{AT} --group jg --reset-offsets --shift-by 1 --all-topics --dry-run --export"),
         (0, f"{AT} --group jg --delete-offsets --topic TOPIC"),
@@ -168,7 +168,7 @@ TOOLS: dict[str, list[Line]] = {
     "TransactionsCommand": [
         (0, f"{AT} list"),
         (0, f"{AT} describe --transactional-id jx"),
-        (1, f"{AT} describe --transactional-id nobody"),
+        (1, f"{AT} describe --transactional-id no-such-id"),
         (0, f"{AT} describe-producers --topic TOPIC --partition 0"),
         (0, f"{AT} find-hanging --topic TOPIC --partition 0"),
         (0, f"{AT} find-hanging --broker-id 1"),

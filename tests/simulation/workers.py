@@ -159,7 +159,7 @@ class WorkerProcess:
         self._world, self._history, self._name, self._plan = world, history, name, plan
         self._rng = world.rng(name)
         self._running: set[Handling] = set()
-        self._is_killed = self._has_begun = False
+        self._is_killed = False
         history.concurrency[name] = plan.concurrency[slot]
         settings = {
             **world._common(name),
@@ -186,7 +186,7 @@ class WorkerProcess:
         self._task = asyncio.create_task(self._serve(), name=name)
 
     async def _serve(self) -> None:
-        began_s, self._has_begun = self._world.now_s, True
+        began_s = self._world.now_s
         try:
             await self._worker.serve()
         except HandlerError as error:
@@ -194,12 +194,12 @@ class WorkerProcess:
         except KafkaError as error:
             self._world.covered[f"{type(error).__name__} ended a worker"] += 1
             self._world.note(f"{self._name} ended with {error!r} after {self._world.now_s - began_s:.3f} s")
-            is_expected = isinstance(error, ProducerFencedError) or self._has_not_begun
+            is_expected = isinstance(error, ProducerFencedError) or self._has_handled_nothing
             if not (is_expected or self._is_killed):
                 self._world.history.stuck.append(f"{self._name} ended with {error!r}")
 
     @property
-    def _has_not_begun(self) -> bool:
+    def _has_handled_nothing(self) -> bool:
         """Whether no record was handled: a worker that does not reach its brokers at the start ends with an error."""
         return not any(handling.worker == self._name for handling in self._history.handlings)
 
@@ -260,10 +260,7 @@ class WorkerProcess:
         return self._task.done()
 
     async def stop(self) -> None:
-        """Stop gracefully, as after SIGTERM; that ends a process at once whose worker has not begun."""
-        if not self._has_begun:
-            await self.kill()
-            return
+        """Stop gracefully, as after SIGTERM."""
         self._worker.stop()
         bound_s = self._plan.settings["drain_timeout_ms"] / 1000 + STOP_BOUND_S
         await self._world.call(f"{self._name}: stop", asyncio.wait([self._task]), bound_s)
@@ -391,8 +388,7 @@ class WorkerScenario:
         for record in await self._read(TOPIC):
             source = Source(TopicPartition(record.topic, record.partition), record.offset)
             history.keys[source] = record.key
-            returns_result = self._plan.is_transactional or Nature(record.value).returns_result
-            history.returns_result = {**history.returns_result, source: returns_result}
+            history.returns_result[source] = self._plan.is_transactional or Nature(record.value).returns_result
         history.copies += [_copy_of(record, self._world) for record in await self._read(RETRY_TOPIC)]
         history.letters += [_copy_of(record, self._world) for record in await self._read(DEAD_TOPIC)]
         history.results = Counter(_original_of(record.value) for record in await self._read(RESULT_TOPIC))

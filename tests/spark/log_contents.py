@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from kafkaraw import Admin, NewTopic, Producer, TopicPartition
 from kafkaraw.core.log.offset_checkpoint import CLEANER_FILE, LOG_STARTS_FILE
+from tests import waiting
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SEGMENT_BYTES = 1 << 20  # Kafka allows no less
@@ -138,7 +138,4 @@ def _write_transactions(servers: str) -> None:
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     """Wait for another process."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+    assert waiting.wait_until(holds, seconds), what

@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import NamedTuple
 from kafkaraw import Admin, Consumer, NewTopic, Producer
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Record, TopicPartition
+from tests.waiting import wait_until
 from tests.worker.killed import DEAD, INVOICES, ORDERS, RETRY, always_fails
 
 PARTITIONS = 3
@@ -77,7 +77,7 @@ class WorkerProcess:
 
     def wait_for_log(self, text: str) -> None:
         """Wait until its log has a text."""
-        wait_until(lambda: text in self._log_path.read_text(), f"the log of a process has no {text!r}")
+        wait_for(lambda: text in self._log_path.read_text(), f"the log of a process has no {text!r}")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -90,7 +90,7 @@ class WorkerProcess:
             self.signal(number)
             return self._process.poll() is not None
 
-        wait_until(has_ended, f"a process goes on after {number.name}")
+        wait_for(has_ended, f"a process goes on after {number.name}")
         return self.wait()
 
     def wait(self) -> int:
@@ -222,14 +222,14 @@ def run_killed(
         for _ in range(kills):
             # All processes together make at least `each_time` more calls: a moment between them comes.
             moment = calls_of(processes) + rng.randint(1, each_time)
-            wait_until(partial(has_made, processes, moment), f"the processes have not made {moment} calls")
+            wait_for(partial(has_made, processes, moment), f"the processes have not made {moment} calls")
             slot = rng.randrange(PROCESSES)
             running[slot].kill()
             offsets = committed(onlooker)
             observed.append((offsets, set().union(*map(handled_by, processes))))
             running[slot] = start()
             send(each_time)
-        wait_until(lambda: not lag(onlooker), "not everything is committed")
+        wait_for(lambda: not lag(onlooker), "not everything is committed")
         for process in running:
             process.wait_for_log("assigned")
             process.signal(signal.SIGTERM)
@@ -284,12 +284,9 @@ def read(consumer: Consumer, topic: str) -> list[Record]:
         return found
 
 
-def wait_until(is_true: Callable[[], bool], otherwise: str) -> None:
+def wait_for(is_true: Callable[[], bool], otherwise: str) -> None:
     """Wait for other processes."""
-    until_s = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < until_s, f"after {PATIENCE_S:g} s, {otherwise}"
-        time.sleep(TICK_S)
+    assert wait_until(is_true, PATIENCE_S, TICK_S), f"after {PATIENCE_S:g} s, {otherwise}"
 
 
 @contextmanager

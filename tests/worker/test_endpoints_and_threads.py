@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -20,6 +19,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.records import Record
 from kafkaraw.worker import Retries, Worker, endpoints
 from kafkaraw.worker.threads import HandlerThreads
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +49,7 @@ def running(worker: Worker, caplog: pytest.LogCaptureFixture) -> Iterator[HTTPCo
 
 def until(is_true) -> None:
     """Wait for other threads."""
-    until_s = time.monotonic() + 20
-    while not is_true():
-        assert time.monotonic() < until_s
-        time.sleep(0.005)
+    assert wait_until(is_true, 20, 0.005)
 
 
 def ask(connection: HTTPConnection, path: str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from kafkaraw import Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from tests.rotation import rotating
 from tests.worker.killed import HANG, ORDERS
-from tests.worker.kills import WorkerProcess, committed, create_topics, run_killed, wait_until
+from tests.worker.kills import WorkerProcess, committed, create_topics, run_killed, wait_for
 
 SESSION_MS = 1_000
 CLASSIC = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100}
@@ -55,7 +55,7 @@ def test_a_second_signal_ends_the_process_at_once_and_commits_nothing(
         producer.send(ORDERS, HANG, partition=0)
     settings = {"bootstrap_servers": servers, "group_id": handler, "auto_offset_reset": "earliest", **CLASSIC}
     process = WorkerProcess(tmp_path, "0", {"worker": settings, "longest_s": 0, "seed": 1, "handler": handler})
-    wait_until(lambda: process.count() == 1, "the handler was not called")
+    wait_for(lambda: process.count() == 1, "the handler was not called")
     process.signal(signal.SIGTERM)
     if handler != "blocking":
         process.wait_for_log("received SIGTERM: the worker stops")

@@ -8,7 +8,7 @@ record is handled at least once. Start at `audit_workers`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -32,7 +32,9 @@ def audit_workers(workers: WorkerHistory, sent: Iterable[Sent]) -> list[Violatio
         workers: what the workers did.
         sent: the frames on the wire, in order.
     """
-    found = [*_positions_too_far(workers, sent), *_key_order(workers), *_concurrency(workers), *_unprocessed(workers)]
+    settled_s = _settled_s(workers)
+    found = [*_positions_too_far(workers, sent, settled_s), *_key_order(workers, settled_s)]
+    found += [*_concurrency(workers), *_unprocessed(workers)]
     if workers.is_transactional:
         found += _results_again(workers)
     return found
@@ -71,7 +73,7 @@ class _Commit(NamedTuple):
     """An offset that a worker asked to commit."""
 
     at_s: float
-    worker: str
+    worker: str | None
     topic_partition: TopicPartition
     offset: int
 
@@ -81,18 +83,18 @@ def _commits(workers: WorkerHistory, sent: Iterable[Sent]) -> Iterator[_Commit]:
         frame = each.data[_SIZE_BYTES:]
         if each.by != "client" or int.from_bytes(frame[:2], "big") != _OFFSET_COMMIT:
             continue
-        worker = frame[10 : 10 + int.from_bytes(frame[8:10], "big")].decode()
-        _, request = decode_request(frame)
+        header, request = decode_request(frame)
         assert isinstance(request, OffsetCommitRequest)
         for topic in request.topics if request.group_id == workers.group else ():
             for part in topic.partitions:
                 place = TopicPartition(topic.name or workers.topic_ids[topic.topic_id], part.partition_index)
-                yield _Commit(each.at_s, worker, place, part.committed_offset)
+                yield _Commit(each.at_s, header.client_id, place, part.committed_offset)
 
 
-def _positions_too_far(workers: WorkerHistory, sent: Iterable[Sent]) -> Iterator[Violation]:
+def _positions_too_far(
+    workers: WorkerHistory, sent: Iterable[Sent], settled_s: Mapping[Source, float]
+) -> Iterator[Violation]:
     """Commits of an offset above a record that was not settled by then; those of transactions may be aborted."""
-    settled_s = _settled_s(workers)
     read: dict[TopicPartition, list[Source]] = defaultdict(list)
     for source in (*workers.keys, *(copy.source for copy in workers.copies)):
         read[source.topic_partition].append(source)
@@ -129,13 +131,12 @@ def _lane(workers: WorkerHistory, source: Source, key: bytes | None) -> Hashable
     return source.topic_partition, key
 
 
-def _key_order(workers: WorkerHistory) -> Iterator[Violation]:
+def _key_order(workers: WorkerHistory, settled_s: Mapping[Source, float]) -> Iterator[Violation]:
     lanes: dict[Hashable, list[Handling]] = defaultdict(list)
     for handling in workers.handlings:
         lane = _lane(workers, handling.source, handling.key)
         if lane is not None:
             lanes[lane].append(handling)
-    settled_s = _settled_s(workers)
     earlier: dict[Hashable, list[Source]] = defaultdict(list)
     for source, key in sorted(workers.keys.items()):
         earlier[_lane(workers, source, key)].append(source)
@@ -157,7 +158,7 @@ def _overlaps(lane: Hashable, handlings: Iterable[Handling]) -> Iterator[Violati
 
 
 def _first_handlings(
-    workers: WorkerHistory, records: list[Source], handlings: Iterable[Handling], settled_s: dict[Source, float]
+    workers: WorkerHistory, records: list[Source], handlings: Iterable[Handling], settled_s: Mapping[Source, float]
 ) -> Iterator[Violation]:
     """Records whose first handling began before an earlier record of the lane was handled first, or was settled."""
     first: dict[Source, Handling] = {}

@@ -11,7 +11,6 @@ This module does not judge, and takes nothing from inside a worker or broker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -105,4 +104,4 @@ class WorkerHistory:
     letters: list[Copy] = field(default_factory=list)
     results: Counter[Source] = field(default_factory=Counter)
     topic_ids: dict[Uuid, str] = field(default_factory=dict)
-    returns_result: Mapping[Source, bool] = field(default_factory=dict)
+    returns_result: dict[Source, bool] = field(default_factory=dict)

@@ -16,8 +16,9 @@ from typing import Any
 from kafkaraw.errors import KafkaError
 from tests.fuzz.live.broker_attacks import ATTACKS, Arena
 from tests.fuzz.live.findings import Finding, Findings, LogReader
-from tests.fuzz.live.process import Holdings, wait_until
+from tests.fuzz.live.process import Holdings
 from tests.fuzz.live.target import IDLE_MS, KINDS, Target
+from tests.waiting import wait_until
 
 ROUNDS_PER_BROKER = 12
 """Then it is restarted (on its data, where it has some), so that what one round costs is not drowned in the others."""

@@ -19,9 +19,10 @@ from typing import Any
 from kafkaraw import Admin, NewTopic, Producer, ScramPassword
 from tests.fuzz.live.findings import Finding, Findings, LogReader
 from tests.fuzz.live.hostile_broker import HOST, MISCHIEFS, WITH_LOGINS, HostileBroker
-from tests.fuzz.live.process import Holdings, Watched, wait_until
+from tests.fuzz.live.process import Holdings, Watched
 from tests.fuzz.live.victim import PARTITIONS, SCRIPTS, TOPIC
 from tests.fuzz.live.wire import free_ports
+from tests.waiting import wait_until
 
 START_TIMEOUT_S = 60.0
 ROUNDS_PER_PROCESS = 25

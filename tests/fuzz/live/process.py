@@ -11,7 +11,6 @@ import resource
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -201,13 +200,3 @@ def limit_memory(process_id: int) -> None:
     hard = resource.prlimit(process_id, resource.RLIMIT_AS)[1]
     limit = ADDRESSES_MAX_BYTES if hard == resource.RLIM_INFINITY else min(hard, ADDRESSES_MAX_BYTES)
     resource.prlimit(process_id, resource.RLIMIT_AS, (limit, limit))
-
-
-def wait_until(condition, timeout_s: float, every_s: float = 0.05) -> bool:
-    """Whether `condition()` comes true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(every_s)
-    return True

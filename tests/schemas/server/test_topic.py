@@ -15,6 +15,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.light_classes import replace
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, TlsSettings
+from tests import waiting
 
 CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # without TLS; a context of TLS takes 30 ms
 BROKER = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}
@@ -200,12 +201,7 @@ def test_a_read_only_registry_follows_the_topic_and_writes_nothing(
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    import time
-
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        threading.Event().wait(0.02)
+    assert waiting.wait_until(condition, timeout_s, 0.02), "it did not happen in time"
 
 
 def test_instances_elect_a_primary_and_forward_to_it(servers: str, start: Callable[..., EmbeddedRegistry]) -> None:

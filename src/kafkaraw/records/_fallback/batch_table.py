@@ -139,9 +139,8 @@ class BatchTable:
         self.used_bytes: int = 0
         self.now_ms = self._clock_ms = clock_ms
         self.hash_of: Callable[[bytes | None], int] = partitioner.hash_of
-        self.is_changing: bool = (
-            False  # looked at with the lock held: so if it is true, this very thread was interrupted
-        )
+        # Looked at with the lock held: so if it is true, this very thread was interrupted.
+        self.is_changing: bool = False
         self._lock = new_lock()
         self._buffer_memory = buffer_memory
         self._value_size_safe = value_size_safe

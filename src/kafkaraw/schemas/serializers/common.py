@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     ObjectT = TypeVarWithDefault("ObjectT", default=Any)
 else:
     ObjectT = TypeVar("ObjectT")
-"""The objects that a deserializer makes: anything, unless it is told the class."""
+"""The type of the objects that a deserializer returns: `Any` if neither `into` nor `message_type` names a class."""
 AnyRegistry: TypeAlias = Any
 """`Registry` or `AsyncRegistry`: their methods have the same names, and return values or awaitables of them."""
 
