@@ -232,8 +232,8 @@ RECORDS: list[Line] = [
     (1, "copy nope copied -q"),
     (0, "perf produce sent --num-records 50 --record-size 10 --json"),
     (0, "perf consume sent --num-records 50 --group measuring --json"),
-    (0, "topics delete sent copied -o json --yes"),
     (0, "groups delete measuring copy.sent.copied --execute -o json"),
+    (0, "topics delete sent copied -o json --yes"),  # after the groups: Apache Kafka removes their offsets later
 ]
 
 SCENARIOS = {
