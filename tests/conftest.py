@@ -29,7 +29,7 @@ from tests.distribution import (
 from tests.examples import DEFAULT, examples
 from tests.interop.apache_kafka import ApacheKafka, ApacheKafkaError, shared_classes, why_missing
 from tests.java_options import share_spark_classes, start_spark_with_quick_jvms
-from tests.rotation import leave_slow_tests_to_the_next_commit
+from tests.rotation import leave_slow_tests_to_other_commits
 from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
@@ -52,53 +52,79 @@ SPARK_FIXTURE = "spark"
 SPARK = ("spark", "demo", "docs/test_schemas.py", "interop/test_demo.py", "pipelines/test_command_run.py")
 # What starts Apache Kafka or its clients, besides the tests with one of the fixtures.
 KAFKA = ("interop", "protocol/oracle")
-# What takes more than two seconds of processor time, runs nothing but Python, and is about processes, limits of
-# resources, or arbitrary input: a change of a module seldom breaks these alone.
+# What takes more than two seconds of processor time, runs nothing but Python, and is about processes, whole programs,
+# limits of resources, or arbitrary input: a change of a module seldom breaks these alone.
 LONG = (
     "broker/groups/test_assignors.py",
     "broker/groups/test_histories.py",
     "broker/log/test_cleaner_crashes.py",
     "broker/partitions/test_storage_faults.py",
+    "broker/quotas/test_throttling.py",
     "broker/test_bounds.py",
     "broker/test_embedded.py",
     "broker/test_hostile.py",
     "broker/test_hostile_names.py",
     "cli/test_broker.py",
+    "cli/test_broker_nodes.py",
+    "cli/test_consume.py",
+    "cli/test_doctor.py",
+    "cli/test_log.py",
+    "cli/test_perf.py",
+    "cli/test_registry.py",
+    "cli/test_schemas.py",
     "client/fetching/test_interruptions.py",
+    "client/groups/test_group_changes.py",
     "client/hooks",
+    "client/sending/test_close.py",
     "client/sending/test_interrupted_sends.py",
     "client/sending/test_unclosed.py",
+    "client/test_against_embedded_broker.py",
     "client/test_cancelled_calls.py",
     "client/test_leaks.py",
     "client/test_process.py",
+    "client/test_through_a_cluster.py",
+    "client/test_timeouts.py",
     "client/test_uvloop.py",
     "client/threads",
+    "core/log/test_formats.py",
     "core/producer/test_machine_against_a_broker_model.py",
+    "docs/test_architecture.py",
+    "docs/test_command_line.py",
+    "docs/test_docs.py",
     "docs/test_first_change.py",
+    "docs/test_guides.py",
     "fuzz",
     "inspect/test_annotation.py",
     "inspect/test_guess.py",
+    "mistakes",
     "optimized",
+    "pipelines/test_dead_letter_store.py",
+    "pipelines/test_killed_replays.py",
     "property",
     "protocol/test_decoding_bounds.py",
     "records/test_building.py",
     "records/test_checksums.py",
+    "records/test_compaction.py",
+    "records/test_compression.py",
     "records/test_decompressed_sizes.py",
     "records/test_legacy.py",
-    "pipelines/test_killed_replays.py",
     "records/test_rows.py",
     "records/test_splitting.py",
     "records/test_switches_between_threads.py",
     "schemas/arrow/test_protobuf_encoding.py",
     "schemas/languages/test_hostile_schemas.py",
     "schemas/languages/test_versions.py",
+    "schemas/server/test_http_server.py",
+    "schemas/server/test_takeover.py",
     "schemas/server/test_topic.py",
     "simulation/test_connection.py",
     "simulation/test_events.py",
     "simulation/test_faults.py",
     "simulation/test_planted_bugs.py",
     "test_imports.py",
+    "testing/test_audit_spark.py",
     "testing/test_pytest_plugin.py",
+    "worker/test_kills.py",
 )
 
 MARKERS = {
@@ -184,7 +210,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` leaves tests out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    leave_slow_tests_to_the_next_commit(items, "tests/")
+    leave_slow_tests_to_other_commits(items, "tests/")
     groups = {item: group_of(item.nodeid) for item in items}
     rank = in_starting_order(groups.values())
     items.sort(key=lambda item: (rank[groups[item]], is_last_of_its_group(item.nodeid)))

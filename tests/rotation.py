@@ -16,6 +16,10 @@ from tests.simulation import seeds
 
 SLOW_FILES: Final = (
     # whole runs and kills, one test each
+    "docs/test_pipelines.py",
+    "docs/test_schemas.py",
+    "demo/test_pipeline.py",
+    "bench/test_network.py",
     "pipelines/test_kills.py",
     "pipelines/test_command_run.py",
     "spark/test_killed_driver.py",
@@ -26,9 +30,13 @@ SLOW_FILES: Final = (
     "pipelines/test_contents.py",
     "pipelines/test_scaffold.py",
     "pipelines/test_bad_records.py",
+    "pipelines/test_analysis.py",
+    "pipelines/test_changed_definitions.py",
     "pipelines/test_changes.py",
     "pipelines/test_envelopes.py",
+    "pipelines/test_examples.py",
     "pipelines/test_json_columns.py",
+    "pipelines/test_plan_command.py",
     "pipelines/test_runs.py",
     "pipelines/test_tables.py",
     "pipelines/testing",
@@ -46,13 +54,18 @@ SLOW_FILES: Final = (
     "interop/test_commands_on_apache_kafka.py",
     "interop/test_everyone_reads_everyone.py",
     "interop/test_groups.py",
+    "interop/test_java_tools_on_both_brokers.py",
     "interop/test_log_files.py",
+    "interop/test_mixed_groups.py",
     "interop/test_our_client.py",
     "interop/test_retention.py",
     "interop/test_security.py",
     "interop/test_users_and_quotas.py",
 )
-"""Files and folders below `tests` whose tests take seconds each, with a JVM: a commit has each second of them."""
+"""Files and folders below `tests` whose tests take seconds each, most with a JVM."""
+
+SLOW_SHARE: Final = 3
+"""A commit has each third of the slow tests: three commits have all of them."""
 
 
 def rotating(cases: Iterable[object], count: int) -> list[ParameterSet]:
@@ -80,8 +93,8 @@ def _values(case: object) -> tuple[object, ...]:
     return case if isinstance(case, tuple) else (case,)
 
 
-def leave_slow_tests_to_the_next_commit(items: Sequence[pytest.Item], below: str) -> None:
-    """Mark each second slow test as `soak`, with the next commit the others.
+def leave_slow_tests_to_other_commits(items: Sequence[pytest.Item], below: str) -> None:
+    """Mark the slow tests that are not this commit's as `soak`.
 
     Args:
         items: all collected tests.
@@ -94,5 +107,5 @@ def leave_slow_tests_to_the_next_commit(items: Sequence[pytest.Item], below: str
         if place is not None and item.get_closest_marker("soak") is None:
             slow.append((place, order, item))
     for number, (*_, item) in enumerate(sorted(slow, key=lambda each: each[:2])):
-        if (number + seeds.FIRST // 1000) % 2:
+        if (number + seeds.FIRST // 1000) % SLOW_SHARE:
             item.add_marker("soak")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
-from tests.rotation import SLOW_FILES, leave_slow_tests_to_the_next_commit, rotating
+from tests.rotation import SLOW_FILES, SLOW_SHARE, leave_slow_tests_to_other_commits, rotating
 from tests.simulation import seeds
 
 
@@ -43,7 +45,7 @@ class Item:
         self.marks.append(name)
 
 
-def test_two_commits_have_all_slow_tests_and_each_commit_the_others(monkeypatch: pytest.MonkeyPatch):
+def test_consecutive_commits_have_each_slow_test_once(monkeypatch: pytest.MonkeyPatch):
     names = [f"tests/{SLOW_FILES[-1]}::test_{number}" for number in range(5)]
     names += [
         f"tests/{SLOW_FILES[0]}::test_one",
@@ -51,10 +53,10 @@ def test_two_commits_have_all_slow_tests_and_each_commit_the_others(monkeypatch:
         "tests/core/test_y.py::test",
     ]
     seen: list[set[str]] = []
-    for commit in range(2):
+    for commit in range(SLOW_SHARE):
         monkeypatch.setattr(seeds, "FIRST", (1_000_000 + commit) * 1000)
         items = [*map(Item, names), Item(f"tests/{SLOW_FILES[-1]}::test_long", "soak")]
-        leave_slow_tests_to_the_next_commit(items, "tests/")  # type: ignore[arg-type]
+        leave_slow_tests_to_other_commits(items, "tests/")  # type: ignore[arg-type]
         seen.append({item.nodeid for item in items if "soak" not in item.marks})
-    assert seen[0] | seen[1] == set(names)
-    assert seen[0] & seen[1] == {"tests/core/test_y.py::test"}
+    assert set.union(*seen) == set(names)
+    assert all(one & other == {"tests/core/test_y.py::test"} for one, other in combinations(seen, 2))
