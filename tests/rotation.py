@@ -58,6 +58,7 @@ SLOW_FILES: Final = (
     "interop/test_log_files.py",
     "interop/test_mixed_groups.py",
     "interop/test_our_client.py",
+    "interop/test_partition_moves.py",
     "interop/test_retention.py",
     "interop/test_security.py",
     "interop/test_users_and_quotas.py",

@@ -188,7 +188,7 @@ def _random_cluster_id() -> str:
 
 
 class ApacheKafka:
-    """A single KRaft node in a process of its own, on free ports of 127.0.0.1.
+    """A KRaft node in a process of its own, on free ports of 127.0.0.1: a cluster of one, unless others join it.
 
     Args:
         data_dir: where the logs go; a temporary folder, removed at the end, when None.
@@ -197,6 +197,8 @@ class ApacheKafka:
         features: levels to format the storage with, such as {"transaction.version": 0}; the newest when None.
         optimize: let Java start and compile as its users' does, as benchmarks need it.
         class_archive: a file for the classes that the node has loaded, written when it stops.
+        joins: the started node whose cluster this node joins, as a broker that is no controller.
+        node_id: of this node.
     """
 
     def __init__(
@@ -207,7 +209,11 @@ class ApacheKafka:
         features: Mapping[str, int] | None = None,
         optimize: bool = False,
         class_archive: Path | None = None,
+        joins: ApacheKafka | None = None,
+        node_id: int = 1,
     ) -> None:
+        self._joins = joins
+        self.node_id = node_id
         self._optimize = optimize
         self._class_archive = class_archive
         self._features = dict(features or {})
@@ -298,18 +304,29 @@ class ApacheKafka:
         return self.data_dir / "logs"
 
     @property
+    def _cluster_id(self) -> str:
+        found = re.search(r"(?m)^cluster\.id=(.*)$", (self._logs / META_PROPERTIES).read_text())
+        assert found, f"no cluster.id in {self._logs}"
+        return found[1]
+
+    @property
     def _properties_file(self) -> Path:
         return self.data_dir / "server.properties"
 
     def _write_properties(self) -> None:
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        controller = self if self._joins is None else self._joins
         properties = {
             **SINGLE_NODE,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "node.id": str(self.node_id),
+            "listeners": f"{listener},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": listener,
+            "controller.quorum.voters": f"{controller.node_id}@127.0.0.1:{controller._controller_port}",
             "log.dirs": str(self._logs),
             **self._properties,
         }
+        if self._joins is not None:
+            properties |= {"process.roles": "broker", "listeners": listener}
         self._properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
     def _java(self, jars: Path, main_class: str, *options: str) -> list[str]:
@@ -330,15 +347,16 @@ class ApacheKafka:
             _FORMATTED[features] = {each.name: each.read_bytes() for each in self._logs.iterdir()}
         self._logs.mkdir(exist_ok=True)
         for name, content in _FORMATTED[features].items():
-            if name == META_PROPERTIES:
-                content = re.sub(rb"(?m)^cluster\.id=.*$", b"cluster.id=" + _random_cluster_id().encode(), content)
             (self._logs / name).write_bytes(content)
-        meta = (self._logs / META_PROPERTIES).read_bytes()
-        for other in filter(None, self._properties.get("log.dirs", "").split(",")):
-            if Path(other) != self._logs:
-                Path(other).mkdir(exist_ok=True)
-                own = re.sub(rb"(?m)^directory\.id=.*$", b"directory.id=" + _random_cluster_id().encode(), meta)
-                (Path(other) / META_PROPERTIES).write_bytes(own)
+        meta = _FORMATTED[features][META_PROPERTIES].decode()
+        cluster_id = _random_cluster_id() if self._joins is None else self._joins._cluster_id
+        others = filter(None, self._properties.get("log.dirs", "").split(","))
+        for folder in {self._logs, *map(Path, others)}:
+            folder.mkdir(exist_ok=True)
+            own = {"cluster.id": cluster_id, "node.id": str(self.node_id), "directory.id": _random_cluster_id()}
+            lines = dict(line.split("=", 1) for line in meta.splitlines() if "=" in line)
+            text = "".join(f"{name}={value}\n" for name, value in (lines | own).items())
+            (folder / META_PROPERTIES).write_text(text)
 
     def _run_storage_tool(self, jars: Path) -> None:
         command = [*self._java(jars, "kafka.tools.StorageTool", *QUICK_JVM), "format", "-t", _random_cluster_id()]
