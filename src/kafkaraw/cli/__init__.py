@@ -29,6 +29,7 @@ COMMANDS = {
     "log": "kafkaraw.cli.log:log",
     "log-dirs": "kafkaraw.cli.log_dirs:log_dirs",
     "metadata": "kafkaraw.cli.metadata:metadata",
+    "mirror": "kafkaraw.cli.mirror:mirror",
     "partitions": "kafkaraw.cli.partitions:partitions",
     "perf": "kafkaraw.cli.perf:perf",
     "pipelines": "kafkaraw.cli.pipelines:pipelines",

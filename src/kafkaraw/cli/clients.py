@@ -1,6 +1,7 @@
 """The options of all commands that connect to a cluster: the cluster, and the settings of its clients.
 
-`cluster_options` adds `-b`, `--config`, `-X` and `--profile` to a command, which receives one `Cluster`. A setting of
+`cluster_options` adds `-b`, `--config`, `-X` and `--profile` to a command, which receives one `Cluster`;
+`to_cluster_options` adds those of a second one. A setting of
 `-X` overrides the file of `--config`, which overrides the profile; `-b` overrides all of them.
 """
 
@@ -178,5 +179,39 @@ def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
         return command(*arguments, cluster=Cluster(servers, config_file, properties, profile), **others)
 
     for option in reversed(_OPTIONS):
+        with_cluster = option(with_cluster)
+    return with_cluster
+
+
+_TO_OPTIONS = (
+    click.option("--to-bootstrap-server", metavar="HOST:PORT[,...]", help="Bootstrap servers of the copy's cluster."),
+    click.option(
+        "--to-config",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="As --config, for the copy's cluster.",
+    ),
+    click.option(
+        "--to-property", "to_properties", multiple=True, metavar="PROPERTY=VALUE", help="As -X, for the copy's cluster."
+    ),
+)
+
+
+def to_cluster_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the options of a second cluster; the command gets it as `to_cluster`, None if no option is given."""
+
+    @functools.wraps(command)
+    def with_cluster(
+        *arguments: object,
+        to_bootstrap_server: str | None,
+        to_config: str | None,
+        to_properties: tuple[str, ...],
+        **others: object,
+    ) -> object:
+        is_given = to_bootstrap_server or to_config or to_properties
+        to_cluster = Cluster(to_bootstrap_server, to_config, to_properties) if is_given else None
+        return command(*arguments, to_cluster=to_cluster, **others)
+
+    for option in reversed(_TO_OPTIONS):
         with_cluster = option(with_cluster)
     return with_cluster

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.clients import Cluster, cluster_options, to_cluster_options
 from kafkaraw.cli.stopping import Stop
 
 if TYPE_CHECKING:
@@ -17,16 +17,7 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="TOPIC")
 @click.argument("target", metavar="[TARGET]", required=False)
 @cluster_options
-@click.option("--to-bootstrap-server", metavar="HOST:PORT[,...]", help="Bootstrap servers of the target's cluster.")
-@click.option(
-    "--to-config",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="As --config, for the target's cluster.",
-)
-@click.option(
-    "--to-property", "to_properties", multiple=True, metavar="PROPERTY=VALUE", help="As -X, for the target's cluster."
-)
+@to_cluster_options
 @click.option(
     "-g",
     "--group",
@@ -44,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--at-least-once", is_flag=True, help="Within one cluster: without transactions; faster.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-def copy(cluster: Cluster, **options: Unpack[CopyOptions]) -> None:
+def copy(cluster: Cluster, to_cluster: Cluster | None, **options: Unpack[CopyOptions]) -> None:
     """Copy the records of a topic: keys, values, headers, timestamps and partitions.
 
     The target is created with as many partitions if it does not exist. Without --follow, the copy ends at the ends that
@@ -57,4 +48,4 @@ def copy(cluster: Cluster, **options: Unpack[CopyOptions]) -> None:
     with Stop() as stop:
         from kafkaraw.cli.copying import copy as run
 
-        run(cluster, stop, **options)
+        run(cluster, to_cluster, stop, **options)

@@ -46,9 +46,6 @@ class CopyOptions(TypedDict):
 
     source: str
     target: str | None
-    to_bootstrap_server: str | None
-    to_config: str | None
-    to_properties: tuple[str, ...]
     group: str | None
     follow: bool
     isolation_level: str
@@ -150,11 +147,12 @@ class ExactlyOnce:
             self._producer.abort_transaction()
 
 
-def copy(cluster: Cluster, stop: Stop, **options: Unpack[CopyOptions]) -> None:
+def copy(cluster: Cluster, to_cluster: Cluster | None, stop: Stop, **options: Unpack[CopyOptions]) -> None:
     """Run the command.
 
     Args:
         cluster: the cluster of the source.
+        to_cluster: the cluster of the target; None is the same one.
         stop: the requests of signals.
         options: the command's options.
 
@@ -162,18 +160,17 @@ def copy(cluster: Cluster, stop: Stop, **options: Unpack[CopyOptions]) -> None:
         click.UsageError: the options are invalid, or do not fit the topics.
         KafkaError: an error of a client.
     """
-    elsewhere = options["to_bootstrap_server"] or options["to_config"] or options["to_properties"]
-    to = (
-        Cluster(options["to_bootstrap_server"], options["to_config"], options["to_properties"])
-        if elsewhere
-        else cluster
-    )
+    to = cluster if to_cluster is None else to_cluster
     source, target = options["source"], options["target"] or options["source"]
     group = options["group"] or f"copy.{source}.{target}"
     with Notes(quiet=options["quiet"], shares_terminal=False) as notes, contextlib.ExitStack() as stack:
         admin = stack.enter_context(Admin(runtime=None, **cluster.settings(AdminConfig)))
-        to_admin = stack.enter_context(Admin(runtime=None, **to.settings(AdminConfig))) if elsewhere else admin
-        one_cluster = not elsewhere or admin.describe_cluster().cluster_id == to_admin.describe_cluster().cluster_id
+        to_admin = (
+            stack.enter_context(Admin(runtime=None, **to.settings(AdminConfig))) if to_cluster is not None else admin
+        )
+        one_cluster = (
+            to_cluster is None or admin.describe_cluster().cluster_id == to_admin.describe_cluster().cluster_id
+        )
         if one_cluster and source == target:
             raise click.UsageError(f"{source} cannot be copied onto itself: name a TARGET, or --to-bootstrap-server")
         partitions = _partitions(admin, source)
