@@ -15,7 +15,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
 from kafkaraw.client.metrics.client_metrics import BOOTSTRAP, Metrics
 from kafkaraw.core.telemetry.otlp import Point
 from kafkaraw.core.telemetry.reporter import TelemetrySubscription
@@ -145,12 +144,15 @@ GROUP_ROWS: Final = (
 OWN_ROWS: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
     {
         ALL_NODES: CONNECTION_ROWS,
-        producer_metrics.GROUP: PRODUCER_ROWS,
-        consumer_metrics.GROUP: CONSUMER_ROWS,
-        group_metrics.GROUP: GROUP_ROWS,
+        "producer": PRODUCER_ROWS,
+        "consumer": CONSUMER_ROWS,
+        "group": GROUP_ROWS,
     }
 )
-"""The tables by the group in `client.metrics()`; all other groups are brokers, with `NODE_ROWS`."""
+"""The tables by the group in `client.metrics()`; all other groups are brokers, with `NODE_ROWS`.
+
+The names are not taken from the modules of the groups: a producer would load those of a consumer.
+"""
 
 _Groups: TypeAlias = Mapping[str, Mapping[str, float | dict[str, int]]]
 
@@ -223,7 +225,7 @@ def _values(
             if count:
                 yield change * row.scale / count, {}
         case Value.GAUGE:
-            if value >= 0:  # `consumer_metrics.UNKNOWN` is negative, and no value that is known
+            if value >= 0:  # a value that is not known is -1, and no other one is negative
                 yield value * row.scale, {}
 
 
