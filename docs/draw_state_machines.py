@@ -21,6 +21,7 @@ from kafkaraw.core import connection
 from kafkaraw.core.group import states
 from kafkaraw.core.producer import batches, transaction
 from kafkaraw.core.sasl import conversation
+from kafkaraw.core.telemetry import reporter
 from kafkaraw.pipelines.running import flow_query
 from kafkaraw.worker import schedule
 
@@ -157,6 +158,13 @@ MACHINES = (
         "TRANSITIONS",
         "`TransactionMachine`.",
         by_trigger(transaction.TRANSITIONS),
+    ),
+    Machine(
+        "Metrics that a client pushes (KIP-714)",
+        "core/telemetry/reporter.py",
+        "TRANSITIONS",
+        "`TelemetryReporter`, one for each client; the names are those of Kafka's `ClientTelemetryState`.",
+        by_trigger(reporter.TRANSITIONS),
     ),
     Machine(
         "Flow of a pipeline",

@@ -10,6 +10,7 @@ from typing import Any, Final
 from docs.generate.tables import code, notice, sentence, table, text
 from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics, NodeMetrics
+from kafkaraw.client.metrics.pushed import ALL_NODES, NODE_ROWS, OWN_ROWS, PREFIX, Row, Value
 from kafkaraw.metrics import ClientCollector
 from kafkaraw.pipelines.running.http import metrics_text as pipeline_metrics
 from kafkaraw.pipelines.running.progress import RunStatus
@@ -25,6 +26,17 @@ same numbers to Prometheus, by the names in the second column. Averages and maxi
 
 [Monitor](../how-to/monitor.md) shows how to use them.
 """
+_PUSHED: Final = f"""\
+What a client pushes to brokers that ask for it (KIP-714), by Java's names: behind `{PREFIX}` and the kind of the client
+(`producer.`, `consumer.` or `admin.client.`). Times are in milliseconds. "Change" is since the push before; averages
+without events and unknown values are left out. Counters are pushed as their change if the broker says so.
+"""
+_FROM: Final = {
+    ALL_NODES: "all brokers",
+    producer_metrics.GROUP: "`producer`",
+    consumer_metrics.GROUP: "`consumer`",
+    group_metrics.GROUP: "`group`",
+}
 _GROUPS: Final = {module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)}
 
 
@@ -62,6 +74,8 @@ def _lines() -> Iterator[str]:
         (_key(family.name), code(_full_name(family)), family.type, family.documentation) for family in of_nodes
     )
     yield from table(("name", "Prometheus", "type", "meaning"), ((code(name), *rest) for name, *rest in rows))
+    yield from ("## Pushed to brokers", "", _PUSHED)
+    yield from table(("name", "from", "metric", "made of it"), _pushed())
     yield from ("## Of pipelines", "", "`kafkaraw pipelines run --port PORT` serves them at `/metrics`.", "")
     run = RunStatus(pipeline="", mode="once", state="running", since=0.0, at=0.0, pid=0, flows=())
     yield from table(("Prometheus", "type", "meaning"), _in_text(pipeline_metrics(run)))
@@ -75,6 +89,15 @@ def _lines() -> Iterator[str]:
         "",
     )
     yield from table(("name", "from", "meaning"), declared())
+
+
+def _pushed() -> Iterator[tuple[str, str, str, str]]:
+    """Name, group, source and way of each pushed metric."""
+    rows: list[tuple[str, Row]] = [(_FROM[group], row) for group, own in OWN_ROWS.items() for row in own]
+    rows += [("each broker", row) for row in NODE_ROWS]
+    for origin, row in rows:
+        way = f"its change by that of {code(row.divisor)}" if row.value is Value.AVERAGE else row.value.value
+        yield code(row.name), origin, code(row.source), way
 
 
 def _full_name(family: Any) -> str:  # noqa: ANN401 - families of prometheus-client have no types

@@ -41,6 +41,8 @@ from kafkaraw.testing.virtual import Simulation
 
 FRAME_SIZE_MAX = 1 << 26
 PORT = 9092
+TELEMETRY = (71, 72)
+"""APIs that brokers without a metrics reporter do not offer (KIP-714)."""
 
 
 def runtime_of(simulation: Simulation) -> Runtime:
@@ -166,7 +168,7 @@ class ScriptedCluster:
         return _ANSWERS[type(message)](self, node_id, message)
 
     def _api_versions(self, node_id: int, message: ApiVersionsRequest) -> ApiVersionsResponse:
-        offered = {api.key: self.versions.get(api.key, api.supported) for api in API_TABLE}
+        offered = {api.key: api.supported for api in API_TABLE if api.key not in TELEMETRY} | self.versions
         keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in offered.items()]
         return ApiVersionsResponse(error_code=0, api_keys=keys)
 

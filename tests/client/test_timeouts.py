@@ -45,7 +45,7 @@ from kafkaraw.protocol import ResponseHeader, Uuid, decode_request_header, encod
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.testing.memory_network import MemoryLink
 from kafkaraw.testing.virtual import Simulation, run_virtual
-from tests.client.scripted_cluster import ScriptedCluster, runtime_of
+from tests.client.scripted_cluster import TELEMETRY, ScriptedCluster, runtime_of
 from tests.client.stub_broker import api_versions
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
 
@@ -125,12 +125,14 @@ CALLS: dict[str, dict[str, Call]] = {
         "end_transaction": lambda admin, timeout: admin.end_transaction(
             PreparedTransaction("tx", 1, 0, bumps_epochs=True), commit=True, timeout=timeout
         ),
+        "client_instance_id": lambda admin, timeout: admin.client_instance_id(timeout=timeout),
     },
     "Producer": {
         "send": lambda producer, timeout: producer.send("t", b"v"),  # max_block_ms is its timeout
         "send_arrow": lambda producer, timeout: producer.send_arrow("t", pyarrow.table({"value": [b"v"]})),  # likewise
         "partitions_for": lambda producer, timeout: producer.partitions_for("t", timeout),
         "init_transactions": lambda producer, timeout: producer.init_transactions(timeout),
+        "client_instance_id": lambda producer, timeout: producer.client_instance_id(timeout),
     },
     "Consumer": {
         "position": lambda consumer, timeout: consumer.position(P0, timeout),
@@ -141,6 +143,7 @@ CALLS: dict[str, dict[str, Call]] = {
         "commit": lambda consumer, timeout: consumer.commit({P0: 1}, timeout),
         "committed": lambda consumer, timeout: consumer.committed([P0], timeout),
         "list_topics": lambda consumer, timeout: consumer.list_topics(timeout),
+        "client_instance_id": lambda consumer, timeout: consumer.client_instance_id(timeout),
     },
 }
 EMPTY: dict[str, dict[str, Call]] = {
@@ -232,6 +235,8 @@ def simulate(
     async def main(simulation: Simulation) -> None:
         cluster = await ScriptedCluster(simulation).start()
         cluster.create("t")
+        if name == "client_instance_id":
+            cluster.versions |= dict.fromkeys(TELEMETRY, (0, 0))
         way(cluster)
         face = getattr(kafkaraw, f"Async{client}")
         made = face(

@@ -199,6 +199,7 @@ class ApacheKafka:
         class_archive: a file for the classes that the node has loaded, written when it stops.
         joins: the started node whose cluster this node joins, as a broker that is no controller.
         node_id: of this node.
+        plugin: the source of a Java class of the tests that `properties` name.
     """
 
     def __init__(
@@ -211,9 +212,11 @@ class ApacheKafka:
         class_archive: Path | None = None,
         joins: ApacheKafka | None = None,
         node_id: int = 1,
+        plugin: Path | None = None,
     ) -> None:
         self._joins = joins
         self.node_id = node_id
+        self._plugin = plugin
         self._optimize = optimize
         self._class_archive = class_archive
         self._features = dict(features or {})
@@ -330,7 +333,8 @@ class ApacheKafka:
         self._properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
 
     def _java(self, jars: Path, main_class: str, *options: str) -> list[str]:
-        return ["java", *JAVA_OPTIONS, *options, "-cp", f"{jars}/*", main_class]
+        class_path = f"{jars}/*" if self._plugin is None else f"{jars}/*:{compile_java(self._plugin)}"
+        return ["java", *JAVA_OPTIONS, *options, "-cp", class_path, main_class]
 
     def _node_options(self) -> tuple[str, ...]:
         if self._optimize:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from kafkaraw import Admin, ConfigResource
+from kafkaraw import Admin, ConfigResource, Consumer, Producer
 from kafkaraw.broker import ClientMetric, EmbeddedBroker
+from kafkaraw.errors import UnsupportedVersionError
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from kafkaraw.protocol.messages.incremental_alter_configs import (
@@ -18,7 +20,7 @@ from kafkaraw.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkaraw.protocol.messages.push_telemetry import PushTelemetryRequest
-from tests.interop.apache_kafka import ApacheKafka
+from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.interop.java_tools import SharedTools, shared_tools, why_no_java_client
 from tests.interop.raw_client import RawClient
 
@@ -193,3 +195,76 @@ def test_javas_producer_pushes_its_metrics(broker: EmbeddedBroker, tools: Shared
     metric = pushed(broker, lambda metric: metric.name.endswith("record.send.total") and metric.value == 2)
     assert metric.is_counter
     assert metric.client["client_software_name"] == "apache-kafka-java"
+
+
+# -- our clients push ----------------------------------------------------------------------------------------------
+
+
+def test_our_producer_pushes_its_metrics(broker: EmbeddedBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, client_id="ours") as producer:
+        producer.send("flights", b"value").result(WAIT_S)
+        metric = pushed(broker, lambda metric: metric.name.endswith("record.send.total") and metric.value == 1)
+        assert metric.client["client_instance_id"] == str(producer.client_instance_id())
+    assert (metric.client["client_id"], metric.client["client_software_name"]) == ("ours", "kafkaraw")
+
+
+def test_apache_kafka_without_a_receiver_takes_no_metrics_and_is_not_asked(brokers: tuple[str, str]) -> None:
+    with Producer(bootstrap_servers=brokers[0], client_id=CLIENT_ID) as producer:
+        producer.partitions_for("flights", WAIT_S)
+        with pytest.raises(UnsupportedVersionError, match="takes no metrics of clients"):
+            producer.client_instance_id()
+
+
+RECEIVER = Path(__file__).with_name("MetricsReceiver.java")
+PREFIX = "org.apache.kafka."
+
+
+def lines_of(kafka: ApacheKafka) -> list[list[str]]:
+    """What the receiver has printed: client id, instance id, terminating, name, kind, value, time in ms, attributes."""
+    text = (kafka.data_dir / "kafka.log").read_text(errors="replace")
+    return [line.split("\t")[1:] for line in text.splitlines() if line.startswith("PUSHED\t")]
+
+
+def names_of(lines: list[list[str]], client_id: str) -> dict[str, str]:
+    """The kinds of the metrics of a client, by name; histograms and metrics of the JVM's threads aside."""
+    return {line[3].removeprefix(PREFIX): line[4] for line in lines if line[0] == client_id}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_apache_kafka_receives_our_metrics_by_javas_names_and_kinds(tools: SharedTools) -> None:
+    missing = why_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    with ApacheKafka(properties={"metric.reporters": "MetricsReceiver"}, plugin=RECEIVER) as kafka:
+        servers = kafka.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin:
+            configs = {"interval.ms": "500", "metrics": "*"}
+            admin.alter_configs({ConfigResource.client_metrics("all"): configs})
+        to = ("--bootstrap-server", servers, "--topic", "flights")
+        client_id = ("--command-property", "client.id=java-producer")
+        tools.run("org.apache.kafka.tools.ConsoleProducer", *to, *client_id, given="one\ntwo\n")
+        ours = {"group_id": "g", "client_rack": "r", "client_id": "our-consumer", "auto_offset_reset": "earliest"}
+        with (
+            Producer(bootstrap_servers=servers, client_id="our-producer") as producer,
+            Consumer(bootstrap_servers=servers, **ours) as consumer,
+        ):
+            producer.send("flights", b"three").result(WAIT_S)
+            instance_id = str(producer.client_instance_id(WAIT_S))
+            consumer.subscribe(["flights"])
+            deadline = time.monotonic() + WAIT_S
+            received = 0
+            while received < 3 or "consumer.poll.idle.ratio.avg" not in names_of(lines_of(kafka), "our-consumer"):
+                received += sum(len(list(batch)) for batch in consumer.poll(0.2).values())
+                assert time.monotonic() < deadline, names_of(lines_of(kafka), "our-consumer")
+            member_id = consumer.group_metadata().member_id
+        lines = lines_of(kafka)
+    java, own = names_of(lines, "java-producer"), names_of(lines, "our-producer")
+    assert own, lines
+    assert {name: (kind, java.get(name)) for name, kind in own.items() if java.get(name) != kind} == {}
+    sent = [line for line in lines if line[0] == "our-producer" and line[3] == f"{PREFIX}producer.record.send.total"]
+    assert sum(float(line[5]) for line in sent) == 1
+    assert {line[1] for line in sent} == {instance_id}
+    assert [line[2] for line in sent][-1] == "true"  # the last push, at close
+    lags = [line[7] for line in lines if line[3] == f"{PREFIX}consumer.fetch.manager.records.lag"]
+    assert f"client_rack=r, group_id=g, group_member_id={member_id}, partition=0, topic=flights" in lags[-1]

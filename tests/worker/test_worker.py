@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from kafkaraw.client.committed import GroupMetadata
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,
@@ -23,6 +24,7 @@ from kafkaraw.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.worker import ProducerRecord, Retries, Worker
 from kafkaraw.worker.schedule import CommitPlan, Schedule
+from kafkaraw.worker.sending import TransactionalSender
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
 
 QUICK = {"group_initial_rebalance_delay_ms": 0, "auto_create_topics_enable": False}
@@ -730,6 +732,47 @@ def test_results_and_offsets_are_committed_in_one_transaction_in_the_order_of_of
         assert values == [b"0", b"0'", b"1", b"1'", b"2", b"2'"]
         assert await committed(cluster) == 3
         assert not [each for each in cluster.requests() if isinstance(each, OffsetCommitRequest)]
+
+    on_cluster(test, **QUICK)
+
+
+def test_a_transaction_that_fails_is_begun_again_with_growing_waits_and_at_once_after_a_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("orders")
+        await cluster.create("invoices")
+        cluster.node.faults.on("Produce", topic="invoices", times=None).answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+        impatient = {"request_timeout_ms": 200, "delivery_timeout_ms": 500, "fetch_max_wait_ms": 5_000}
+        worker = a_worker(cluster, transactional_id="billing-1", **impatient)
+
+        @worker.handle("orders")
+        async def work(record: Record) -> ProducerRecord:
+            return ProducerRecord("invoices", record.value)
+
+        waits: list[float] = []
+        commit, ended_s = TransactionalSender.commit, cluster.now
+
+        async def noted(sender: TransactionalSender, plan: CommitPlan, member: GroupMetadata) -> None:
+            nonlocal ended_s
+            waits.append(cluster.now - ended_s)
+            try:
+                await commit(sender, plan, member)
+            finally:
+                ended_s = cluster.now
+
+        monkeypatch.setattr(TransactionalSender, "commit", noted)
+        async with serving(worker):
+            await send(cluster, b"0")
+            await asyncio.sleep(60)
+            while_it_fails = waits[1:]
+            assert all(0.75 < wait / 0.2 / 2**number < 1.25 for number, wait in enumerate(while_it_fails[:5]))
+            assert all(7.9 < wait < 10.1 for wait in while_it_fails[7:]) and 8 < len(while_it_fails) < 12
+            cluster.node.faults.clear()
+            await asyncio.sleep(12)
+            assert worker.metrics()["commits"] == 1
+            await send(cluster, b"1")
+            await until(lambda: worker.metrics()["commits"] == 2, 1)  # the next one waits for the interval only
 
     on_cluster(test, **QUICK)
 

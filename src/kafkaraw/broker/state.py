@@ -171,7 +171,7 @@ class BrokerState:
     @property
     def receives_telemetry(self) -> bool:
         """Whether the metrics that clients push can be read: an optional package is installed."""
-        from kafkaraw.broker.telemetry import otlp  # only for clients that push
+        from kafkaraw.core.telemetry import otlp  # only for clients that push
 
         return otlp.is_installed()
 

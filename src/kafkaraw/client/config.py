@@ -254,6 +254,11 @@ class ClientConfig:
         100, "Wait before the first retry; doubles with each failure.", unit="ms", minimum=1, maximum=_DAY_MS
     )
     retry_backoff_max_ms: int = setting(1_000, "Maximum wait between retries.", unit="ms", minimum=1, maximum=_DAY_MS)
+    enable_metrics_push: bool = setting(
+        True,
+        "Push metrics of this client to the brokers that request them (KIP-714); the extra `metrics` has what encodes "
+        "them. Brokers without a metrics reporter request none, and are not asked.",
+    )
     metadata_max_age_ms: int = setting(
         300_000,
         "Age at which metadata is refreshed even without an error.",

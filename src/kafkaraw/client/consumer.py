@@ -26,7 +26,7 @@ from kafkaraw.client.fetching.offsets import OffsetAndTimestamp, look_up
 from kafkaraw.client.fetching.reading import Reading
 from kafkaraw.client.groups.listeners import Callback, CallUser, Listeners
 from kafkaraw.client.metrics import consumer_metrics
-from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.metrics.client_metrics import Metrics, MetricsSource
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.fetch.cursor import by_partition
@@ -99,6 +99,8 @@ class AsyncConsumer:
             from kafkaraw.client.groups.group import Group  # only for members: a quarter of a consumer's modules
 
             self._group = Group(self._engine, self._config, self._reading)
+        metrics = partial(_metrics, self._engine, self._reading, self._group)
+        self._engine.source = MetricsSource(consumer_metrics.GROUP, metrics, partial(_labels, config, self._group))
         self._reader: asyncio.Task[object] | None = None  # the task whose call waits for records
         self._reader_left = asyncio.Event()
 
@@ -560,12 +562,26 @@ class AsyncConsumer:
             what was fetched and the lag; and "group", if there is a `group_id`, with rebalances, heartbeats and
             commits. Names are Java's.
         """
-        group = {}
-        if self._group is not None:
-            from kafkaraw.client.metrics.group_metrics import GROUP  # the group has loaded it
+        return _metrics(self._engine, self._reading, self._group)
 
-            group = {GROUP: self._group.metrics()}
-        return {consumer_metrics.GROUP: self._reading.metrics(), **group, **self._engine.metrics.as_dict()}
+    @_interruptible
+    async def client_instance_id(self, timeout: float | None = None) -> Uuid:
+        """Return the id that the cluster has given this client, by which its metrics are found there (KIP-714).
+
+        Brokers give one to each client that asks whether to push its metrics, even if no metrics are requested. It
+        stays the same until the client is closed. As Java's `clientInstanceId`.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: `enable_metrics_push` is false.
+            UnsupportedVersionError: the brokers take no metrics of clients.
+            KafkaTimeoutError: no broker has answered in time.
+            KafkaError: no broker can be reached.
+        """
+        self._reading.check_usable()
+        return await self._engine.client_instance_id(timeout)
 
     # -- committed offsets
 
@@ -775,6 +791,26 @@ class AsyncConsumer:
         chosen = self.assignment() if partitions is None else partitions_of(partitions, call)
         self._reading.seek_to(chosen, timestamp)
         self._sought(chosen)
+
+
+def _metrics(engine: Engine, reading: Reading, group: Group | None) -> Metrics:
+    """Return the metrics of a consumer. It is not given the consumer: what pushes them must not keep that alive."""
+    of_group = {}
+    if group is not None:
+        from kafkaraw.client.metrics.group_metrics import GROUP  # the group has loaded it
+
+        of_group = {GROUP: group.metrics()}
+    return {consumer_metrics.GROUP: reading.metrics(), **of_group, **engine.metrics.as_dict()}
+
+
+def _labels(config: ConsumerConfig, group: Group | None) -> dict[str, str | None]:
+    """Return what tells the metrics of this consumer from those of others, by Java's names."""
+    return {
+        "client_rack": config.client_rack,
+        "group_id": config.group_id,
+        "group_instance_id": config.group_instance_id,
+        "group_member_id": None if group is None else group.group_metadata().member_id,
+    }
 
 
 def _concurrent_use_error(

@@ -38,7 +38,7 @@ _RENAMED: Final = {
 
 # They change nothing that a program could rely on, or this client always does what they ask for.
 _IGNORED_TEXT: Final = """
-client.dns.lookup enable.metrics.push exclude.internal.topics
+client.dns.lookup exclude.internal.topics
 internal.throw.on.fetch.stable.offset.unsupported metadata.recovery.rebootstrap.trigger.ms
 metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 receive.buffer.bytes

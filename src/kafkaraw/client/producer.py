@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.java_names import Properties
     from kafkaraw.client.sending.arrow_rows import ArrowTicket
     from kafkaraw.client.settings_types import ProducerSettings
+    from kafkaraw.protocol import Uuid
 
 _SEALED: Final = AppendStatus.SEALED  # members of an enum are slow to look up
 _FULL: Final = AppendStatus.FULL
@@ -402,6 +403,23 @@ class AsyncProducer:
             connections_opened, _failed and _closed.
         """
         return self._core.metrics()
+
+    async def client_instance_id(self, timeout: float | None = None) -> Uuid:
+        """Return the id that the cluster has given this client, by which its metrics are found there (KIP-714).
+
+        Brokers give one to each client that asks whether to push its metrics, even if no metrics are requested. It
+        stays the same until the client is closed. As Java's `clientInstanceId`.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: `enable_metrics_push` is false.
+            UnsupportedVersionError: the brokers take no metrics of clients.
+            KafkaTimeoutError: no broker has answered in time.
+            KafkaError: no broker can be reached.
+        """
+        return await self._core.client_instance_id(timeout)
 
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then close all connections. May be called twice; `send` raises from now on.

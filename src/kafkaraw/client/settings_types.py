@@ -182,6 +182,11 @@ class ClientSettings(SecuritySettings, total=False):
     retry_backoff_max_ms: int
     """Maximum wait between retries. Default: 1000 ms."""
 
+    enable_metrics_push: bool
+    """Push metrics of this client to the brokers that request them (KIP-714); the extra `metrics` has what encodes
+    them. Brokers without a metrics reporter request none, and are not asked. Default: True.
+    """
+
     metadata_max_age_ms: int
     """Age at which metadata is refreshed even without an error. Default: 300000 ms."""
 

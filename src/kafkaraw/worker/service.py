@@ -43,6 +43,8 @@ POLL_S: Final = 0.2
 SILENT_S: Final = 60.0
 """A worker whose polls do not return for longer than this is not healthy, in seconds."""
 COMMIT_TIMEOUT_S: Final = 10.0
+COMMIT_BACKOFF_MAX_MS: Final = 10_000
+"""The longest wait after commits or transactions that failed, unless the commit interval is longer, in milliseconds."""
 CLOSE_S: Final = 5.0
 """The longest that closing a client may take after the last commit, in seconds."""
 
@@ -87,6 +89,9 @@ class Service:
         self._stopped = asyncio.Event()
         self._committing = asyncio.Lock()
         self._commits = 0
+        self._commit_failures = 0  # since the last commit that succeeded
+        interval_ms = config.settings.commit_interval_ms
+        self._commit_backoff = Backoff(interval_ms, max(interval_ms, COMMIT_BACKOFF_MAX_MS))
         self._last_commits: set[asyncio.Task[None]] = set()
         self._polled_s: float | None = None
         self._has_paused = False
@@ -250,7 +255,10 @@ class Service:
     async def _commit_regularly(self) -> None:
         try:
             while True:
-                await asyncio.sleep(self._config.settings.commit_interval_ms / 1000)
+                wait_ms: float = self._config.settings.commit_interval_ms
+                if self._commit_failures:
+                    wait_ms = max(wait_ms, self._commit_backoff.delay_ms(self._commit_failures, self._rng))
+                await asyncio.sleep(wait_ms / 1000)
                 await self._commit()
         except Exception as error:  # noqa: BLE001 -- the worker must not go on without commits
             self._fail(error)
@@ -262,6 +270,7 @@ class Service:
                 plan = self.schedule.commit_plan(lambda each: partitions is None or each in partitions)
                 if not plan.offsets:
                     if partitions is None:
+                        self._commit_failures = 0
                         self._sender.nothing_to_commit()
                     return
                 try:
@@ -274,12 +283,14 @@ class Service:
                     continue
                 except (CommitFailedError, TransactionAbortableError, RetriableError) as error:
                     log.warning("group %r: offsets are not committed yet: %s", self._config.group_id, error)
+                    self._commit_failures += 1
                     return
                 except KafkaError as error:
                     self._fail(error)
                     return
                 self.schedule.committed(plan)
                 self._commits += 1
+                self._commit_failures = 0
                 self._resume_and_pause()
                 return
 

@@ -12,10 +12,10 @@ import pytest
 
 from kafkaraw.broker.read_only import is_refused
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.broker.telemetry import otlp
-from kafkaraw.broker.telemetry.otlp import InvalidMetricsError, Point, read_metrics
 from kafkaraw.broker.telemetry.prometheus import MetricsServer
 from kafkaraw.broker.telemetry.received import SERIES_MAX, ClientMetric, ReceivedMetrics
+from kafkaraw.core.telemetry import otlp
+from kafkaraw.core.telemetry.otlp import InvalidMetricsError, Point, read_metrics
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.apis import API_BY_NAME
 from kafkaraw.protocol.config_codes import ConfigResourceType

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from kafkaraw.client.admin import QuotaEntity
 from kafkaraw.client.metrics.producer_metrics import MEANINGS
 from kafkaraw.errors import BufferFullError, DeliveryError, KafkaTimeoutError
 from tests.client.virtual_cluster import VirtualCluster, on_cluster
@@ -128,3 +129,16 @@ def test_prometheus_gets_them_under_names_of_their_own():
     assert "kafkaraw_client_requests" in collected and "producer" not in str(
         collected["kafkaraw_client_requests"].samples
     )
+
+
+def test_the_time_for_which_a_broker_throttles_is_counted():
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("t")
+        async with cluster.admin() as admin:
+            await admin.alter_client_quotas({QuotaEntity(client_id="slow"): {"producer_byte_rate": 1000}})
+        async with cluster.producer(client_id="slow") as producer:
+            await (await producer.send("t", bytes(50_000)))
+            values = counted(producer)
+        assert 0 < values["produce_throttle_time_max_s"] == values["produce_throttle_time_total_s"] <= 60
+
+    on_cluster(test)

@@ -224,6 +224,7 @@ PLANTS = {
         ),
         _workers(workers.worker_runs_records_of_a_key_at_the_same_time, Invariant.KEY_ORDER),
         _workers(workers.worker_releases_the_key_of_a_record_that_waits_for_its_next_call, Invariant.KEY_ORDER),
+        _workers(workers.worker_releases_the_key_before_results_are_acknowledged, Invariant.KEY_ORDER),
         _workers(workers.worker_ignores_its_concurrency, Invariant.CONCURRENCY),
         _workers(workers.worker_commits_transactions_without_its_generation, Invariant.DUPLICATE),
     )

@@ -77,9 +77,10 @@ SHOWS_AT = {
     "recovery_keeps_old_index_files": 1,
     "ticket_has_the_offset_of_another_record": 2,
     "worker_commits_before_results_are_acknowledged": 2,
+    "worker_commits_transactions_without_its_generation": 46,
     "worker_commits_unfinished_records": 2,
     "worker_ignores_its_concurrency": 1,
-    "worker_commits_transactions_without_its_generation": 46,
+    "worker_releases_the_key_before_results_are_acknowledged": 11,
     "worker_releases_the_key_of_a_record_that_waits_for_its_next_call": 10,
     "worker_runs_records_of_a_key_at_the_same_time": 2,
 }

@@ -40,6 +40,16 @@ def worker_releases_the_key_of_a_record_that_waits_for_its_next_call(monkeypatch
     monkeypatch.setattr(Schedule, "retry", retry_and_release)
 
 
+def worker_releases_the_key_before_results_are_acknowledged(monkeypatch: pytest.MonkeyPatch):
+    sending = Schedule.sending
+
+    def sending_and_release(self, item):
+        sending(self, item)
+        self._leave_lane(item)
+
+    monkeypatch.setattr(Schedule, "sending", sending_and_release)
+
+
 def worker_ignores_its_concurrency(monkeypatch: pytest.MonkeyPatch):
     begin = Schedule.__init__
     monkeypatch.setattr(Schedule, "__init__", lambda self, concurrency, **kwargs: begin(self, 1_000, **kwargs))

@@ -48,7 +48,7 @@ def handle(state: BrokerState, context: RequestContext, request: PushTelemetryRe
 
 
 def _take(state: BrokerState, instance: ClientInstance, request: PushTelemetryRequest, now_ms: int) -> None:
-    from kafkaraw.broker.telemetry.otlp import InvalidMetricsError, read_metrics  # only for metrics
+    from kafkaraw.core.telemetry.otlp import InvalidMetricsError, read_metrics  # only for metrics
 
     client = {name: value for name, value in instance.attributes.items() if value is not None}
     try:

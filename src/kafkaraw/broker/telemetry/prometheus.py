@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.broker.telemetry import otlp
 from kafkaraw.broker.telemetry.received import ClientMetric
+from kafkaraw.core.telemetry import otlp
 from kafkaraw.errors import ConfigError
 
 if TYPE_CHECKING:

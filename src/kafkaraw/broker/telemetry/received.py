@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kafkaraw.broker.telemetry import otlp
-from kafkaraw.broker.telemetry.otlp import Point
+from kafkaraw.core.telemetry import otlp
+from kafkaraw.core.telemetry.otlp import Point
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.net import SystemClock

@@ -1046,6 +1046,23 @@ class AsyncAdmin:
         """
         return self._engine.metrics.as_dict()
 
+    async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
+        """Return the id that the cluster has given this client, by which its metrics are found there (KIP-714).
+
+        Brokers give one to each client that asks whether to push its metrics, even if no metrics are requested. It
+        stays the same until the client is closed. As Java's `clientInstanceId`.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: `enable_metrics_push` is false.
+            UnsupportedVersionError: the brokers take no metrics of clients.
+            KafkaTimeoutError: no broker has answered in time.
+            KafkaError: no broker can be reached.
+        """
+        return await self._engine.client_instance_id(timeout)
+
     async def close(self) -> None:
         """Close all connections. May be called twice."""
         await self._engine.close()

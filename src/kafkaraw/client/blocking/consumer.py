@@ -520,6 +520,23 @@ class Consumer:
         """
         return self._bridge.call(self._async.metrics)
 
+    def client_instance_id(self, timeout: float | None = None) -> Uuid:
+        """Return the id that the cluster has given this client, by which its metrics are found there (KIP-714).
+
+        Brokers give one to each client that asks whether to push its metrics, even if no metrics are requested. It
+        stays the same until the client is closed. As Java's `clientInstanceId`.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: `enable_metrics_push` is false.
+            UnsupportedVersionError: the brokers take no metrics of clients.
+            KafkaTimeoutError: no broker has answered in time.
+            KafkaError: no broker can be reached.
+        """
+        return self._bridge.run(self._async.client_instance_id(timeout))
+
     @one_thread
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, timeout: float | None = None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.sending.arrow_rows import ArrowTicket
     from kafkaraw.client.sending.transaction_calls import Transactions
     from kafkaraw.client.settings_types import ProducerSettings
+    from kafkaraw.protocol import Uuid
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -392,6 +393,23 @@ class Producer(SendFastPath):
             connections_opened, _failed and _closed.
         """
         return self._core.metrics()
+
+    def client_instance_id(self, timeout: float | None = None) -> Uuid:
+        """Return the id that the cluster has given this client, by which its metrics are found there (KIP-714).
+
+        Brokers give one to each client that asks whether to push its metrics, even if no metrics are requested. It
+        stays the same until the client is closed. As Java's `clientInstanceId`.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: `enable_metrics_push` is false.
+            UnsupportedVersionError: the brokers take no metrics of clients.
+            KafkaTimeoutError: no broker has answered in time.
+            KafkaError: no broker can be reached.
+        """
+        return _run(self._core.client_instance_id(timeout))
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then close all connections. May be called twice; `send` raises from now on.

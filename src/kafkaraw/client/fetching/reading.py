@@ -360,6 +360,7 @@ class Reading:
         retry_at_ms = self.fetcher.retry_at_ms(now_ms)
         pause = deadline.remaining if retry_at_ms is None else deadline.at_most((retry_at_ms - now_ms) / 1000)
         self.is_waiting, self._wants_records = True, fetch
+        self._counters.wait_began()
         try:
             async with asyncio.timeout(pause):
                 await self._wake_event.wait()
@@ -367,6 +368,7 @@ class Reading:
             pass
         finally:
             self.is_waiting = self._wants_records = False
+            self._counters.wait_ended()
 
     def _raise_problem(self, now_ms: int) -> None:
         """Raise the error that the application has to handle, if there is one."""

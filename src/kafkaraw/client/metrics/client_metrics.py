@@ -8,7 +8,7 @@ that are not known as a broker yet count for "bootstrap".
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from kafkaraw.light_classes import dataclass, field
@@ -19,6 +19,22 @@ BOOTSTRAP: Final = "bootstrap"
 
 Metrics: TypeAlias = dict[str, dict[str, float | dict[str, int]]]
 """By node, then by name of the metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSource:
+    """What a client pushes to brokers (KIP-714).
+
+    Attributes:
+        kind: "producer", "consumer" or "admin.client", as in Java's names of the metrics.
+        metrics: returns what `client.metrics()` returns.
+        labels: returns the attributes of all metrics, those with values: client_rack, group_id, group_instance_id,
+            group_member_id, transactional_id.
+    """
+
+    kind: str
+    metrics: Callable[[], Metrics]
+    labels: Callable[[], dict[str, str | None]]
 
 
 @dataclass(slots=True)

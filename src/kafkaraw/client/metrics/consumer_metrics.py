@@ -6,6 +6,7 @@ Names are those of Java's consumer-fetch-manager-metrics, with `_` for `-` and a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,6 +33,7 @@ MEANINGS: Final = {
     "fetch_latency_max_s": "Seconds of the slowest Fetch.",
     "fetch_throttle_time_total_s": "Seconds that brokers report to have throttled responses (not in Java).",
     "fetch_throttle_time_max_s": "Seconds of the longest such time.",
+    "poll_wait_time_total_s": "Seconds that calls waited for records (not in Java).",
     "records_lag_max": "The largest of records_lag; -1 when none is known.",
     "records_lead_min": "Offsets between the start of a log and the position, the least of all; -1 when none is known.",
     "records_lag": "Offsets between position and end, by partition, where both are known.",
@@ -52,6 +54,23 @@ class FetchCounters:
     _latency_max_s: float = 0.0
     _throttle_sum_s: float = 0.0
     _throttle_max_s: float = 0.0
+    _waited_s: float = 0.0
+    _waits_since: tuple[asyncio.AbstractEventLoop, float] | None = None
+
+    def wait_began(self) -> None:
+        """A call begins to wait for records."""
+        loop = asyncio.get_running_loop()
+        self._waits_since = (loop, loop.time())
+
+    def wait_ended(self) -> None:
+        """It waits no more."""
+        self._waited_s, self._waits_since = self._wait_time_s, None
+
+    @property
+    def _wait_time_s(self) -> float:
+        """Seconds of all waits, up to now of the one that has not ended."""
+        waits = self._waits_since
+        return self._waited_s + (0.0 if waits is None else waits[0].time() - waits[1])
 
     def answered(self, response: FetchResponse, seconds: float) -> None:
         """An answer came after so many seconds."""
@@ -95,6 +114,7 @@ class FetchCounters:
             "fetch_latency_max_s": self._latency_max_s,
             "fetch_throttle_time_total_s": self._throttle_sum_s,
             "fetch_throttle_time_max_s": self._throttle_max_s,
+            "poll_wait_time_total_s": self._wait_time_s,
             "records_lag_max": max(lags.values(), default=UNKNOWN),
             "records_lead_min": min(leads.values(), default=UNKNOWN),
             "records_lag": {f"{topic}-{partition}": lag for (topic, partition), lag in lags.items()},

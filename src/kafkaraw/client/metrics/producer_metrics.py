@@ -36,6 +36,8 @@ MEANINGS: Final = {
     "request_latency_total_s": "Seconds from sending a Produce request to its response, of all requests (not in Java).",
     "request_latency_avg_s": "Seconds from sending a Produce request to its response.",
     "request_latency_max_s": "Seconds of the slowest Produce request.",
+    "produce_throttle_time_total_s": "Seconds that brokers report to have throttled requests (not in Java).",
+    "produce_throttle_time_max_s": "Seconds of the longest such time.",
     "requests_in_flight": "Produce requests that wait for their responses.",
     "buffer_total_bytes": "Limit of the bytes of unacknowledged records: buffer_memory.",
     "buffer_available_bytes": "Bytes of the buffer memory that are free.",
@@ -72,6 +74,8 @@ class ProducerMetrics:
     _latencies: int = 0
     _latency_sum_s: float = 0.0
     _latency_max_s: float = 0.0
+    _throttle_sum_s: float = 0.0
+    _throttle_max_s: float = 0.0
     _wire_bytes: int = 0
     _plain_bytes: int = 0
     _exhausted: int = 0
@@ -115,6 +119,11 @@ class ProducerMetrics:
             self._latency_sum_s += latency_s
             if latency_s > self._latency_max_s:
                 self._latency_max_s = latency_s
+
+    def throttled(self, throttle_time_ms: int) -> None:
+        """A response says for how long the broker throttles this producer."""
+        self._throttle_sum_s += throttle_time_ms / 1000
+        self._throttle_max_s = max(self._throttle_max_s, throttle_time_ms / 1000)
 
     def acknowledged(self, batch: SealedBatch) -> None:
         """A batch is written."""
@@ -164,6 +173,8 @@ class ProducerMetrics:
             "request_latency_total_s": self._latency_sum_s,
             "request_latency_avg_s": _ratio(self._latency_sum_s, self._latencies),
             "request_latency_max_s": self._latency_max_s,
+            "produce_throttle_time_total_s": self._throttle_sum_s,
+            "produce_throttle_time_max_s": self._throttle_max_s,
             "requests_in_flight": len(self._sent_at_s),
             "buffer_total_bytes": self.buffer_memory,
             "buffer_available_bytes": max(0, self.buffer_memory - used_bytes),

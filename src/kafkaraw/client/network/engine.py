@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from kafkaraw.client.config import Address, ClientConfig
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.forking import call_after_fork, keep_unfinalized
-from kafkaraw.client.metrics.client_metrics import ClientMetrics
+from kafkaraw.client.metrics.client_metrics import ClientMetrics, MetricsSource
 from kafkaraw.client.network.bootstrap import first_to_answer, may_pass
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
 from kafkaraw.client.network.metadata import Metadata
@@ -32,6 +32,7 @@ from kafkaraw.errors import (
     ProtocolError,
     Stage,
     StaleMetadataError,
+    UnsupportedVersionError,
     UsageError,
 )
 from kafkaraw.net import Clock, Network
@@ -43,11 +44,15 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRespons
 if TYPE_CHECKING:
     from random import Random
 
+    from kafkaraw.client.network.telemetry import TelemetrySender
+    from kafkaraw.protocol import Uuid
+
 log: logging.Logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Response)
 
 _METADATA_KEY = 3
+_GET_TELEMETRY_SUBSCRIPTIONS_KEY = 71
 _AUTO_CREATION_FROM_VERSION = 4
 _RELIABLE_EPOCHS_FROM_VERSION = 9  # older brokers may name an epoch that has passed (KAFKA-9212)
 
@@ -68,6 +73,7 @@ class Engine:
     Attributes:
         cluster: what is known about brokers, topics and leaders.
         runtime: network, clock and rng, as chosen.
+        source: the metrics that are pushed to brokers; a producer or a consumer sets its own.
     """
 
     def __init__(
@@ -85,7 +91,9 @@ class Engine:
             network or network_for(config), clock or real.clock, rng or real.rng, entropy or real.entropy
         )
         self.cluster: ClusterView = ClusterView()
-        self._pool = ConnectionPool(config, self.runtime)
+        self._pool = ConnectionPool(config, self.runtime, self._connected)
+        self.source: MetricsSource = MetricsSource("admin.client", self._pool.metrics.as_dict, dict)
+        self._telemetry: TelemetrySender | None = None
         self._metadata = Metadata(self.cluster, self._ask_metadata, config, self.runtime)
         self._start_lock = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
@@ -148,12 +156,17 @@ class Engine:
         Args:
             timeout: seconds, as for `Connection.close`.
         """
+        deadline = Deadline(timeout)
         self._closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        await self._metadata.close()
-        await self._pool.close(timeout)
+        try:
+            if self._telemetry is not None:
+                await self._telemetry.close(timeout)
+        finally:
+            if self._keeper is not None:
+                self._keeper.cancel()
+                await asyncio.gather(self._keeper, return_exceptions=True)
+            await self._metadata.close()
+            await self._pool.close(deadline.remaining)
 
     @property
     def is_started(self) -> bool:
@@ -229,6 +242,10 @@ class Engine:
         """The connection to a broker, opened if need be; raises as `request` does."""
         return await self._connect(node_id, lane, Deadline(timeout))
 
+    def any_node(self) -> int:
+        """The id of a known broker: a connected one if there is one."""
+        return self._by_preference()[0]
+
     async def request_any(self, message: Ask[R], *, timeout: float) -> R:
         """Send a request to any broker; the next one is asked when one cannot be reached.
 
@@ -255,6 +272,42 @@ class Engine:
         if controller not in self.cluster.brokers:
             return await self.request_any(message, timeout=deadline.remaining)
         return await self.request(controller, message, timeout=self._one_try(deadline))
+
+    # -- metrics that are pushed
+
+    async def client_instance_id(self, timeout: float | None) -> Uuid:
+        """Return the id that the cluster has given this client for its metrics (KIP-714).
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: `enable_metrics_push` is false.
+            UnsupportedVersionError: the brokers take no metrics of clients.
+            KafkaTimeoutError: no broker has answered in time.
+        """
+        if not self.config.enable_metrics_push:
+            raise UsageError("client_instance_id: brokers give one to clients with enable_metrics_push=True only")
+        deadline = self.deadline(timeout)
+        await self.start(deadline.remaining)
+        if self._telemetry is None:
+            connection = await self.connection(self.any_node(), timeout=deadline.remaining)
+            if self._telemetry is None:
+                raise UnsupportedVersionError(
+                    f"client_instance_id: {connection.peer} takes no metrics of clients (KIP-714); Apache Kafka does "
+                    f"from 3.7 on, if metric.reporters of the broker names a reporter that receives them"
+                )
+        return await self._telemetry.client_instance_id(deadline)
+
+    def _connected(self, connection: Connection) -> None:
+        """Begin to push metrics when a broker takes them; most clusters do not ask for any."""
+        if self._telemetry is not None or self._closed or not self.config.enable_metrics_push:
+            return
+        if _GET_TELEMETRY_SUBSCRIPTIONS_KEY in connection.api_versions.offered:
+            from kafkaraw.client.network.telemetry import TelemetrySender  # only in clusters that ask for metrics
+
+            self._telemetry = TelemetrySender(self, self.source)
+            self._telemetry.begin()
 
     # -- metadata
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from kafkaraw.client.config import Address, ClientConfig
@@ -36,6 +37,7 @@ class ConnectionPool:
     Args:
         config: for timeouts and pauses.
         runtime: network, clock and rng.
+        on_connected: called with each connection that the pool keeps.
 
     Raises:
         ConfigError: a package that the login needs is missing.
@@ -44,12 +46,15 @@ class ConnectionPool:
         metrics: what is counted about each broker.
     """
 
-    def __init__(self, config: ClientConfig, runtime: Runtime) -> None:
+    def __init__(
+        self, config: ClientConfig, runtime: Runtime, on_connected: Callable[[Connection], None] = lambda _: None
+    ) -> None:
         self.metrics: ClientMetrics = ClientMetrics()
         self._config = config
         self._runtime = runtime
         self._credentials = _credentials_for(config, runtime)
         self._attempts = _reconnect_policy(config, runtime)
+        self._on_connected = on_connected
         self._idle = IdleWatch(config.connections_max_idle_ms)
         self._open: dict[_Key, tuple[str, Connection]] = {}
         self._opening: dict[_Key, asyncio.Task[Connection]] = {}
@@ -170,6 +175,7 @@ class ConnectionPool:
     def _keep(self, key: _Key, node: BrokerNode, connection: Connection) -> None:
         self._open[key] = (node.address, connection)
         self._idle.watch(connection)
+        self._on_connected(connection)
 
     def _explained(self, node: BrokerNode, error: NetworkError) -> NetworkError:
         """Say where the address comes from when the user never wrote it."""

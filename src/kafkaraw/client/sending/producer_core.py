@@ -19,7 +19,7 @@ from kafkaraw.client.arguments import topic_of
 from kafkaraw.client.config import ProducerConfig
 from kafkaraw.client.deadline import Deadline, check_timeout
 from kafkaraw.client.forking import call_after_fork, keep_unfinalized
-from kafkaraw.client.metrics.client_metrics import Metrics
+from kafkaraw.client.metrics.client_metrics import Metrics, MetricsSource
 from kafkaraw.client.metrics.producer_metrics import GROUP, ProducerMetrics
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S
 from kafkaraw.client.network.engine import Engine
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.sending.arrow_rows import ArrowSending
     from kafkaraw.client.sending.pipeline import Pipeline
     from kafkaraw.client.sending.transaction_calls import Transactions
+    from kafkaraw.protocol import Uuid
 
 INTERRUPTED_CLOSE_S: Final = 5.0
 """How long a `with` block that is left by Ctrl-C or cancellation may still try to deliver."""
@@ -71,6 +72,8 @@ class ProducerCore:
         self._config = config
         self._on_begun = on_begun
         self._engine = Engine.on(config, runtime)
+        labels: dict[str, str | None] = {"transactional_id": config.transactional_id}
+        self._engine.source = MetricsSource(GROUP, self.metrics, lambda: labels)
         self._waiter = PromiseWaiter()
         self._metrics = ProducerMetrics(config.batch_size, config.buffer_memory)
         self.pipeline: Pipeline | None = _pipeline_of(config)
@@ -234,6 +237,11 @@ class ProducerCore:
         """Return what is counted about the producer and each broker; see `AsyncProducer.metrics`."""
         used_bytes = self.accumulator.open_batches.used_bytes
         return {GROUP: self._metrics.as_dict(used_bytes), **self._engine.metrics.as_dict()}
+
+    async def client_instance_id(self, timeout: float | None) -> Uuid:
+        """Return the id that the cluster has given this producer; see `AsyncProducer.client_instance_id`."""
+        self._begin()
+        return await self._engine.client_instance_id(timeout)
 
     @property
     def transactions(self) -> Transactions:

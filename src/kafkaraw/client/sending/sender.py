@@ -239,6 +239,8 @@ class Sender:
         now_s = self.wakeups.now_s()
         if type(event) is Answered:
             self._metrics.request_ended(event.request_id, now_s, answered=True)
+            if event.throttle_time_ms > 0:
+                self._metrics.throttled(event.throttle_time_ms)
         elif type(event) is RequestLost:
             self._metrics.request_ended(event.request_id, now_s, answered=False)
         try:
@@ -698,7 +700,7 @@ class Outbox:
                 self._report(Answered(action.request_id, unanswered(action)))
                 return
             outcomes = outcomes_of(request, outcome, self._engine.cluster, action.node_id)
-            self._report(Answered(action.request_id, outcomes))
+            self._report(Answered(action.request_id, outcomes, outcome.throttle_time_ms))
         except KafkaError as error:
             self._lost(action, error)
         except Exception as error:  # noqa: BLE001 - logged where the producer breaks

@@ -91,10 +91,11 @@ class PartitionOutcome(NamedTuple):
 
 @dataclass(slots=True)
 class Answered:
-    """The response to one `SendProduce`."""
+    """The response to one `SendProduce`; the broker throttles this producer for `throttle_time_ms` milliseconds."""
 
     request_id: int
     outcomes: Mapping[TopicPartition, PartitionOutcome]
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
-"""Reads OpenTelemetry's metrics, as clients push them: Protobuf of `opentelemetry.proto.metrics.v1.MetricsData`.
+"""OpenTelemetry's metrics, as clients push them: Protobuf of `opentelemetry.proto.metrics.v1.MetricsData`.
 
-The messages are declared here with the fields that are read, and decoded by the package `protobuf` (extra `metrics`),
-which skips all other fields. The package `opentelemetry-proto` has all of OpenTelemetry's messages, and would restrict
-the version of `protobuf` for these few. Start at `read_metrics`.
+The messages are declared here with the fields that are written or read. The package `protobuf` (extra `metrics`)
+encodes and decodes them, and skips all other fields. The package `opentelemetry-proto` has all of OpenTelemetry's
+messages, and would restrict the version of `protobuf` for these few. Start at `write_metrics` and `read_metrics`.
 
 Source: opentelemetry/proto/metrics/v1/metrics.proto 1.x; KIP-714 (clients push MetricsData).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from kafkaraw.light_classes import dataclass, field
 
 _PACKAGE: Final = "kafkaraw.otlp"
 _DELTA: Final = 1
+_CUMULATIVE: Final = 2
+_NS_PER_MS: Final = 1_000_000
 # Message -> field -> (number, kind); a kind with a capital is a message, one with [] is repeated.
 _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "MetricsData": {"resource_metrics": (1, "ResourceMetrics[]")},
@@ -37,7 +39,13 @@ _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "is_monotonic": (3, "bool"),
     },
     "Histogram": {"data_points": (1, "HistogramDataPoint[]"), "aggregation_temporality": (2, "int32")},
-    "NumberDataPoint": {"attributes": (7, "KeyValue[]"), "as_double": (4, "double?"), "as_int": (6, "sfixed64?")},
+    "NumberDataPoint": {
+        "attributes": (7, "KeyValue[]"),
+        "start_time_unix_nano": (2, "fixed64"),
+        "time_unix_nano": (3, "fixed64"),
+        "as_double": (4, "double?"),
+        "as_int": (6, "sfixed64?"),
+    },
     "HistogramDataPoint": {"attributes": (9, "KeyValue[]"), "count": (4, "fixed64"), "sum": (5, "double")},
     "KeyValue": {"key": (1, "string"), "value": (2, "AnyValue")},
     "AnyValue": {
@@ -47,7 +55,6 @@ _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "double_value": (4, "double?"),
     },
 }
-
 
 MISSING: Final = "metrics of clients need the packages protobuf and prometheus-client: pip install 'kafkaraw[metrics]'"
 
@@ -86,6 +93,38 @@ def is_installed() -> bool:
         return find_spec("google.protobuf") is not None
     except ModuleNotFoundError:  # there is no package `google`
         return False
+
+
+def write_metrics(points: Iterable[Point], resource: Mapping[str, str], since_ms: int, now_ms: int) -> bytes:
+    """Return MetricsData: counters as monotonic sums, all other values as gauges.
+
+    Args:
+        points: the values.
+        resource: attributes of all of them.
+        since_ms: when counters began to count: at the push before if they are changes; in milliseconds since 1970.
+        now_ms: when the values were read, in milliseconds since 1970.
+    """
+    message = _metrics_data()()
+    of_resource = message.resource_metrics.add()
+    _add_attributes(of_resource.resource, resource)
+    metrics = of_resource.scope_metrics.add().metrics
+    for point in points:
+        metric = metrics.add(name=point.name, description=point.description)
+        written = (metric.sum if point.is_counter else metric.gauge).data_points.add()
+        written.time_unix_nano = now_ms * _NS_PER_MS
+        written.as_double = point.value
+        _add_attributes(written, point.attributes)
+        if point.is_counter:
+            written.start_time_unix_nano = since_ms * _NS_PER_MS
+            metric.sum.is_monotonic = True
+            metric.sum.aggregation_temporality = _DELTA if point.is_delta else _CUMULATIVE
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _add_attributes(owner: Any, attributes: Mapping[str, str]) -> None:  # noqa: ANN401 - a class made at run time
+    for key, value in attributes.items():
+        owner.attributes.add(key=key).value.string_value = value
 
 
 def read_metrics(data: bytes) -> list[Point]:
