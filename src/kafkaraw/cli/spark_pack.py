@@ -16,7 +16,7 @@ import click
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("environment.tar.gz"),
     show_default=True,
-    help="The archive; a name that ends in .tar is not compressed.",
+    help="The archive, a .tar.gz or .tgz.",
 )
 @click.option(
     "--with", "packages", multiple=True, metavar="PACKAGE", help="Pack this installed package, too; repeatable."

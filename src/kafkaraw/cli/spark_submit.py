@@ -96,7 +96,7 @@ def submit(ctx: click.Context, job: str, arguments: tuple[str, ...], **options: 
     ctx.exit(code)
 
 
-def submission(job: str, arguments: tuple[str, ...], options: SubmitOptions) -> Submission:
+def submission(job: str | None, arguments: tuple[str, ...], options: SubmitOptions) -> Submission:
     """Return the submission that the options describe.
 
     Raises:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kafkaraw.cli import main
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch.environment import PYTHON, PackedFile, executor_environment
-from kafkaraw.spark.launch.executor_python import check_archive, linked
+from kafkaraw.spark.launch.executor_python import check_archive, linked, note_missing_modules
 from kafkaraw.spark.launch.packing import PackingError, described, pack
 
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -57,11 +57,11 @@ def test_archive_that_cannot_import_what_executors_need_is_not_left_behind(tmp_p
 def test_archive_that_takes_modules_from_elsewhere_is_refused(tmp_path):
     """The Python of this environment finds its own packages."""
     with pytest.raises(PackingError, match=r"imports modules from outside of the archive: .*kafkaraw/__init__\.py"):
-        pack(small(tmp_path, sys.executable), tmp_path / "environment.tar")
+        pack(small(tmp_path, sys.executable), tmp_path / "environment.tgz")
 
 
 def test_ending_that_spark_does_not_unpack_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"environment\.tar\.xz.* must end in \.tar\.gz, \.tgz, \.tar"):
+    with pytest.raises(ConfigError, match=r"environment\.tar\.xz.* must end in \.tar\.gz, \.tgz"):
         pack(small(tmp_path, sys.executable), tmp_path / "environment.tar.xz")
 
 
@@ -111,3 +111,19 @@ def test_command_packs_this_environment_and_checks_it(tmp_path):
         names = set(tar.getnames())
     assert f"lib/python{VERSION}/site-packages/yaml/__init__.py" in names
     assert f"bin/python{VERSION}" in names
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        ("Lost task (h executor 1): ModuleNotFoundError: No module named 'pyarrow'", True),
+        ("ModuleNotFoundError: No module named 'kafkaraw.spark'", True),
+        ('java.io.IOException: Cannot run program "./environment/bin/python": error=2', True),
+        ("ModuleNotFoundError: No module named 'numpy'", False),
+    ],
+)
+def test_error_of_executors_without_the_packages_gets_a_note_with_the_settings(text, noted):
+    error = RuntimeError(text)
+    note_missing_modules(error)
+    note_missing_modules(error)
+    assert ["spark.archives" in note for note in getattr(error, "__notes__", [])] == [True] * noted

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import secrets
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from kafkaraw.spark.launch.executables import make_script, worker_python
 from kafkaraw.spark.launch.packing import described
 
 _PREFIX: Final = ".kafkaraw-environment-"
+_MISSING: Final = re.compile(r"No module named '(kafkaraw|pyarrow)|Cannot run program .*python")
 _SCRIPT: Final = """#!/bin/sh
 exec {program} "$@"
 """
@@ -72,6 +74,19 @@ def check_archive(archive: str, *, driver_here: bool) -> None:
         raise ConfigError(
             f"the archive {archive} has Python {about.python}, the driver here is Python {version}: executors and "
             f"driver need the same version; run `kafkaraw spark pack -o {archive}` with this Python ({sys.executable})"
+        )
+
+
+def note_missing_modules(error: BaseException) -> None:
+    """Add to an error of a query what executors need, if one of them lacks a module or its Python.
+
+    Spark's own functions import pyarrow on executors before an object of this package can explain more.
+    """
+    if _MISSING.search(str(error)) and not hasattr(error, "__notes__"):
+        error.add_note(
+            f"PYSPARK_PYTHON is {os.environ.get('PYSPARK_PYTHON', 'not set')}. Executors need a Python with kafkaraw "
+            "and pyarrow: make an archive with `kafkaraw spark pack` and start the job with `kafkaraw spark submit "
+            "--archive FILE`, which sets spark.archives and PYSPARK_PYTHON"
         )
 
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from kafkaraw.errors import ConfigError, KafkaError
 from kafkaraw.spark.launch.environment import DESCRIPTION, PYTHON, ExecutorEnvironment
 
-ENDINGS: Final = (".tar.gz", ".tgz", ".tar")
-"""Of archives that Spark unpacks and `pack` writes."""
+ENDINGS: Final = (".tar.gz", ".tgz")
+"""Of archives that `pack` writes. Spark unpacks .tar, too, but loses the permissions of programs (SPARK-38632)."""
 
 _COMPRESSION: Final = 4  # 9 saves 2 % of the size, and takes three times as long
 _CHECK_TIMEOUT_S: Final = 120.0
@@ -55,13 +55,19 @@ class Description:
     packages: dict[str, str]
 
 
-def pack(environment: ExecutorEnvironment, archive: Path, advance: Callable[[int], None] = lambda _: None) -> int:
+def pack(
+    environment: ExecutorEnvironment,
+    archive: Path,
+    advance: Callable[[int], None] = lambda _: None,
+    compression: int = _COMPRESSION,
+) -> int:
     """Write an archive, check it, and return its size in bytes. An archive of that name is replaced when all is well.
 
     Args:
         environment: its content.
-        archive: the file; its name ends in .tar.gz, .tgz or .tar.
+        archive: the file; its name ends in .tar.gz or .tgz.
         advance: called with the number of bytes that were read.
+        compression: level of gzip, from 0 to 9.
 
     Raises:
         ConfigError: the name has another ending.
@@ -72,7 +78,7 @@ def pack(environment: ExecutorEnvironment, archive: Path, advance: Callable[[int
         raise ConfigError(f"{archive}: the name of the archive must end in {', '.join(ENDINGS)}")
     draft = archive.with_name(f".{archive.name}.{os.getpid()}")
     try:
-        _write(environment, draft, advance, compressed=not archive.name.endswith(".tar"))
+        _write(environment, draft, advance, compression)
         check(draft, environment)
         draft.replace(archive)
     finally:
@@ -80,8 +86,8 @@ def pack(environment: ExecutorEnvironment, archive: Path, advance: Callable[[int
     return archive.stat().st_size
 
 
-def _write(environment: ExecutorEnvironment, path: Path, advance: Callable[[int], None], *, compressed: bool) -> None:
-    with _stream(path, compressed) as stream, tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
+def _write(environment: ExecutorEnvironment, path: Path, advance: Callable[[int], None], compression: int) -> None:
+    with _stream(path, compression) as stream, tarfile.open(fileobj=stream, mode="w|", dereference=True) as tar:
         for text in environment.texts:
             content = text.text.encode()
             about = tarfile.TarInfo(text.target)
@@ -105,13 +111,9 @@ def _anonymous(about: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 @contextmanager
-def _stream(path: Path, compressed: bool) -> Iterator[IO[bytes]]:
-    with path.open("wb") as file:
-        if compressed:
-            with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed:
-                yield packed  # type: ignore[misc]  # GzipFile is an IO[bytes] in all but name
-        else:
-            yield file
+def _stream(path: Path, compression: int) -> Iterator[gzip.GzipFile]:
+    with path.open("wb") as file, gzip.GzipFile("", "wb", compression, file, mtime=0) as stream:
+        yield stream
 
 
 def check(archive: Path, environment: ExecutorEnvironment) -> None:

@@ -4,18 +4,19 @@
 Settings and secrets go through a file that only this user can read and through the environment, never through
 arguments: any user of a machine can read the command line of a process.
 
-Start at `submit`.
+Start at `submit`; `run_driver` is for a driver that starts Spark itself.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +47,7 @@ class Submission:
     """A job and where it runs.
 
     Attributes:
-        job: the Python file of the driver, a path or URI.
+        job: the Python file of the driver, a path or URI; None for a driver that starts Spark itself.
         arguments: of the job. Other users of the machine can read them.
         master: Spark's master URL.
         deploy_mode: "client": the driver runs here; "cluster": on the cluster.
@@ -59,7 +60,7 @@ class Submission:
         more_archives: further archives, as spark.archives takes them.
     """
 
-    job: str
+    job: str | None = None
     arguments: tuple[str, ...] = ()
     master: str = "local[*]"
     deploy_mode: str = CLIENT
@@ -101,7 +102,7 @@ def checked(submission: Submission) -> Submission:
         )
     if mode == CLUSTER:
         _check_cluster_mode(submission)
-    if "://" not in submission.job and not Path(submission.job).is_file():
+    if submission.job is not None and "://" not in submission.job and not Path(submission.job).is_file():
         raise ConfigError(f"the job {submission.job} does not exist")
     if submission.archive is not None and submission.worker_python is not None:
         raise ConfigError("an archive has its own Python: give --archive or --worker-python, not both")
@@ -155,7 +156,7 @@ def plan(submission: Submission, shared: SharedPath | None) -> SubmitPlan:
         submission: a checked one.
         shared: the archive and the path of its Python; None without an archive.
     """
-    python = shared.python if shared is not None else submission.worker_python
+    python = shared.python if shared is not None else submission.worker_python or sys.executable
     conf = {
         name: value for name, value in recommended_conf(checkpoints_local=False).items() if name not in _NOT_IN_CLUSTERS
     }
@@ -172,23 +173,21 @@ def plan(submission: Submission, shared: SharedPath | None) -> SubmitPlan:
         conf["spark.submit.pyFiles"] = ",".join(filter(None, [conf.get("spark.submit.pyFiles"), *submission.py_files]))
     # The JVM must not have the variable: it would use it on executors.
     environment: dict[str, str | None] = {"PYSPARK_DRIVER_PYTHON": None, "PYSPARK_PYTHON": python}
-    if python is not None:
-        conf["spark.pyspark.python"] = python
+    conf["spark.pyspark.python"] = python
     if submission.deploy_mode == CLIENT:
         conf["spark.pyspark.driver.python"] = sys.executable
         environment |= submission.secrets
     else:
         conf |= _of_remote_driver(submission, python)
     conf[_REDACTION] = _redaction(conf[_REDACTION], submission.secrets)
-    return SubmitPlan(conf, environment, (submission.job, *submission.arguments))
+    job = [] if submission.job is None else [submission.job]
+    return SubmitPlan(conf, environment, (*job, *submission.arguments))
 
 
-def _of_remote_driver(submission: Submission, python: str | None) -> dict[str, str]:
+def _of_remote_driver(submission: Submission, python: str) -> dict[str, str]:
     """Return settings for the environment of a driver on the cluster."""
     prefix = "spark.yarn.appMasterEnv." if submission.master == "yarn" else "spark.kubernetes.driverEnv."
-    variables = dict(submission.secrets)
-    if python is not None:
-        variables["PYSPARK_PYTHON"] = python
+    variables = {**submission.secrets, "PYSPARK_PYTHON": python}
     return {f"{prefix}{name}": value for name, value in variables.items()}
 
 
@@ -205,6 +204,32 @@ def submit(submission: Submission) -> int:
     Raises:
         ConfigError: see `checked`; or there is no usable Java.
     """
+    with _prepared(submission) as (planned, properties):
+        command = [str(spark_home() / "bin" / "spark-submit"), "--properties-file", str(properties), *planned.arguments]
+        return _run(command, _environment(planned.environment))
+
+
+def run_driver(submission: Submission, command: Sequence[str]) -> int:
+    """Run a command that starts Spark itself, with the settings of a submission; return its exit code.
+
+    The command receives signals before Spark does, so it can end gracefully.
+
+    Args:
+        submission: in client mode.
+        command: the driver, with its arguments.
+
+    Raises:
+        ConfigError: see `checked`; or there is no usable Java.
+    """
+    assert submission.deploy_mode == CLIENT
+    with _prepared(submission) as (planned, properties):
+        spark_arguments = {"PYSPARK_SUBMIT_ARGS": shlex.join(["--properties-file", str(properties), "pyspark-shell"])}
+        return _run(list(command), _environment({**planned.environment, **spark_arguments}))
+
+
+@contextmanager
+def _prepared(submission: Submission) -> Iterator[tuple[SubmitPlan, Path]]:
+    """Make what a run needs, for as long as it runs; yield the plan and the properties file."""
     checked(submission)
     with ExitStack() as stack:
         shared = None
@@ -213,9 +238,7 @@ def submit(submission: Submission) -> int:
         elif submission.archive is not None:
             shared = shared_path(submission.archive, _ENVIRONMENT)
         planned = plan(submission, shared)
-        properties = stack.enter_context(_properties_file(planned.conf))
-        command = [str(spark_home() / "bin" / "spark-submit"), "--properties-file", str(properties), *planned.arguments]
-        return _run(command, _environment(planned.environment))
+        yield planned, stack.enter_context(_properties_file(planned.conf))
 
 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
