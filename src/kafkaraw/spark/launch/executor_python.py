@@ -3,7 +3,7 @@
 Spark starts Python processes for a data source on executors and on the driver (its planner), and takes one path for
 both: PYSPARK_PYTHON, or PYSPARK_DRIVER_PYTHON if the driver's JVM has that variable, which then fails on executors.
 Executors unpack `spark.archives` into their working directory, so the path is `./NAME/bin/python`. In client mode the
-driver has no such folder: a link of that name in its working directory leads to a folder whose `bin/python` starts the
+driver has no such folder: a link of that name in its working directory leads to a folder with a script that starts the
 driver's own Python. The name is new for each run, so that runs in the same folder do not share a link.
 
 Must not start Spark. Start at `linked`.
@@ -130,7 +130,7 @@ def linked_until_exit(archive: str) -> SharedPath:
 
 
 def _driver_folder() -> Path:
-    """Return a folder whose `bin/python` starts this Python."""
+    """Return a folder with a script, in the place of an archive's Python, that starts this Python."""
     python = Path(worker_python())
     if python.parts[-2:] == Path(PYTHON).parts and python != Path(sys.executable):
         return python.parent.parent
