@@ -182,7 +182,8 @@ def test_nothing_is_lost_or_twice_if_a_worker_and_then_the_driver_are_killed(kaf
         before = committed(shared)
         wait_for(driver, tmp_path / "driver.log", lambda: committed(shared) >= before + 3)
     finally:
-        os.killpg(driver.pid, signal.SIGKILL)
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
         log.close()
     assert committed(shared) < NUMBERS // 30 - 1, "the driver was killed in the middle"
