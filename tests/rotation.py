@@ -42,6 +42,7 @@ SLOW_FILES: Final = (
     "pipelines/testing",
     "spark/launch",
     "spark/test_batch.py",
+    "spark/test_clusters.py",
     "spark/test_exactly_once_queries.py",
     "spark/test_late_binding.py",
     "spark/test_log_dirs.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ class Kafka:
     servers: str
     admin: Admin
     producer: Producer
+    login: Mapping[str, str] = field(default_factory=dict)
     _names: itertools.count[int] = field(default_factory=itertools.count)
 
     def new_topic(self, partitions: int = 1) -> str:
@@ -45,7 +46,7 @@ class Kafka:
     def records(self, topic: str) -> list[Record]:
         """Everything that is committed in a topic, by partition and offset."""
         settings = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-        with Consumer(bootstrap_servers=self.servers, **settings) as consumer:
+        with Consumer(bootstrap_servers=self.servers, **settings, **self.login) as consumer:
             missing = dict(consumer.end_offsets(consumer.partitions_for(topic)))
             found: list[Record] = []
             while missing := {tp: end for tp, end in missing.items() if end}:

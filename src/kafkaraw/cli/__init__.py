@@ -39,6 +39,7 @@ COMMANDS = {
     "quotas": "kafkaraw.cli.quotas:quotas",
     "registry": "kafkaraw.cli.registry:registry",
     "schemas": "kafkaraw.cli.schemas:schemas",
+    "spark": "kafkaraw.cli.spark:spark",
     "topics": "kafkaraw.cli.topics:topics",
     "transactions": "kafkaraw.cli.transactions:transactions",
     "users": "kafkaraw.cli.users:users",

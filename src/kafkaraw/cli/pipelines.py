@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "plan": "kafkaraw.cli.pipelines_plan:plan",
     "run": "kafkaraw.cli.pipelines_run:run",
     "status": "kafkaraw.cli.pipelines_run:status",
+    "submit": "kafkaraw.cli.pipelines_submit:submit",
     "tables": "kafkaraw.cli.pipelines_tables:tables",
     "test": "kafkaraw.cli.pipelines_test:test",
 }

@@ -22,6 +22,7 @@ from kafkaraw.errors import UsageError
 from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
 from kafkaraw.spark.errors import without_traceback
 from kafkaraw.spark.options.parsing import SparkOptions, patient
+from kafkaraw.spark.shipping import Shipped
 from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     written: Written | None = None
 
 
-class _Writer:
+class _Writer(Shipped):
     """The part that both writers share."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:

@@ -32,6 +32,7 @@ from kafkaraw.spark.options.positions import check_order
 from kafkaraw.spark.options.schemas import JSON_COLUMN, typed_names
 from kafkaraw.spark.reading.arrow import check_selection, schema_text, spark_schema
 from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
+from kafkaraw.spark.shipping import Shipped
 from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import cores_of_this_machine
 
@@ -69,7 +70,7 @@ class KafkaPartition(InputPartition):
         super().__init__(work)
 
 
-class KafkaDataSource(DataSource):
+class KafkaDataSource(Shipped, DataSource):
     """Kafka topics as DataFrames: batch and streaming reads and writes.
 
     Args:
@@ -159,7 +160,7 @@ class KafkaDataSource(DataSource):
         return KafkaStreamWriter(self._to_write(), schema)
 
 
-class _SchemaReader:
+class _SchemaReader(Shipped):
     """What all readers share. Spark pickles it to the workers, so it holds settings only."""
 
     def __init__(self, options: SparkOptions, schema: StructType) -> None:

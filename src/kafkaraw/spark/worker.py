@@ -37,6 +37,15 @@ def tell_cores(master: str) -> None:
         os.environ[CORES_VARIABLE] = str(os.cpu_count() or 1) if found[1] == "*" else found[1] or "1"
 
 
+RACK_VARIABLE: Final = "KAFKARAW_CLIENT_RACK"
+"""The environment variable of an executor with the rack, or availability zone, of its machine."""
+
+
+def rack_of_this_machine() -> str | None:
+    """Return the rack in which this process runs, to read from replicas there; None if its environment has none."""
+    return os.environ.get(RACK_VARIABLE) or None
+
+
 def cores_of_this_machine() -> int | None:
     """Return how many tasks run at once; None if that is not known, as in a cluster."""
     cores = os.environ.get(CORES_VARIABLE)

@@ -93,6 +93,21 @@ def make_shim_home(java: Path) -> Path:
     return make_script("bin/java", _SHIM, program=java)
 
 
+def spark_home() -> Path:
+    """Return the folder of Spark: SPARK_HOME, or the installed package `pyspark`, which contains Spark.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    given = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    home = Path(given) if given else Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+    if home is None or not (home / "bin" / "spark-submit").is_file():
+        seen = f"SPARK_HOME={given} has no bin/spark-submit" if given else "pyspark is not installed"
+        raise ConfigError(f'Spark was not found ({seen}): pip install "kafkaraw[spark]"')
+    return home
+
+
 # -- Python
 
 _WITHOUT_ZIPS = """#!/bin/sh

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch.driver_threads import share_session
 from kafkaraw.spark.launch.executables import java_home, worker_python
+from kafkaraw.spark.launch.executor_python import linked_until_exit
 from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
 from kafkaraw.spark.launch.late_binding import bind_late
 from kafkaraw.spark.launch.local_files import without_processes
@@ -40,6 +42,7 @@ _SECRET_OPTIONS = (
 # Settings that a later session in the same JVM needs, or that cannot differ there.
 _OF_JVM = ("spark.master", "spark.app.", "spark.driver.", "spark.jars", "spark.submit.")
 
+_VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAVA_HOME", SOCKET_VARIABLE, CORES_VARIABLE)
 _CONF: dict[str, str] = {
     # Between JVM and Python, Unix sockets avoid a 40 ms stall per task (delayed TCP acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
@@ -114,43 +117,84 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     *,
-    checkpoints_local: bool = True,
+    checkpoints_local: bool | None = None,
+    archive: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
     """Return a session on this machine, or on `master`, that can read and write format "kafkaraw".
 
-    It does not change the environment of this process, nor the settings of sessions that are made later without it.
+    It does not change the environment of this process, nor the settings of sessions that are made later without it. In
+    a job that `spark-submit` or `kafkaraw spark submit` has started, the settings of the submission override the
+    recommended ones.
 
     Args:
-        app_name: name of the application; "kafkaraw" if not given.
-        master: Spark master; "local[*]" if not given (and none is set in `conf`).
+        app_name: name of the application; that of the submission, or "kafkaraw", if not given.
+        master: Spark master; that of the submission, or "local[*]", if not given (and none is set in `conf`).
         conf: further settings by Spark's names; they override the recommended ones.
-        checkpoints_local: see `recommended_conf`.
+        checkpoints_local: see `recommended_conf`; None for True if the master is on this machine.
+        archive: environment for executors, of `kafkaraw spark pack`: a path or URI. While the session runs, there is a
+            link `.kafkaraw-environment-*` in the working directory.
 
     Raises:
-        ConfigError: no usable Java, or a Spark older than 4.0.
+        ConfigError: no usable Java, a Spark older than 4.0, or an archive that cannot be used.
     """
     features()
     from pyspark.sql import SparkSession
 
-    settings = {"spark.master": "local[*]"} | dict(conf or {})
+    submitted = _submitted_settings()
+    settings = {"spark.master": submitted.get("spark.master", "local[*]")} | dict(conf or {})
     if master is not None:
         settings["spark.master"] = master
+    on_this_machine = settings["spark.master"].startswith("local")
+    local_files = on_this_machine if checkpoints_local is None else checkpoints_local
+    recommended = {name: it for name, it in recommended_conf(local_files).items() if name not in submitted}
+    if submitted:
+        recommended.pop("spark.ui.enabled", None)  # a job on a cluster keeps its user interface
     with _environment_restored():
-        if settings["spark.master"].startswith("local"):
+        if archive is not None:
+            settings |= _archive_settings(os.fspath(archive), settings)
+        elif on_this_machine and not submitted:
             if shutil.which(os.environ.get("PYSPARK_PYTHON", "")) == sys.executable:
                 del os.environ["PYSPARK_PYTHON"]  # the script runs the same Python
             prepare_environment(worker_python())
             os.environ[SOCKET_VARIABLE] = str(start_fork_server() or "")
         tell_cores(settings["spark.master"])
-        builder = configure(SparkSession.builder, checkpoints_local=checkpoints_local).appName(app_name or "kafkaraw")
-        for name, value in settings.items():
+        prepare_environment()
+        builder = SparkSession.builder.appName(app_name or submitted.get("spark.app.name", "kafkaraw"))
+        for name, value in (recommended | settings).items():
             builder = builder.config(name, value)
         made = builder.getOrCreate()
-    _forget_properties(made, [*recommended_conf(checkpoints_local), *settings])
-    if checkpoints_local:
+    if not submitted:
+        _forget_properties(made, [*recommended, *settings])
+    if local_files:
         without_processes(made)
     prepare_session(made)
     return made
+
+
+def _submitted_settings() -> dict[str, str]:
+    """Return the settings with which `spark-submit` has started this process; empty if it has not."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # noqa: SLF001  # connects to the JVM, which has the settings
+    return dict(SparkConf().getAll())
+
+
+def _archive_settings(archive: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for executors that unpack an archive; set PYSPARK_PYTHON for the JVM that starts now."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:  # noqa: SLF001
+        raise ConfigError(
+            f"archive={archive}: this process has started Spark before, whose JVM uses the Python of then; start a new "
+            "process, or give the archive to the first session"
+        )
+    shared = linked_until_exit(archive)
+    os.environ.pop("PYSPARK_DRIVER_PYTHON", None)  # the JVM would use it on executors
+    os.environ["PYSPARK_PYTHON"] = shared.python
+    more = settings.get("spark.archives")
+    return {"spark.archives": f"{more},{shared.archives}" if more else shared.archives}
 
 
 @contextmanager
@@ -159,7 +203,7 @@ def _environment_restored() -> Iterator[None]:
 
     The variables that PySpark itself sets stay.
     """
-    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "JAVA_HOME", SOCKET_VARIABLE, CORES_VARIABLE)}
+    before = {name: os.environ.get(name) for name in _VARIABLES}
     try:
         yield
     finally:

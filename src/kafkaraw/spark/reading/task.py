@@ -25,7 +25,7 @@ from kafkaraw.spark.options.client import Settings, typed_settings
 from kafkaraw.spark.reading.arrow import RowCollector
 from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.typing_choice import typing_for
-from kafkaraw.spark.worker import ClientPool, freeze_modules_once
+from kafkaraw.spark.worker import ClientPool, freeze_modules_once, rack_of_this_machine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +59,9 @@ class ReadSettings:
 
 
 def _make_consumer(settings: Settings) -> Consumer:
+    rack = rack_of_this_machine()
+    if rack is not None and "client_rack" not in settings:
+        settings = settings | {"client_rack": rack}
     return Consumer(runtime=None, **typed_settings(ConsumerConfig, settings))
 
 
