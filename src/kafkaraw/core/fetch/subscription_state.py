@@ -58,6 +58,20 @@ from kafkaraw.records import (
 )
 
 
+class FetchRange(NamedTuple):
+    """A part of a partition's log that is to be read.
+
+    Attributes:
+        start: the first offset.
+        end: the offset before which it ends: nothing is fetched from there on.
+        size_max_bytes: how much of it to ask for at once; 0 is what the settings say.
+    """
+
+    start: int
+    end: int
+    size_max_bytes: int = 0
+
+
 class CompletedFetch(NamedTuple):
     """What one response brought for one partition.
 
@@ -146,6 +160,8 @@ class PartitionState:
             asked separately (KIP-320); -1 for none.
         generation: raised by every change of the position; answers carry the one they were asked with.
         size_wanted_bytes: what the next fetch needs to bring one whole batch, when the last one was cut short.
+        size_max_bytes: how much to ask for at most, unless one batch needs more; 0 is what the settings say.
+        end_offset: nothing is fetched from this offset on; None is no end.
         high_watermark: end of what may be read, as of the last answer; -1 when unknown.
         last_stable_offset: end of what is decided about in transactions, as of the last answer; -1 when unknown.
         log_start_offset: first offset that the broker still has, as of the last answer; -1 when unknown.
@@ -165,6 +181,8 @@ class PartitionState:
     validated_epoch: int = NO_EPOCH
     generation: int = 0
     size_wanted_bytes: int = 0
+    size_max_bytes: int = 0
+    end_offset: int | None = None
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -232,6 +250,11 @@ class PartitionState:
         if size_bytes != self.size_wanted_bytes:
             self.size_wanted_bytes = size_bytes
             self._change()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything before `end_offset` has been fetched."""
+        return self.end_offset is not None and self.offset >= self.end_offset
 
     @property
     def is_fresh(self) -> bool:
@@ -362,6 +385,20 @@ class SubscriptionState:
         self.assignment = tuple(sorted(self._partitions))
         if not self._notes_processed:
             self._take_moved()  # nothing asks for it, and it would name every partition ever read
+
+    def assign_ranges(self, ranges: Mapping[TopicPartition, FetchRange]) -> None:
+        """Assign exactly these partitions, and fetch only these ranges of them; what was assigned before is dropped."""
+        self.assign(())
+        self.assign(ranges, {of: OffsetAndMetadata(it.start) for of, it in ranges.items()})
+        for of, it in ranges.items():
+            partition = self._partitions[of]
+            partition.end_offset, partition.size_max_bytes = it.end, it.size_max_bytes
+
+    @property
+    def is_all_fetched(self) -> bool:
+        """Whether all partitions are at the ends of their ranges; False without ranges."""
+        partitions = self._partitions.values()
+        return bool(partitions) and all(partition.is_at_end for partition in partitions)
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Set the position of a partition; the record before it was written in that leader epoch.
