@@ -53,6 +53,9 @@ _OF_GROUPS = frozenset(
 )
 _COMMIT_TIMEOUT_S = 5.0
 _PARTITIONS_AGE_MAX_S = 1.0
+# A lookup of 10,000 partitions takes a part of a second: it is repeated so seldom that it takes 5 % of the time.
+_PARTITIONS_AGE_OF_COST = 20
+_PARTITIONS_AGE_LONGEST_S = 30.0
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.1
 _WAIT_MAX_S = 0.25
@@ -111,6 +114,7 @@ class ClusterLookup:
         self._ends: PartitionOffsets = {}
         self._unknown_ends: frozenset[TopicPartition] = frozenset()
         self._pause_s = _PAUSE_FIRST_S
+        self._age_max_s = _PARTITIONS_AGE_MAX_S
 
     def close(self) -> None:
         """Close the clients."""
@@ -148,11 +152,14 @@ class ClusterLookup:
             self._known = None
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the existing ones of the partitions to read, not older than a second."""
+        """Return the existing ones of the partitions to read.
+
+        They are not older than a second, or than 20 times as long as it took to look them up, up to 30 s.
+        """
         return self._look().existing
 
     def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
-        """Return the known ids of the topics to read, not older than a second, or current if `newest`."""
+        """Return the known ids of the topics to read, not older than `partitions`, or current if `newest`."""
         if newest:
             self._known = None
         return self._look().topic_ids
@@ -254,9 +261,11 @@ class ClusterLookup:
 
     def _look(self) -> _Known:
         known = self._known
-        if known is not None and time.monotonic() - known.at_s < _PARTITIONS_AGE_MAX_S:
+        if known is not None and time.monotonic() - known.at_s < self._age_max_s:
             return known
+        began_s = time.monotonic()
         found = self._ask()
+        self._age_max_s = _age_max_s(time.monotonic() - began_s)
         for _ in range(max(_MISSING_RETRIES, self._options.lookup_retries)):
             if not found.missing:
                 break
@@ -321,6 +330,11 @@ class ClusterLookup:
         for topic in topics:
             found |= self._descriptions([topic])
         return found
+
+
+def _age_max_s(took_s: float) -> float:
+    """Return how long the result of a lookup is used that took so long."""
+    return min(max(took_s * _PARTITIONS_AGE_OF_COST, _PARTITIONS_AGE_MAX_S), _PARTITIONS_AGE_LONGEST_S)
 
 
 def _is_not_available(failure: KafkaError) -> bool:

@@ -67,8 +67,7 @@ def ranges_between(
     """
     return [
         OffsetRange(tp.topic, tp.partition, start[tp], end[tp], topic_ids.get(tp.topic, ZERO_UUID))
-        for tp in sorted(end)
-        if tp in start and start[tp] < end[tp]
+        for tp in sorted(tp for tp, offset in end.items() if tp in start and start[tp] < offset)
     ]
 
 
