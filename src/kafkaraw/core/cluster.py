@@ -81,6 +81,7 @@ class ClusterView:
         self.changes: int = 0
         self._topics: dict[str, TopicView] = {}
         self._names: dict[Uuid, str] = {}
+        self._complete_ms: int | None = None
         self._told_ms: dict[str, int] = {}  # when the last response about a topic arrived, the oldest first
         self._errors: dict[str, int] = {}
 
@@ -132,17 +133,20 @@ class ClusterView:
 
     def refresh_due_ms(self, max_age_ms: int) -> int:
         """Return when the metadata must be refreshed, on the clock of `update`; 0 before the first response."""
-        return 0 if self.updated_ms is None else self.updated_ms + max_age_ms
+        return 0 if self._complete_ms is None else self._complete_ms + max_age_ms
 
     # -- news
 
-    def update(self, response: MetadataResponse, now_ms: int, *, all_topics: bool = False) -> None:
+    def update(
+        self, response: MetadataResponse, now_ms: int, *, all_topics: bool = False, in_part: bool = False
+    ) -> None:
         """Merge a Metadata response.
 
         Args:
             response: the response.
             now_ms: the time, on the caller's clock.
             all_topics: the request was for all topics, so topics that are not in the response do not exist any more.
+            in_part: the request was for some of the topics in use, so the others are as old as before.
         """
         # A broker that is just starting may name no broker at all: keep what is known.
         if response.brokers:
@@ -151,6 +155,8 @@ class ClusterView:
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
         self.updated_ms = now_ms
+        if not in_part:
+            self._complete_ms = now_ms
         if all_topics:
             answered = {topic.name for topic in response.topics}
             for name in self._topics.keys() - answered:

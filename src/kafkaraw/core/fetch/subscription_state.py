@@ -370,10 +370,11 @@ class SubscriptionState:
         """
         starts = starts or {}
         wanted = dict.fromkeys(topic_partitions)
-        for gone in [of for of in self._partitions if of not in wanted]:
+        gone = {of: None for of in self._partitions if of not in wanted}
+        if gone:
             self._drop_fetched(gone)
-            del self._partitions[gone]
-            self.paused.discard(gone)
+            self.paused.difference_update(gone)
+            self._partitions = {of: partition for of, partition in self._partitions.items() if of not in gone}
         for of in wanted:
             partition = self._partitions.get(of)
             if partition is None:
@@ -406,7 +407,9 @@ class SubscriptionState:
         Raises:
             UsageError: the partition is not assigned.
         """
-        self._before_seek(topic_partition).seek(offset, leader_epoch)
+        partition = self.partition(topic_partition)
+        self._drop_fetched({topic_partition})
+        partition.seek(offset, leader_epoch)
 
     def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Set the positions of all these partitions to the offsets of a timestamp.
@@ -414,8 +417,10 @@ class SubscriptionState:
         Raises:
             UsageError: a partition is not assigned; then no position has changed.
         """
-        for topic_partition in self._assigned(topic_partitions):
-            self._before_seek(topic_partition).request_reset(timestamp)
+        chosen = dict.fromkeys(self._assigned(topic_partitions))
+        self._drop_fetched(chosen)
+        for topic_partition in chosen:
+            self._partitions[topic_partition].request_reset(timestamp)
 
     def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Neither fetch these partitions nor return their records until `resume`; fetched records stay buffered.
@@ -612,15 +617,11 @@ class SubscriptionState:
             self.partition(topic_partition)
         return chosen
 
-    def _before_seek(self, topic_partition: TopicPartition) -> PartitionState:
-        partition = self.partition(topic_partition)
-        self._drop_fetched(topic_partition)
-        return partition
-
-    def _drop_fetched(self, topic_partition: TopicPartition) -> None:
-        self.buffer.drop(topic_partition)
-        self.cursor.drop(topic_partition)
-        self.changed[topic_partition] = None
+    def _drop_fetched(self, partitions: Collection[TopicPartition]) -> None:
+        for topic_partition in partitions:
+            self.buffer.drop(topic_partition)
+            self.changed[topic_partition] = None
+        self.cursor.drop(partitions)
 
     def _take_moved(self) -> dict[TopicPartition, None]:
         """Return the partitions of which `positions` may give something else than when this was called last."""
