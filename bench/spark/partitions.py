@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 COUNTS: Final = (100, 1_000, 10_000)
-TOPICS_AT_ONCE: Final = 500
+PARTITIONS_AT_ONCE: Final = 5_000
 TASKS: Final = 2
 VALUE: Final = b"v" * 100
 IDLE_LOOKS: Final = 12
@@ -269,10 +269,14 @@ def _python_memory() -> list[float]:
 
 
 def create(admin: Admin, job: Job) -> None:
-    """Make the topics, a few hundred with each request."""
+    """Make the topics: Apache Kafka's controller refuses requests that need 10,000 metadata records."""
     each = job.partitions // job.topics
-    for start in range(0, job.topics, TOPICS_AT_ONCE):
-        admin.create_topics([NewTopic(name, each) for name in job.names[start : start + TOPICS_AT_ONCE]], timeout=300)
+    at_once = max(1, PARTITIONS_AT_ONCE // each)
+    for start in range(0, job.topics, at_once):
+        topics = [NewTopic(name, min(each, PARTITIONS_AT_ONCE)) for name in job.names[start : start + at_once]]
+        admin.create_topics(topics, timeout=300)
+    for count in range(2 * PARTITIONS_AT_ONCE, each + PARTITIONS_AT_ONCE, PARTITIONS_AT_ONCE):
+        admin.create_partitions({name: min(count, each) for name in job.names}, timeout=300)
 
 
 def fill(job: Job) -> None:
@@ -394,6 +398,8 @@ def main(
             report.say(f"{name}: " + ", ".join(f"{key} {number:,.4g}" for key, number in numbers.items()))
             numbers |= measured(job, list(only or WORK), turns, process_id, report.say)
             numbers["broker memory, MiB"] = _resident_mebibytes(process_id)
+            numbers["broker open files"] = len(list(Path(f"/proc/{process_id}/fd").iterdir()))
+            numbers["broker memory maps"] = len(Path(f"/proc/{process_id}/maps").read_text().splitlines())
             found[name] = numbers
     _show(found)
     largest = [(name, numbers) for name, numbers in found.items() if name.startswith("10,000")]

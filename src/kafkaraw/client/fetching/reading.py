@@ -146,6 +146,7 @@ class Reading:
         """Assign exactly these partitions, and fetch only these ranges; see `SubscriptionState.assign_ranges`."""
         self.check_usable()
         self.subscriptions.assign_ranges(ranges)
+        self._engine.use_topics({of.topic for of in ranges})
         self.wake()
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:

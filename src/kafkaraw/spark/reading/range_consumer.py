@@ -20,12 +20,7 @@ class RangeConsumer(Consumer):
 
     def assign_ranges(self, ranges: Mapping[TopicPartition, FetchRange]) -> None:
         """Assign exactly these partitions, at the starts of their ranges; batches may still reach beyond the ends."""
-
-        def assign() -> None:
-            self._reading.assign_ranges(ranges)
-            self._async.assign(ranges)
-
-        self._bridge.call(assign)
+        self._bridge.call(lambda: self._reading.assign_ranges(ranges))
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the position of each partition that has one: behind offsets without records, too."""

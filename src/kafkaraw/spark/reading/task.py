@@ -29,7 +29,7 @@ from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.core.fetch.failures import is_unknown
 from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
-from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition
 from kafkaraw.spark.errors import DataLossError
@@ -145,13 +145,11 @@ class _RangeState:
     Attributes:
         position: the next offset.
         end: the offset before which it ends; moved back if the log ends before.
-        topic_id: of the topic that the driver has planned.
     """
 
     topic_partition: TopicPartition
     position: int
     end: int
-    topic_id: Uuid
 
     @property
     def name(self) -> str:
@@ -166,10 +164,11 @@ class _GroupRead:
         self._settings = settings
         self._ranges = {each.topic_partition: FetchRange(each.start, each.end, size_max_bytes(each)) for each in work}
         self._left = {
-            each.topic_partition: _RangeState(each.topic_partition, each.start, each.end, each.topic_id)
+            each.topic_partition: _RangeState(each.topic_partition, each.start, each.end)
             for each in work
             if each.start < each.end
         }  # the ranges that are not read to their ends
+        self._topic_ids = {each.topic: each.topic_id for each in work}  # of the topics that the driver has planned
         self._check_ends_after_s = _END_CHECK_AFTER_S
 
     def fetched(self) -> Iterator[tuple[Batch, int]]:
@@ -218,7 +217,7 @@ class _GroupRead:
                 raise
             self._skip_what_is_gone()
             return {}
-        others = self._of_other_topics({of.topic for of in fetched})
+        others = self._of_other_topics(dict.fromkeys(of.topic for of in fetched))
         return {of: batch for of, batch in fetched.items() if of.topic not in others} if others else fetched
 
     # -- topics that are gone
@@ -260,13 +259,12 @@ class _GroupRead:
         """
         found: set[str] = set()
         for topic in topics:
-            planned = next((state.topic_id for of, state in self._left.items() if of.topic == topic), ZERO_UUID)
-            if not self._knows_another_topic(topic, planned):
+            if not self._knows_another_topic(topic):
                 continue
             found.add(topic)
             self._consumer.partitions_for(topic)
             states = [state for of, state in self._left.items() if of.topic == topic]
-            if self._knows_another_topic(topic, planned):
+            if self._knows_another_topic(topic):
                 why = f"topic {topic} was deleted and created again"
                 self._end_with_loss({state.topic_partition: why for state in states})
             else:
@@ -274,8 +272,8 @@ class _GroupRead:
                     self._consumer.seek(state.topic_partition, state.position)
         return found
 
-    def _knows_another_topic(self, topic: str, planned: Uuid) -> bool:
-        known = self._consumer.topic_id(topic)
+    def _knows_another_topic(self, topic: str) -> bool:
+        planned, known = self._topic_ids[topic], self._consumer.topic_id(topic)
         return ZERO_UUID not in (planned, known) and planned != known
 
     def _end_with_loss(self, reasons: dict[TopicPartition, str]) -> None:
@@ -290,7 +288,7 @@ class _GroupRead:
     def _skip_what_is_gone(self) -> None:
         """Handle positions outside the log: continue at the log start offset, or stop at the end of the log."""
         lost = self._consumer.out_of_range()
-        others = self._of_other_topics({of.topic for of in lost})
+        others = self._of_other_topics(dict.fromkeys(of.topic for of in lost))
         states = [self._left[of] for of in lost if of in self._left and of.topic not in others]
         firsts = self._consumer.beginning_offsets(state.topic_partition for state in states) if states else {}
         beyond = []
@@ -312,7 +310,7 @@ class _GroupRead:
         if waited_s >= self._check_ends_after_s:
             self._check_ends_after_s = waited_s + _END_CHECK_AFTER_S
             self._check_ends(list(self._left.values()))
-            if self._of_other_topics({of.topic for of in self._left}):
+            if self._of_other_topics(dict.fromkeys(of.topic for of in self._left)):
                 return
         if self._left and waited_s * 1000 >= self._settings.poll_timeout_ms:
             state = next(iter(self._left.values()))
