@@ -109,15 +109,16 @@ def _resident_bytes() -> int:
 
 
 @click.command()
+@click.option("--partitions-min", default=0, show_default=True, help="No layout with fewer.")
 @click.option("--partitions-max", default=1_000_000, show_default=True, help="No layout with more.")
 @click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Runs of each; medians are shown.")
-def main(partitions_max: int, turns: int) -> None:
+def main(partitions_min: int, partitions_max: int, turns: int) -> None:
     """Measure metadata refreshes of 1,000 to 1,000,000 partitions."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     columns: list[dict[str, float]] = []
     for partitions, topics, brokers in LAYOUTS:
-        if partitions > partitions_max:
+        if not partitions_min <= partitions <= partitions_max:
             continue
         name = f"{partitions:,} partitions, {topics:,} topics, {brokers:,} brokers"
         with tempfile.TemporaryDirectory(prefix="bench-metadata-") as folder:
