@@ -108,6 +108,14 @@ bench-protocol: setup ## Encode and decode messages, ours and kafka-python's sid
 bench-imports: setup ## CPU of importing our clients and others', in fresh processes
 	@$(BIN)/python -m bench.imports $(ARGS)
 
+.PHONY: bench-metadata
+bench-metadata: setup ## CPU and memory of a client's metadata: up to a million partitions and 1,000 brokers, simulated
+	@$(BIN)/python -m bench.metadata $(ARGS)
+
+.PHONY: bench-partitions
+bench-partitions: setup ## Spark's source over 100 to 10,000 partitions: planning, tasks, micro-batches, memory
+	@$(BIN)/python -m bench.spark.partitions $(ARGS)
+
 .PHONY: bench-pipelines
 bench-pipelines: setup ## A pipeline with three outputs, and the same job by hand with our connector and Spark's own
 	@$(BIN)/python -m bench.pipelines $(ARGS)

@@ -95,6 +95,7 @@ SECTIONS: Final = (
             "docs/security.md",
             "docs/process-state.md",
             "docs/performance.md",
+            "docs/scaling.md",
             "docs/glossary.md",
         ),
     ),

@@ -10,7 +10,7 @@ from kafkaraw.broker.fault_responses import refuse
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
 from kafkaraw.protocol.apis import API_BY_NAME, API_TABLE, Api
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkaraw.protocol.messages.offset_fetch import (
@@ -135,3 +135,21 @@ def test_the_error_response_of_any_request_and_version_can_be_encoded(api: Api):
                     sent = encode_response(ResponseHeader(1), refused.response, version)
                     assert decode_response(sent, api.key, version)[1] == refused.response
     assert placed or api.supported.max < api.supported.min
+
+
+def test_a_fetch_of_which_a_part_is_refused_names_no_session():
+    """The session has not learned of the refused part: a client that went on with it would get records again."""
+    topics = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=0, fetch_offset=5, partition_max_bytes=10)])
+        for name in ("a", "b")
+    ]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=7, session_epoch=3, topics=topics)
+    whole = refuse(API_BY_NAME["Fetch"], 12, request, NOT_LEADER)
+    assert whole is not None
+    assert whole.rest is None
+    assert whole.response.session_id == 0
+    part = refuse(API_BY_NAME["Fetch"], 12, request, NOT_LEADER, topic="a")
+    assert part is not None
+    answer = part.completed(FetchResponse(session_id=7, responses=[]))
+    assert answer.session_id == 0
+    assert [topic.topic for topic in answer.responses] == ["a"]

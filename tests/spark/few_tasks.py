@@ -17,7 +17,7 @@ from kafkaraw.client.admin import NewTopic
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.writing.exactly_once import Slot, commit_batch, write_slot
 from kafkaraw.spark.writing.task import write_rows, write_settings
 from tests.spark.spark_types import struct
@@ -40,7 +40,7 @@ def micro_batch(servers: str, number: int, query: str = "query", **options: str)
     common = {"kafka.bootstrap.servers": servers} | options
     given = parse_options(common | {"subscribe": SOURCE})
     reading = ReadSettings(consumer_settings(given.client), True, 10_000)
-    rows = [*read_range(OffsetRange(SOURCE, 0, 0, ROWS), pa.schema([("value", pa.binary())]), reading)]
+    rows = [*read_ranges([OffsetRange(SOURCE, 0, 0, ROWS)], pa.schema([("value", pa.binary())]), reading)]
     assert sum(each.num_rows for each in rows) == ROWS
     assert write_rows(rows, write_settings(parse_options(common | {"topic": TARGET}), ROW)) == ROWS
     once = write_settings(parse_options(common | {"topic": TARGET, "exactlyOnce": "true"}), ROW)

@@ -17,7 +17,7 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch
 from kafkaraw.spark.reading import task as reading
-from kafkaraw.spark.reading.task import _RangeRead
+from kafkaraw.spark.reading.task import _GroupRead
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.spark.writing import exactly_once
 from kafkaraw.spark.writing import task as writing
@@ -52,22 +52,26 @@ def read_slow_partitions() -> list[Violation]:
 
 
 def task_counts_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetched(self: _RangeRead) -> Iterator[Batch]:
-        self._seek(self._work.start)
+    def fetched(self: _GroupRead) -> Iterator[tuple[Batch, int]]:
+        self._consumer.assign_ranges(self._ranges)
         waiting_since_s = read_time()
-        while self._position < self._work.end:
+        while self._left:
             found = self._poll()
-            if found is None:
-                self._check_waiting(waiting_since_s)
+            if not found:
+                self._advance_without_records()
+                if self._left:
+                    self._check_waiting(waiting_since_s)
                 continue
-            self._position = found.next_offset
-            yield found
+            for of, batch in found.items():
+                state = self._left[of]
+                self._advance(state, batch.next_offset)
+                yield batch, state.end
             waiting_since_s = read_time()
 
     def read_time() -> float:
         return reading.time.monotonic()
 
-    monkeypatch.setattr(_RangeRead, "_fetched", fetched)
+    monkeypatch.setattr(_GroupRead, "fetched", fetched)
 
 
 # -- the sink

@@ -23,8 +23,13 @@ def two_cores(monkeypatch):
 
 def tasks(reader: type[KafkaBatchReader | KafkaStreamReader], size: int, **given: str) -> int:
     """How many tasks read 4 partitions of so many offsets each."""
+    return tasks_of(reader, [size] * 4, **given)
+
+
+def tasks_of(reader: type[KafkaBatchReader | KafkaStreamReader], sizes: list[int], **given: str) -> int:
+    """How many tasks read partitions of so many offsets."""
     options = parse_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | given)
-    ranges = [OffsetRange("t", number, 0, size) for number in range(4)]
+    ranges = [OffsetRange("t", number, 0, size) for number, size in enumerate(sizes)]
     return len(reader(options, struct("value binary"))._tasks(ranges))
 
 
@@ -33,7 +38,7 @@ def test_a_small_micro_batch_has_as_many_tasks_as_there_are_cores():
 
 
 def test_each_partition_has_a_task_in_a_large_batch_or_with_an_option():
-    assert tasks(KafkaStreamReader, 2_501) == 4
+    assert tasks(KafkaStreamReader, 7_501) == 4
     assert tasks(KafkaStreamReader, 10, minPartitions="4") == 4
     assert tasks(KafkaStreamReader, 10, maxRecordsPerPartition="10") == 4
     assert tasks(KafkaStreamReader, 10, maxTasks="3") == 3
@@ -43,6 +48,14 @@ def test_each_partition_has_a_task_in_a_large_batch_or_with_an_option():
 def test_each_partition_has_a_task_if_the_number_of_cores_is_unknown(monkeypatch):
     monkeypatch.delenv("KAFKARAW_SPARK_CORES")
     assert tasks(KafkaStreamReader, 10) == 4
+
+
+def test_thousands_of_small_ranges_share_tasks_of_about_ten_thousand_offsets():
+    assert tasks_of(KafkaStreamReader, [5] * 10_000) == 5
+    assert tasks_of(KafkaStreamReader, [5] * 10_000, minPartitions="10000") == 10_000
+    assert tasks_of(KafkaBatchReader, [5] * 10_000) == 200
+    assert tasks_of(KafkaBatchReader, [5] * 200) == 200
+    assert tasks_of(KafkaBatchReader, [1_000_000] * 1_000) == 1_000
 
 
 class _StartsBroker(logging.Handler):

@@ -20,7 +20,9 @@ R = TypeVar("R", bound=Response)
 CODE_FIELDS: Final = ("error_code", "partition_error_code")
 TOPIC_FIELDS: Final = ("name", "topic", "topic_name")
 PARTITION_FIELDS: Final = ("partition", "partition_index", "index", "partition_id")
-NOT_A_KEY: Final = (*CODE_FIELDS, "error_message", "throttle_time_ms")
+SESSION_FIELDS: Final = ("session_id",)
+"""A session does not learn of a part of a request that is refused, so the response names no session: it has ended."""
+NOT_A_KEY: Final = (*CODE_FIELDS, "error_message", "throttle_time_ms", *SESSION_FIELDS)
 NOT_ASKED: Final = ("forgotten_topics_data",)
 """Lists in requests that have no counterpart in the response."""
 NEEDED_ANYWAY: Final = ("Metadata",)
@@ -62,6 +64,9 @@ class Refused:
     def completed(self, answer: R) -> R:
         """Return the handler's response to `rest`, with the refused entries added."""
         _merge(answer, self.response)
+        for name in SESSION_FIELDS:
+            if hasattr(answer, name):
+                setattr(answer, name, 0)
         return answer
 
 

@@ -54,8 +54,10 @@ _log = logging.getLogger(__name__)
 # Spark marks Trigger.Once only by its limit ReadAllAvailable, so the default limit must never be that one.
 _NO_LIMIT = 2**63 - 1
 
-# Offsets of a micro-batch: reading this many takes about as long as starting a task.
+# Offsets: reading this many takes about as long as starting a task.
 _LITTLE_WORK = 10_000
+# So many tasks keep the cores of most clusters busy, if the number of cores is not known.
+_TASKS_ENOUGH = 200
 
 
 class KafkaPartition(InputPartition):
@@ -185,21 +187,23 @@ class _TaskReader(_SchemaReader):
     """What the tasks of both readers of a cluster do."""
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkaraw.spark.reading.task import read_range
+        from kafkaraw.spark.reading.task import read_ranges
 
         with without_traceback():
-            for work in partition.value:
-                yield from read_range(work, arrow_schema(self._schema), self._read_settings())
+            yield from read_ranges(partition.value, arrow_schema(self._schema), self._read_settings())
 
     def _tasks(self, ranges: list[OffsetRange]) -> list[InputPartition]:
-        """Return one task per range, unless the options ask for more or fewer."""
+        """Return one task per range, unless the options ask for more or fewer; many small ranges share tasks."""
         options = self._options
         parts = split(ranges, options.partitions_min, options.rows_per_partition_max)
-        return [KafkaPartition(work) for work in bundle(parts, options.tasks_max or self._tasks_worth_while(parts))]
+        given = options.partitions_min is not None or options.rows_per_partition_max is not None
+        worth_while = -(-sum(each.size for each in parts) // _LITTLE_WORK)
+        tasks_max = options.tasks_max or (None if given else max(worth_while, self._tasks_min()))
+        return [KafkaPartition(work) for work in bundle(parts, tasks_max)]
 
-    def _tasks_worth_while(self, ranges: list[OffsetRange]) -> int | None:
-        """Return the number of tasks if no option sets it; None for one per range."""
-        return None
+    def _tasks_min(self) -> int:
+        """Return the number of tasks for ranges with few offsets; fewer if there are fewer ranges."""
+        return _TASKS_ENOUGH
 
     def _read_settings(self) -> ReadSettings:
         from kafkaraw.spark.reading.lookup import consumer_settings
@@ -314,7 +318,7 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
 
         Offsets before `start` are processed. Spark's `commit` comes later, and after the last batch not at all.
         """
-        if start != self._committed:
+        if self._options.commit_offsets and start != self._committed:
             self._looked_up().commit(from_checkpoint(start))
             self._committed = start
         return self._planned().latest(start, rows_max, wait=self._looked_up().wait_for_change)
@@ -324,12 +328,9 @@ class _StreamReader(_TaskReader, DataSourceStreamReader):
         """Return one task per partition with new records; none if `end` is not after `start`."""
         return self._tasks(self._planned().ranges(start, end))
 
-    def _tasks_worth_while(self, ranges: list[OffsetRange]) -> int | None:
-        """Return the number of cores for small micro-batches: a task that waits for a core only costs its start."""
-        options = self._options
-        given = options.partitions_min is not None or options.rows_per_partition_max is not None
-        little = sum(each.size for each in ranges) <= _LITTLE_WORK
-        return cores_of_this_machine() if little and not given else None
+    def _tasks_min(self) -> int:
+        """Return the number of cores: a task of a small micro-batch that waits for a core only costs its start."""
+        return cores_of_this_machine() or _TASKS_ENOUGH
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of one task, as Arrow batches."""

@@ -298,7 +298,7 @@ def test_a_batch_that_is_dropped_while_interceptors_look_at_it_is_not_given():
 
     class Looked(Batch):
         def __iter__(self) -> Iterator[Record]:
-            cursor.drop(P0)
+            cursor.drop({P0})
             return super().__iter__()
 
     number, start, wire = BATCHES[0]

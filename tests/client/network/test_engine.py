@@ -454,6 +454,30 @@ def test_the_view_is_renewed_when_it_gets_old() -> None:
     simulate(play, nodes=2)
 
 
+def test_a_refresh_of_a_topic_leaves_out_the_others_if_many_are_in_use() -> None:
+    """Those are renewed when they get old, though refreshes of single topics came in between."""
+
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        names = [f"t{number}" for number in range(200)]
+        for name in names:
+            cluster.create(name)
+        engine.use_topics(names)
+        await engine.wait_for_topics(names, 5)
+        for name in names[:40]:
+            cluster.move(name, 0, 2)
+        for name in names[:20]:
+            await engine.refresh([name])
+            await asyncio.sleep(10)
+        asked = [len(each.message.topics or ()) for each in cluster.asked(MetadataRequest)]
+        assert asked[-20:] == [1] * 20
+        leaders = [engine.cluster.leader_of(TopicPartition(name, 0)) for name in names]
+        assert leaders == [2] * 20 + [1] * 180
+        await asyncio.sleep(110)
+        assert engine.cluster.leader_of(TopicPartition("t39", 0)) == 2
+
+    simulate(play, nodes=2)
+
+
 def test_an_unknown_topic_is_an_error_within_seconds_and_named() -> None:
     async def play(engine: Engine, cluster: ScriptedCluster) -> None:
         began = cluster.simulation.loop.time()

@@ -55,7 +55,7 @@ def test_what_is_dropped_is_not_given() -> None:
     made = cursor(batch(0, 0, 3), batch(1, 0, 3), batch(0, 3, 3))
     records = made.records()
     assert next(records).partition == 0
-    made.drop(P0)
+    made.drop({P0})
     assert [record.partition for record in records] == [1, 1, 1]
     assert made.position_in(P0) is None
 
@@ -167,7 +167,7 @@ def test_what_was_given_last_is_unsettled_until_the_user_comes_back() -> None:
     assert made.unsettled == {P0: 2}, "the rest of the batch"
     made.take(None)
     assert made.unsettled == {P0: 5, P1: 0}, "of each partition that the call gave something of"
-    made.drop(P0)
+    made.drop({P0})
     assert made.unsettled == {P1: 0}
     made.settle()
     assert made.unsettled == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.options.offsets import from_checkpoint, from_json, to_json
+from kafkaraw.spark.options.offsets import OffsetForms, from_checkpoint, from_json, to_json
 
 A0 = TopicPartition("a", 0)
 
@@ -53,3 +53,26 @@ def test_a_checkpoint_of_another_source_is_named_as_such(value):
         from_checkpoint(value)
     assert f"its offsets are {value!r}" in str(error.value)
     assert "checkpointLocation of its own" in str(error.value)
+
+
+SMALL = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 12)), st.integers(0, 3), max_size=8
+)
+
+
+@given(st.lists(SMALL, max_size=12))
+def test_offsets_that_are_made_from_the_ones_before_have_the_same_text(history):
+    forms = OffsetForms()
+    for offsets in history:
+        made = forms.as_json(offsets)
+        assert json.dumps(made) == json.dumps(to_json(offsets))
+        assert forms.parsed(json.loads(json.dumps(made))) == offsets
+
+
+def test_offsets_that_come_back_are_parsed_once():
+    forms = OffsetForms()
+    found = forms.parsed({"a": {"0": 3}})
+    assert forms.parsed({"a": {"0": 3}}) is found
+    assert forms.parsed({"a": {"0": 4}}) == {A0: 4}
+    with pytest.raises(UsageError, match="another source"):
+        forms.parsed({"a": 3})

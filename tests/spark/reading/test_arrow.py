@@ -29,7 +29,7 @@ def test_decoded_batches_have_exactly_the_schema_that_spark_expects():
     )
     columns = Columns(decoded_columns(schema))
     rows = fill(wire, columns, 0, "us")
-    batch = BatchAssembler(schema, "t", 3).assemble(columns.to_arrow_arrays(rows), rows)
+    batch = BatchAssembler(schema).assemble(columns.to_arrow_arrays(rows), [("t", 3, rows)])
     assert batch.schema.equals(schema)
     rows = batch.to_pylist()
     assert [str(row.pop("timestamp")) for row in rows] == [
@@ -47,17 +47,23 @@ def test_decoded_batches_have_exactly_the_schema_that_spark_expects():
 def test_a_selection_decodes_only_its_columns_and_keeps_their_order():
     schema = arrow_schema(struct("partition int not null, value binary"))
     assert decoded_columns(schema) == {"value"}
-    batch = BatchAssembler(schema, "t", 3).assemble({"value": pa.array([b"a", b"b"])}, 2)
+    batch = BatchAssembler(schema).assemble({"value": pa.array([b"a", b"b"])}, [("t", 3, 2)])
     assert batch.schema.equals(schema)
     assert batch.to_pylist() == [{"partition": 3, "value": b"a"}, {"partition": 3, "value": b"b"}]
 
 
 def test_constant_columns_are_built_once_and_shared():
     schema = arrow_schema(struct("topic string"))
-    assembler = BatchAssembler(schema, "t", 0)
-    first, second = assembler.assemble({}, 10), assembler.assemble({}, 5)
+    assembler = BatchAssembler(schema)
+    first, second = assembler.assemble({}, [("t", 0, 10)]), assembler.assemble({}, [("t", 0, 5)])
     assert first.column(0).buffers()[2].address == second.column(0).buffers()[2].address
-    assert assembler.assemble({}, 100_000).column(0)[99_999].as_py() == "t"
+    assert assembler.assemble({}, [("t", 0, 100_000)]).column(0)[99_999].as_py() == "t"
+
+
+def test_rows_of_several_partitions_have_their_topics_and_partitions():
+    schema = arrow_schema(struct("topic string, partition int"))
+    batch = BatchAssembler(schema).assemble({}, [("t", 3, 2), ("t", 4, 1), ("u", 4, 1)])
+    assert batch.to_pydict() == {"topic": ["t", "t", "t", "u"], "partition": [3, 3, 4, 4]}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,7 @@ def test_as_a_map_the_last_header_of_a_name_counts(rows, skipped, left):
     pairs = [None if row is None else [{"key": name, "value": value} for name, value in row] for row in rows]
     whole = pa.array([[{"key": "x", "value": b"1"}]] * skipped + pairs + [None] * left, array)
     part = whole.slice(skipped, len(rows))
-    batch = BatchAssembler(schema, "t", 0).assemble({"headers": part}, len(rows))
+    batch = BatchAssembler(schema).assemble({"headers": part}, [("t", 0, len(rows))])
     batch.validate(full=True)
     found = batch.column(0).to_pylist()
     assert [None if row is None else dict(row) for row in found] == [None if row is None else dict(row) for row in rows]

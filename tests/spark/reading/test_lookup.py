@@ -167,6 +167,33 @@ def test_an_idle_query_asks_ten_times_a_second_at_most(monkeypatch, clock):
     assert cluster.end_lookups - 100 <= 110
 
 
+def test_lookups_that_take_long_are_repeated_less_often(monkeypatch, clock):
+    """As those of thousands of partitions: topics take 5 % of the time at most, and ends of an idle query a third."""
+    cluster = Cluster(t=1)
+    describe, end_offsets = cluster.describe_topics, cluster.end_offsets
+
+    def described_slowly(names: list[str]) -> dict[str, SimpleNamespace]:
+        clock.now_s += 0.3
+        return describe(names)
+
+    def looked_up_slowly(partitions: list[TopicPartition], timeout: float | None = None) -> dict[TopicPartition, int]:
+        clock.now_s += 0.1
+        return end_offsets(partitions, timeout)
+
+    monkeypatch.setattr(cluster, "describe_topics", described_slowly)
+    monkeypatch.setattr(cluster, "end_offsets", looked_up_slowly)
+    cluster.end_lookups = 100
+    found = look(monkeypatch, cluster, subscribe="t")
+    while clock.now_s < 60:
+        assert found.ends() == {T0: 5}
+        found.wait_for_change({T0: 5})
+    assert cluster.descriptions <= 11
+    assert cluster.end_lookups - 100 <= 210
+    clock.sleep(1)
+    cluster.ends[T0] = 7
+    assert found.ends() == {T0: 7}
+
+
 def test_a_wait_is_short_enough_for_the_query_to_stop_promptly(monkeypatch, clock):
     cluster = Cluster(t=1)
     cluster.end_lookups = 100

@@ -14,7 +14,7 @@ from kafkaraw.records import TopicPartition, encode_batch
 from kafkaraw.records.header import emptied, parse_header, stamp_crc
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 
 SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
 BATCH_BYTES = 16_000
@@ -67,8 +67,8 @@ def read(broker: EmbeddedBroker, tp: TopicPartition, end: int, *, start: int = 0
             "max_partition_fetch_bytes": str(BATCH_BYTES),
         }
     )
-    batches = read_range(
-        OffsetRange(tp.topic, tp.partition, start, end), SCHEMA, ReadSettings(settings, True, poll_timeout_ms)
+    batches = read_ranges(
+        [OffsetRange(tp.topic, tp.partition, start, end)], SCHEMA, ReadSettings(settings, True, poll_timeout_ms)
     )
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 

@@ -11,12 +11,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.testing.audit_spark import ReadTask, audit_tasks
 
@@ -61,6 +62,12 @@ class SlowPartition:
     def assign(self, partitions: list[TopicPartition]) -> None:
         pass
 
+    def assign_ranges(self, ranges: dict[TopicPartition, FetchRange]) -> None:
+        self._position = ranges[self._tp].start
+
+    def assignment(self) -> list[TopicPartition]:
+        return [self._tp]
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._position = offset
 
@@ -77,8 +84,8 @@ class SlowPartition:
         wire = memoryview(encode_batch(records, base_offset=start))
         return {self._tp: Batch("t", 0, wire, start_offset=start)}
 
-    def position(self, partition: TopicPartition) -> int:
-        return self._position
+    def positions(self) -> dict[TopicPartition, int]:
+        return {self._tp: self._position}
 
     def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
@@ -111,7 +118,7 @@ def read_slow_partition(seed: int) -> ReadTask:
         monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: consumer))
         try:
             settings = ReadSettings({}, fail_on_data_loss=True, poll_timeout_ms=int(PATIENCE_S * 1000))
-            batches = list(read_range(OffsetRange("t", 0, 0, consumer.end), SCHEMA, settings))
+            batches = list(read_ranges([OffsetRange("t", 0, 0, consumer.end)], SCHEMA, settings))
         except KafkaTimeoutError:
             task.gave_up_s = clock.now_s
             return task

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw.errors import BrokerError, KafkaTimeoutError
+from kafkaraw.core.fetch.subscription_state import FetchRange
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.reading.task import ReadSettings, grouped, read_ranges, size_max_bytes
 from kafkaraw.spark.worker import ClientPool
 
 T0 = TopicPartition("t", 0)
@@ -40,6 +41,22 @@ class Log:
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         self.assigned = list(partitions)
+
+    def assign_ranges(self, ranges: dict[TopicPartition, FetchRange]) -> None:
+        self.assigned = list(ranges)
+        self.position = ranges[T0].start
+
+    def assignment(self) -> list[TopicPartition]:
+        return self.assigned
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = [each for each in self.assigned if each not in partitions]
+
+    def out_of_range(self) -> list[TopicPartition]:
+        return [] if self.first <= self.position <= self.end else self.assigned
+
+    def failures(self) -> dict[TopicPartition, KafkaError]:
+        return {}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         assert self.assigned == [partition]
@@ -91,7 +108,7 @@ def no_waiting(monkeypatch):
 def read(monkeypatch, log: Log, start: int, end: int, *, strict: bool = True) -> list[int]:
     monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
     settings = ReadSettings({}, strict, 30_000)
-    batches = list(read_range(OffsetRange("t", 0, start, end, "id"), SCHEMA, settings))
+    batches = list(read_ranges([OffsetRange("t", 0, start, end, "id")], SCHEMA, settings))
     assert all(batch.schema.equals(SCHEMA) for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert all(row["value"] == b"%d" % row["offset"] for row in rows)
@@ -99,15 +116,18 @@ def read(monkeypatch, log: Log, start: int, end: int, *, strict: bool = True) ->
 
 
 class Consumer:
-    """A log with the consumer's method `position`."""
+    """A log with the consumer's method `positions`."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        for name in ("assign", "seek", "poll", "beginning_offsets", "end_offsets", "close"):
+        for name in (
+            "assign", "assign_ranges", "assignment", "incremental_unassign", "out_of_range", "failures",
+            "seek", "poll", "beginning_offsets", "end_offsets", "close",
+        ):  # fmt: skip
             setattr(self, name, getattr(log, name))
 
-    def position(self, partition: TopicPartition) -> int:
-        return self._log.position
+    def positions(self) -> dict[TopicPartition, int]:
+        return {T0: self._log.position}
 
     def topic_id(self, topic: str) -> str:
         return self._log.topic_ids[0]
@@ -220,7 +240,7 @@ def test_another_error_of_the_broker_reaches_the_user_and_the_consumer_is_not_us
 def test_rows_come_in_batches_of_bounded_length(monkeypatch):
     log = Log(end=65_000, batch_rows=65_000)
     monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
-    batches = list(read_range(OffsetRange("t", 0, 0, 65_000), SCHEMA, ReadSettings({}, True, 30_000)))
+    batches = list(read_ranges([OffsetRange("t", 0, 0, 65_000)], SCHEMA, ReadSettings({}, True, 30_000)))
     assert [batch.num_rows for batch in batches] == [20_000, 20_000, 20_000, 5_000]
 
 
@@ -233,7 +253,41 @@ def test_a_task_gives_about_16_mib_of_decompressed_records_at_a_time(monkeypatch
     log.poll = lambda timeout: {T0: Batch("t", 0, memoryview(wires), start_offset=0)}
     monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
     offsets = []
-    for batch in read_range(OffsetRange("t", 0, 0, 23, "id"), SCHEMA, ReadSettings({}, True, 30_000)):
+    for batch in read_ranges([OffsetRange("t", 0, 0, 23, "id")], SCHEMA, ReadSettings({}, True, 30_000)):
         assert batch.nbytes <= 20 << 20
         offsets += batch.column("offset").to_pylist()
     assert offsets == list(range(23))
+
+
+RANGES = st.lists(
+    st.builds(
+        lambda partition, start, size: OffsetRange("t", partition, start, start + size),
+        st.integers(0, 5),
+        st.integers(0, 100_000),
+        st.sampled_from([1, 10, 1_000, 20_000, 40_000]),
+    ),
+    max_size=40,
+)
+
+
+@given(RANGES)
+def test_groups_have_all_ranges_once_and_a_partition_once(work):
+    groups = list(grouped(work))
+    for group in groups:
+        assert len({each.partition for each in group}) == len(group)
+        assert len(group) == 1 or sum(map(size_max_bytes, group[:-1])) < 32 << 20
+    offsets = sorted((each.partition, at) for each in work for at in (each.start, each.end))
+    read = sorted((each.partition, at) for group in groups for each in group for at in (each.start, each.end))
+    joined = list(offsets)
+    for bound in read:
+        joined.remove(bound)
+    assert joined[::2] == joined[1::2], "only bounds at which two ranges adjoin are left out"
+
+
+def test_ranges_that_adjoin_are_read_as_one_and_large_ones_alone():
+    small, large = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10**6)
+    assert list(grouped([small, OffsetRange("t", 0, 10, 20), large, OffsetRange("t", 0, 30, 40)])) == [
+        [large],
+        [OffsetRange("t", 0, 0, 20)],
+        [OffsetRange("t", 0, 30, 40)],
+    ]

@@ -15,7 +15,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 
 SCHEMA = pa.schema([("value", pa.binary())])
 RECORDS = 100
@@ -72,7 +72,9 @@ class Topic:
         """The values, read a few at a time."""
         given = {"bootstrap_servers": self._servers, "max_partition_fetch_bytes": "5000"}
         settings = ReadSettings(consumer_settings(given), strict, 20_000)
-        return [v[:3] for batch in read_range(self.work, SCHEMA, settings) for v in batch.column("value").to_pylist()]
+        return [
+            v[:3] for batch in read_ranges([self.work], SCHEMA, settings) for v in batch.column("value").to_pylist()
+        ]
 
 
 @pytest.mark.usefixtures("brokers_hear_of_topics_quickly")

@@ -7,7 +7,8 @@ the deadline has passed. This module does not change positions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from kafkaraw.client.deadline import Deadline, shown
 from kafkaraw.client.network.engine import Engine
@@ -47,6 +48,9 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 Outcome = OffsetAndTimestamp | KafkaError
+
+_Asked: TypeAlias = dict[str, dict[int, tuple[TopicPartition, ListOffsetsPartition]]]
+"""What one leader is asked, by topic and partition."""
 
 
 class OffsetLookupTimeoutError(KafkaTimeoutError):
@@ -98,10 +102,10 @@ async def look_up(
             outcomes = await _round(engine, missing, deadline, refresh=attempt > 0, committed_only=committed_only)
         except (NetworkError, KafkaTimeoutError) as error:
             outcomes = {topic_partition: failures.get(topic_partition, error) for topic_partition in missing}
-        found |= {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, OffsetAndTimestamp)}
+        found.update((tp, outcome) for tp, outcome in outcomes.items() if isinstance(outcome, OffsetAndTimestamp))
         failures = {tp: outcome for tp, outcome in outcomes.items() if isinstance(outcome, KafkaError)}
         _raise_for(found, failures, deadline)
-        missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
+        missing = {tp: missing[tp] for tp in failures}
         if missing:
             await deadline.sleep(backoff.delay_ms(attempt, engine.runtime.rng) / 1000)
             attempt += 1
@@ -117,11 +121,13 @@ async def _round(
     committed_only: bool,
 ) -> dict[TopicPartition, Outcome]:
     """Make sure that the leaders are known, and ask them."""
-    topics = sorted({topic_partition.topic for topic_partition in timestamps})
-    if refresh or any(engine.cluster.partition(topic_partition) is None for topic_partition in timestamps):
-        await engine.refresh(topics, timeout=deadline.remaining)
-    await engine.wait_for_topics(topics, deadline.remaining)
-    _check_partitions(engine, timestamps)
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in timestamps:
+        numbers.setdefault(topic, []).append(partition)
+    if refresh or not _is_known(engine, numbers):
+        await engine.refresh(sorted(numbers), timeout=deadline.remaining)
+    await engine.wait_for_topics(sorted(numbers), deadline.remaining)
+    _check_partitions(engine, numbers)
     return await look_up_once(engine, timestamps, deadline=deadline, committed_only=committed_only)
 
 
@@ -129,79 +135,89 @@ async def look_up_once(
     engine: Engine, timestamps: Mapping[TopicPartition, int], *, deadline: Deadline, committed_only: bool = False
 ) -> dict[TopicPartition, Outcome]:
     """One round: ask every leader that is known once. Each partition gets an offset or an error."""
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    by_leader: dict[int, _Asked] = {}
     outcomes: dict[TopicPartition, Outcome] = {}
+    brokers, find = engine.cluster.brokers, engine.cluster.partition
     for topic_partition, timestamp in timestamps.items():
-        leader_id = engine.cluster.leader_of(topic_partition)
-        if leader_id is None:
+        view = find(topic_partition)
+        if view is None or view.leader_id not in brokers:
             outcomes[topic_partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, _name(topic_partition))
-        else:
-            by_leader.setdefault(leader_id, {})[topic_partition] = timestamp
+            continue
+        asked = by_leader.get(view.leader_id)
+        if asked is None:
+            asked = by_leader[view.leader_id] = {}
+        topic, number = topic_partition
+        entry = ListOffsetsPartition(
+            partition_index=number, current_leader_epoch=view.leader_epoch, timestamp=timestamp
+        )
+        asked.setdefault(topic, {})[number] = topic_partition, entry
     answers = await asyncio.gather(
         *(_ask(engine, node_id, part, deadline, committed_only) for node_id, part in by_leader.items())
     )
     for answer in answers:
-        outcomes |= answer
+        outcomes.update(answer)
     return outcomes
 
 
 async def _ask(
     engine: Engine,
     node_id: int,
-    timestamps: Mapping[TopicPartition, int],
+    asked: _Asked,
     deadline: Deadline,
     committed_only: bool,
 ) -> dict[TopicPartition, Outcome]:
     timeout = deadline.at_most(engine.config.request_timeout_ms / 1000)
-    try:
-        request = _request(engine, timestamps, timeout, committed_only)
-        answer = await engine.request(node_id, request, timeout=timeout)
-    except KafkaError as error:
-        return dict.fromkeys(timestamps, error)
     outcomes: dict[TopicPartition, Outcome] = {}
+    try:
+        answer = await engine.request(node_id, _request(asked, timeout, committed_only), timeout=timeout)
+    except KafkaError as error:
+        return {of: error for entries in asked.values() for of, _ in entries.values()}
     for topic in answer.topics:
+        entries = asked.get(topic.name, {})
         for partition in topic.partitions:
-            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            topic_partition, _ = entries.get(partition.partition_index, (None, None))
+            if topic_partition is None:
+                continue
             outcomes[topic_partition] = (
                 with_principal(_partition_error(topic_partition, partition.error_code), engine.config)
                 if partition.error_code
                 else OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
             )
     missing = KafkaError(f"broker {node_id} left the partition out of its answer to ListOffsets")
-    return {topic_partition: outcomes.get(topic_partition, missing) for topic_partition in timestamps}
+    for entries in asked.values():
+        for of, _ in entries.values():
+            outcomes.setdefault(of, missing)
+    return outcomes
 
 
 def _partition_error(topic_partition: TopicPartition, code: int) -> KafkaError:
     return error_for(code, f"offsets of {_name(topic_partition)}", resource=topic_partition.topic, operation="DESCRIBE")
 
 
-def _request(
-    engine: Engine, timestamps: Mapping[TopicPartition, int], timeout: float, committed_only: bool
-) -> ListOffsetsRequest:
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for topic_partition, timestamp in timestamps.items():
-        topics.setdefault(topic_partition.topic, []).append(
-            ListOffsetsPartition(
-                partition_index=topic_partition.partition,
-                current_leader_epoch=engine.cluster.leader_epoch_of(topic_partition),
-                timestamp=timestamp,
-            )
-        )
+def _request(asked: _Asked, timeout: float, committed_only: bool) -> ListOffsetsRequest:
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(committed_only),
-        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        topics=[
+            ListOffsetsTopic(name=name, partitions=[entry for _, entry in entries.values()])
+            for name, entries in asked.items()
+        ],
         timeout_ms=round(timeout * 1000),
     )
 
 
-def _check_partitions(engine: Engine, topic_partitions: Mapping[TopicPartition, int]) -> None:
-    for topic_partition in topic_partitions:
-        view = engine.cluster.topics.get(topic_partition.topic)
-        if view is not None and topic_partition.partition not in view.partitions:
+def _is_known(engine: Engine, numbers: Mapping[str, Iterable[int]]) -> bool:
+    topics = engine.cluster.topics
+    return all(topic in topics and topics[topic].partitions.keys() >= set(numbers[topic]) for topic in numbers)
+
+
+def _check_partitions(engine: Engine, numbers: Mapping[str, Iterable[int]]) -> None:
+    for topic, asked in numbers.items():
+        view = engine.cluster.topics.get(topic)
+        partition = None if view is None else next((each for each in asked if each not in view.partitions), None)
+        if view is not None and partition is not None:
             raise UnknownTopicError(
-                f"topic {topic_partition.topic!r} has {len(view.partitions)} partitions, "
-                f"there is no partition {topic_partition.partition}"
+                f"topic {topic!r} has {len(view.partitions)} partitions, there is no partition {partition}"
             )
 
 

@@ -41,7 +41,7 @@ from kafkaraw.core.fetch.requests import (
     epoch_ends_request,
     must_validate,
 )
-from kafkaraw.core.fetch.subscription_state import PartitionState, SubscriptionState
+from kafkaraw.core.fetch.subscription_state import FetchRange, PartitionState, SubscriptionState
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import ClosedError, KafkaError, UsageError, copy_to_raise
 from kafkaraw.light_classes import dataclass
@@ -140,6 +140,13 @@ class Reading:
     ) -> None:
         """Assign exactly these partitions; see `SubscriptionState.assign`."""
         self.subscriptions.assign(partitions, starts)
+        self.wake()
+
+    def assign_ranges(self, ranges: Mapping[TopicPartition, FetchRange]) -> None:
+        """Assign exactly these partitions, and fetch only these ranges; see `SubscriptionState.assign_ranges`."""
+        self.check_usable()
+        self.subscriptions.assign_ranges(ranges)
+        self._engine.use_topics({of.topic for of in ranges})
         self.wake()
 
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
@@ -269,6 +276,8 @@ class Reading:
                 if not self._fetch_requests.all_sent:
                     await asyncio.sleep(0)  # the next Fetch goes out before the caller looks at these records
                 return True
+            if self.subscriptions.is_all_fetched:
+                return False
             await self._progress(deadline, fetch=True)
             if deadline.expired and not self.subscriptions.buffer and not self.cursor.holds_records:
                 return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 
 from kafkaraw.client.config import ClientConfig
 from kafkaraw.client.deadline import Deadline
@@ -28,6 +29,8 @@ Ask = Callable[[MetadataRequest, float], Awaitable[MetadataResponse]]
 
 # A topic just created is not known to every broker at once, and an auto-created one is "unknown" in the first answer.
 UNKNOWN_TOPIC_GRACE_S = 3.0
+_REFRESHED_TOGETHER_MAX: Final = 100
+"""Topics in use: with more, a refresh of some topics leaves out the others."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,7 @@ class _Wave:
     done: asyncio.Future[None]
     topics: set[str] = field(default_factory=set)
     all_topics: bool = False
+    topics_in_use: bool = False
 
 
 class Metadata:
@@ -70,8 +74,10 @@ class Metadata:
         if topics is None:
             wave.all_topics = True
         else:
-            wave.topics.update(topics)
-            self._in_use.update(topics)
+            added = set(topics)
+            wave.topics |= added
+            wave.topics_in_use |= not added
+            self._in_use |= added
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_waves(), name="metadata refresh")
         await deadline.wait_with_others(wave.done, "refreshing the metadata")
@@ -134,8 +140,8 @@ class Metadata:
         return [topic for topic in topics if not self._usable(topic)]
 
     def _usable(self, topic: str) -> bool:
-        partitions = self._view.partitions_of(topic)
-        return bool(partitions) and any(self._view.leader_of(partition) is not None for partition in partitions or ())
+        view = self._view.topics.get(topic)
+        return view is not None and any(each.leader_id in self._view.brokers for each in view.partitions.values())
 
     def _raise_if_hopeless(self, topic: str, *, unknown_for_good: bool) -> None:
         code = self._view.error_of(topic)
@@ -163,8 +169,10 @@ class Metadata:
                     wave.done.set_result(None)
 
     async def _send(self, wave: _Wave, allow_auto_create: bool) -> None:
-        # The request includes the topics in use, so one response refreshes all of them. It must not recreate them.
-        names = wave.topics if allow_auto_create else wave.topics | self._in_use
+        # The request includes the topics in use, so one response refreshes all of them. It must not recreate them. If
+        # they are many, a leader that moved is no reason to read and merge all of them: only `keep_fresh` asks for all.
+        in_part = not wave.all_topics and not wave.topics_in_use and len(self._in_use) > _REFRESHED_TOGETHER_MAX
+        names = wave.topics if allow_auto_create or in_part else wave.topics | self._in_use
         request = MetadataRequest(
             topics=None if wave.all_topics else [MetadataRequestTopic(name=name) for name in sorted(names)],
             allow_auto_topic_creation=allow_auto_create,
@@ -173,7 +181,7 @@ class Metadata:
         if response.error_code:
             raise error_for(response.error_code, "metadata")
         now_ms = int(asyncio.get_running_loop().time() * 1000)
-        self._view.update(response, now_ms, all_topics=wave.all_topics)
+        self._view.update(response, now_ms, all_topics=wave.all_topics, in_part=in_part)
         self._view.forget_old(now_ms - self._config.metadata_max_age_ms, self._in_use)
 
 

@@ -295,9 +295,13 @@ class RecordCursor:
                 self._batch = self._records = self._last = None
                 return
 
-    def drop(self, topic_partition: TopicPartition | None = None) -> None:
-        """Drop everything that is in hand, or what belongs to one partition."""
-        if topic_partition is None:
+    def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Drop everything that is in hand, or what belongs to these partitions: at once, since there may be thousands.
+
+        Args:
+            partitions: a set or the keys of a dict; None is all.
+        """
+        if partitions is None:
             self._moved.update((batch.topic_partition, None) for batch in self._waiting)
             nothing: list[Batch] = []
             # No call in between: another thread, which has chosen a batch, sees both or neither (`close` may do that).
@@ -307,11 +311,11 @@ class RecordCursor:
             self._given = {}
             return
         self._changes += 1
-        self._moved[topic_partition] = None
-        if self._batch is not None and self._batch.topic_partition == topic_partition:
+        self._moved.update(dict.fromkeys(partitions))
+        if self._batch is not None and self._batch.topic_partition in partitions:
             self._forget()
-        self._waiting[:] = [batch for batch in self._waiting if batch.topic_partition != topic_partition]
-        self._given = {of: start for of, start in self._given.items() if of != topic_partition}
+        self._waiting[:] = [batch for batch in self._waiting if batch.topic_partition not in partitions]
+        self._given = {of: start for of, start in self._given.items() if of not in partitions}
 
     # -- inside
 

@@ -68,6 +68,7 @@ class FetchTarget(NamedTuple):
         leader_epoch: the leader epoch in the metadata; -1 when unknown.
         last_epoch: the leader epoch of the record before `offset`; -1 when unknown.
         is_fresh: the partition's log start and end are not known yet, so the response must have them.
+        size_max_bytes: ask for no more than this, if `size_wanted_bytes` is not larger; 0 is what the limits say.
     """
 
     topic_partition: TopicPartition
@@ -78,6 +79,7 @@ class FetchTarget(NamedTuple):
     size_wanted_bytes: int
     last_epoch: int = -1
     is_fresh: bool = False
+    size_max_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +180,20 @@ def _topics(targets: Iterable[FetchTarget], limits: FetchLimits, *, tells_epochs
                 current_leader_epoch=target.leader_epoch,
                 fetch_offset=target.offset,
                 last_fetched_epoch=target.last_epoch if tells_epochs else -1,
-                partition_max_bytes=max(limits.partition_max_bytes, target.size_wanted_bytes),
+                partition_max_bytes=_partition_bytes(target, limits),
             )
         )
     return topics
 
 
 # -- how much to ask for
+
+
+def _partition_bytes(target: FetchTarget, limits: FetchLimits) -> int:
+    size = limits.partition_max_bytes
+    if target.size_max_bytes:
+        size = min(size, target.size_max_bytes)
+    return max(size, target.size_wanted_bytes)
 
 
 class AdaptiveFetchSize:

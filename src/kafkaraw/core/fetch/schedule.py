@@ -70,6 +70,8 @@ def need_of(partition: PartitionState, cluster: ClusterView, now_ms: int, *, is_
     has_lookup = is_behind or leader_id is None or partition.fetch_state is FetchState.AWAIT_RESET
     if is_behind or is_held or partition.fetch_state is not FetchState.FETCHING:
         return Need(None, None, has_lookup)
+    if partition.is_at_end:
+        return Need(None, None, False)
     node_id = partition.preferred_replica(now_ms)
     if node_id is None or node_id not in cluster.brokers:
         node_id = leader_id
@@ -85,6 +87,7 @@ def need_of(partition: PartitionState, cluster: ClusterView, now_ms: int, *, is_
         last_epoch=partition.last_epoch_in(topic_id),
         size_wanted_bytes=partition.size_wanted_bytes,
         is_fresh=partition.is_fresh,
+        size_max_bytes=partition.size_max_bytes,
     )
     return Need(node_id, target, has_lookup)
 

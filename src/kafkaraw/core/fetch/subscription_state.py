@@ -58,6 +58,20 @@ from kafkaraw.records import (
 )
 
 
+class FetchRange(NamedTuple):
+    """A part of a partition's log that is to be read.
+
+    Attributes:
+        start: the first offset.
+        end: the offset before which it ends: nothing is fetched from there on.
+        size_max_bytes: how much of it to ask for at once; 0 is what the settings say.
+    """
+
+    start: int
+    end: int
+    size_max_bytes: int = 0
+
+
 class CompletedFetch(NamedTuple):
     """What one response brought for one partition.
 
@@ -146,6 +160,8 @@ class PartitionState:
             asked separately (KIP-320); -1 for none.
         generation: raised by every change of the position; answers carry the one they were asked with.
         size_wanted_bytes: what the next fetch needs to bring one whole batch, when the last one was cut short.
+        size_max_bytes: how much to ask for at most, unless one batch needs more; 0 is what the settings say.
+        end_offset: nothing is fetched from this offset on; None is no end.
         high_watermark: end of what may be read, as of the last answer; -1 when unknown.
         last_stable_offset: end of what is decided about in transactions, as of the last answer; -1 when unknown.
         log_start_offset: first offset that the broker still has, as of the last answer; -1 when unknown.
@@ -165,6 +181,8 @@ class PartitionState:
     validated_epoch: int = NO_EPOCH
     generation: int = 0
     size_wanted_bytes: int = 0
+    size_max_bytes: int = 0
+    end_offset: int | None = None
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -232,6 +250,11 @@ class PartitionState:
         if size_bytes != self.size_wanted_bytes:
             self.size_wanted_bytes = size_bytes
             self._change()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything before `end_offset` has been fetched."""
+        return self.end_offset is not None and self.offset >= self.end_offset
 
     @property
     def is_fresh(self) -> bool:
@@ -347,10 +370,11 @@ class SubscriptionState:
         """
         starts = starts or {}
         wanted = dict.fromkeys(topic_partitions)
-        for gone in [of for of in self._partitions if of not in wanted]:
+        gone = {of: None for of in self._partitions if of not in wanted}
+        if gone:
             self._drop_fetched(gone)
-            del self._partitions[gone]
-            self.paused.discard(gone)
+            self.paused.difference_update(gone)
+            self._partitions = {of: partition for of, partition in self._partitions.items() if of not in gone}
         for of in wanted:
             partition = self._partitions.get(of)
             if partition is None:
@@ -363,13 +387,29 @@ class SubscriptionState:
         if not self._notes_processed:
             self._take_moved()  # nothing asks for it, and it would name every partition ever read
 
+    def assign_ranges(self, ranges: Mapping[TopicPartition, FetchRange]) -> None:
+        """Assign exactly these partitions, and fetch only these ranges of them; what was assigned before is dropped."""
+        self.assign(())
+        self.assign(ranges, {of: OffsetAndMetadata(it.start) for of, it in ranges.items()})
+        for of, it in ranges.items():
+            partition = self._partitions[of]
+            partition.end_offset, partition.size_max_bytes = it.end, it.size_max_bytes
+
+    @property
+    def is_all_fetched(self) -> bool:
+        """Whether all partitions are at the ends of their ranges; False without ranges."""
+        partitions = self._partitions.values()
+        return bool(partitions) and all(partition.is_at_end for partition in partitions)
+
     def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Set the position of a partition; the record before it was written in that leader epoch.
 
         Raises:
             UsageError: the partition is not assigned.
         """
-        self._before_seek(topic_partition).seek(offset, leader_epoch)
+        partition = self.partition(topic_partition)
+        self._drop_fetched({topic_partition})
+        partition.seek(offset, leader_epoch)
 
     def seek_to(self, topic_partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Set the positions of all these partitions to the offsets of a timestamp.
@@ -377,8 +417,10 @@ class SubscriptionState:
         Raises:
             UsageError: a partition is not assigned; then no position has changed.
         """
-        for topic_partition in self._assigned(topic_partitions):
-            self._before_seek(topic_partition).request_reset(timestamp)
+        chosen = dict.fromkeys(self._assigned(topic_partitions))
+        self._drop_fetched(chosen)
+        for topic_partition in chosen:
+            self._partitions[topic_partition].request_reset(timestamp)
 
     def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Neither fetch these partitions nor return their records until `resume`; fetched records stay buffered.
@@ -575,15 +617,11 @@ class SubscriptionState:
             self.partition(topic_partition)
         return chosen
 
-    def _before_seek(self, topic_partition: TopicPartition) -> PartitionState:
-        partition = self.partition(topic_partition)
-        self._drop_fetched(topic_partition)
-        return partition
-
-    def _drop_fetched(self, topic_partition: TopicPartition) -> None:
-        self.buffer.drop(topic_partition)
-        self.cursor.drop(topic_partition)
-        self.changed[topic_partition] = None
+    def _drop_fetched(self, partitions: Collection[TopicPartition]) -> None:
+        for topic_partition in partitions:
+            self.buffer.drop(topic_partition)
+            self.changed[topic_partition] = None
+        self.cursor.drop(partitions)
 
     def _take_moved(self) -> dict[TopicPartition, None]:
         """Return the partitions of which `positions` may give something else than when this was called last."""

@@ -10,14 +10,19 @@ Must not know what offsets mean: `positions` decides where a read starts or ends
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.records import TopicPartition
 
 LATEST = -1
 EARLIEST = -2
+
+_FORMS_KEPT: Final = 4
+"""The start and the end of a micro-batch, the newest ends of the partitions, and one more."""
 
 PartitionOffsets = dict[TopicPartition, int]
 OffsetJson = dict[str, dict[str, int]]
@@ -57,6 +62,47 @@ def from_checkpoint(value: object) -> PartitionOffsets:
             f"the checkpoint belongs to a query with another source than Kafka: its offsets are {shortened(value)}, "
             'not such as {"topic":{"0":123}}; give this query a checkpointLocation of its own'
         ) from None
+
+
+class OffsetForms:
+    """Both forms of a query's offsets, JSON and by partition: each is made once, however often Spark passes it.
+
+    Offsets of thousands of partitions differ in few of them from the ones before, so JSON is made from the last JSON
+    and the difference. Do not change what the methods return: it is kept.
+    """
+
+    def __init__(self) -> None:
+        self._known: deque[tuple[OffsetJson, PartitionOffsets]] = deque(maxlen=_FORMS_KEPT)  # the newest first
+
+    def parsed(self, value: object) -> PartitionOffsets:
+        """As `from_checkpoint`."""
+        for known, offsets in self._known:
+            if value is known or value == known:
+                return offsets
+        found = from_checkpoint(value)
+        self._known.appendleft((to_json(found), found))
+        return found
+
+    def as_json(self, offsets: PartitionOffsets) -> OffsetJson:
+        """As `to_json`."""
+        for known, found in self._known:
+            if offsets is found or offsets == found:
+                return known
+        made = self._changed_from_last(offsets)
+        self._known.appendleft((made, dict(offsets)))
+        return made
+
+    def _changed_from_last(self, offsets: PartitionOffsets) -> OffsetJson:
+        last, before = self._known[0] if self._known else ({}, {})
+        if len(before) != len(offsets):
+            return to_json(offsets)
+        changed = [of for of, offset in offsets.items() if before.get(of) != offset]
+        if any(of not in before for of in changed):
+            return to_json(offsets)
+        made = last | {topic: dict(last[topic]) for topic in {of.topic for of in changed}}
+        for of in changed:
+            made[of.topic][str(of.partition)] = offsets[of]
+        return made
 
 
 def partitions_from_json(

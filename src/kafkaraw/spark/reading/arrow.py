@@ -7,8 +7,8 @@ those columns are decoded. Must not fetch anything. Start at `check_selection`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.errors import ConfigError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _HEADERS = "headers"
+_PLACE: Final = ("topic", "partition")
 
 # Column -> Spark type, in Spark's own spelling.
 FIELDS: dict[str, str] = {
@@ -134,61 +135,73 @@ def decoded_columns(schema: pa.Schema) -> frozenset[str]:
 
 
 class BatchAssembler:
-    """Makes Arrow batches of one partition's decoded columns; topic and partition are built once and shared.
+    """Makes Arrow batches of decoded columns; topic and partition of a single partition are built once and shared.
 
     Args:
         schema: the schema that Spark expects.
-        topic: the topic that is read.
-        partition: the partition that is read.
     """
 
-    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._values: dict[str, str | int] = {"topic": topic, "partition": partition}
-        self._constants: dict[str, pa.Array] = {}
+        self._constants: dict[str, tuple[str | int, pa.Array]] = {}
 
-    def assemble(self, decoded: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-        """Return a batch of `rows` rows; `decoded` is the result of `Columns.to_arrow_arrays`."""
+    def assemble(self, decoded: Mapping[str, pa.Array], counts: Sequence[tuple[str, int, int]]) -> pa.RecordBatch:
+        """Return a batch.
+
+        Args:
+            decoded: the result of `Columns.to_arrow_arrays`.
+            counts: topic, partition and number of rows of each stretch of rows that come from one partition.
+        """
         import pyarrow as pa
 
         arrays = [
-            self._constant(column, rows)
-            if column.name in self._values
+            self._place(column, counts)
+            if column.name in _PLACE
             else _typed(decoded[_DECODED.get(column.name, column.name)], column)
             for column in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _constant(self, column: pa.Field, rows: int) -> pa.Array:
+    def _place(self, column: pa.Field, counts: Sequence[tuple[str, int, int]]) -> pa.Array:
         import pyarrow as pa
 
-        built = self._constants.get(column.name)
-        if built is None or len(built) < rows:
-            length = rows if built is None else max(rows, _CONSTANT_ROWS_MIN)
-            built = pa.repeat(pa.scalar(self._values[column.name], column.type), length)
-            self._constants[column.name] = built
+        index = _PLACE.index(column.name)
+        if len(counts) == 1:
+            return self._constant(column, counts[0][index], counts[0][2])
+        values = chain.from_iterable(repeat(each[index], each[2]) for each in counts)
+        return pa.array(values, column.type, size=sum(rows for _, _, rows in counts))
+
+    def _constant(self, column: pa.Field, value: str | int, rows: int) -> pa.Array:
+        import pyarrow as pa
+
+        known, built = self._constants.get(column.name, (None, None))
+        if built is None or known != value or len(built) < rows:
+            length = max(rows, _CONSTANT_ROWS_MIN) if known == value else rows
+            built = pa.repeat(pa.scalar(value, column.type), length)
+            self._constants[column.name] = value, built
         return built.slice(0, rows)
 
 
 class RowCollector:
-    """Decodes records of one partition into Arrow batches of about 10,000 rows; arguments as for `BatchAssembler`.
+    """Decodes records into Arrow batches of about 10,000 rows, which may be of several partitions.
 
     Args:
-        schema: as for `BatchAssembler`.
-        topic: as for `BatchAssembler`.
-        partition: as for `BatchAssembler`.
-        typing: decodes columns with schemas; None if all are bytes.
+        schema: the schema that Spark expects.
+        typing_of: returns what decodes columns of a partition with schemas, by topic and partition; None if all are
+            bytes. An Arrow batch has only rows of partitions that share it.
 
     Attributes:
         position: offset from which on `add` decodes at the moment; after an error, that of the batch that raised it.
     """
 
-    def __init__(self, schema: pa.Schema, topic: str, partition: int, typing: Typing | None = None) -> None:
-        wanted = decoded_columns(schema)
-        self._columns = Columns(wanted if typing is None else wanted | typing.wanted, _ROWS_PER_BATCH)
-        self._typing = typing
-        self._assembler = BatchAssembler(schema, topic, partition)
+    def __init__(self, schema: pa.Schema, typing_of: Callable[[str, int], Typing] | None = None) -> None:
+        self._wanted = decoded_columns(schema)
+        self._columns: Columns | None = None
+        self._typing_of = typing_of
+        self._typing: Typing | None = None
+        self._assembler = BatchAssembler(schema)
         self._rows = 0
+        self._counts: list[tuple[str, int, int]] = []  # see `BatchAssembler.assemble`
         self.position: int = 0
 
     def add(self, batch: Batch, end_offset: int) -> Iterator[pa.RecordBatch]:
@@ -198,12 +211,18 @@ class RowCollector:
             CorruptBatchError: damaged data.
             BatchTooLargeError: a wire batch is too large when decompressed.
         """
+        if self._typing_of is not None:
+            yield from self._use_typing_of(batch)
+        if self._columns is None:
+            self._columns = Columns(self._wanted, _ROWS_PER_BATCH)
         columns = self._columns
         left: Batch | None = batch
         while left is not None:
             self.position = left.start_offset
-            room = ARROW_DATA_BYTES - columns.data_size_bytes
-            self._rows, left = left.fill(columns, self._rows, "us", end_offset=end_offset, data_max_bytes=room)
+            before, room = self._rows, ARROW_DATA_BYTES - columns.data_size_bytes
+            self._rows, left = left.fill(columns, before, "us", end_offset=end_offset, data_max_bytes=room)
+            if self._rows > before:
+                self._counts.append((batch.topic, batch.partition, self._rows - before))
             if left is not None or self._rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= ARROW_DATA_BYTES:
                 yield from self.rest()
 
@@ -211,18 +230,39 @@ class RowCollector:
         """Yield the rows that are left."""
         if self._rows:
             whole = self._assembled()
-            self._rows = 0
+            self._rows, self._counts = 0, []
             # A Fetch of small, well compressed records may hold very many.
             for start in range(0, whole.num_rows, _ROWS_PER_BATCH_MAX):
                 yield whole.slice(start, _ROWS_PER_BATCH_MAX)
 
+    def _use_typing_of(self, batch: Batch) -> Iterator[pa.RecordBatch]:
+        """Change to the typing of a partition; yield the rows that need the one before."""
+        assert self._typing_of is not None
+        typing = self._typing_of(batch.topic, batch.partition)
+        if typing is not self._typing:
+            yield from self.rest()
+            self._typing = typing
+            self._wanted |= typing.wanted
+
     def _assembled(self) -> pa.RecordBatch:
+        assert self._columns is not None
         arrays: Mapping[str, pa.Array] = self._columns.to_arrow_arrays(self._rows)
         left_out: list[int] = []
         if self._typing is not None:
             arrays, left_out = self._typing.decode(arrays)
-        whole = self._assembler.assemble(arrays, self._rows)
+        whole = self._assembler.assemble(arrays, _joined(self._counts))
         return _without(whole, left_out) if left_out else whole
+
+
+def _joined(counts: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Join neighbouring stretches of the same partition."""
+    joined: list[tuple[str, int, int]] = []
+    for topic, partition, rows in counts:
+        if joined and joined[-1][:2] == (topic, partition):
+            joined[-1] = (topic, partition, joined[-1][2] + rows)
+        else:
+            joined.append((topic, partition, rows))
+    return joined
 
 
 def _without(batch: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:

@@ -44,8 +44,8 @@ def read_log_range(
     freeze_modules_once()
     make_columns_in_huge_pages()
     damages = Damages(fails=fail_on_data_loss)
-    with typing_for(decoding, work.topic, work.partition) as typing:
-        rows = RowCollector(schema, work.topic, work.partition, typing)
+    with typing_for(decoding) as typing:
+        rows = RowCollector(schema, typing)
         for found in read_pieces(work, damages):
             try:
                 yield from rows.add(found.batch, work.end)

@@ -53,9 +53,16 @@ _OF_GROUPS = frozenset(
 )
 _COMMIT_TIMEOUT_S = 5.0
 _PARTITIONS_AGE_MAX_S = 1.0
+# A lookup of 10,000 partitions takes a part of a second: it is repeated so seldom that it takes 5 % of the time.
+_PARTITIONS_AGE_OF_COST = 20
+_PARTITIONS_AGE_LONGEST_S = 30.0
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.1
 _WAIT_MAX_S = 0.25
+# A lookup of thousands of ends that takes this long is costly. An idle query repeats it at once, so a result is used
+# again for as long as it took to look it up, and the query pauses for twice as long between two lookups.
+_COSTLY_LOOKUP_S = 0.05
+_COSTLY_PAUSE_MAX_S = 0.5
 # The metadata of a broker may be outdated, so that a topic is unknown for a moment.
 _MISSING_RETRIES = 3
 _MISSING_PAUSE_S = 0.2
@@ -111,6 +118,9 @@ class ClusterLookup:
         self._ends: PartitionOffsets = {}
         self._unknown_ends: frozenset[TopicPartition] = frozenset()
         self._pause_s = _PAUSE_FIRST_S
+        self._age_max_s = _PARTITIONS_AGE_MAX_S
+        self._ends_at_s = 0.0
+        self._ends_took_s = 0.0
 
     def close(self) -> None:
         """Close the clients."""
@@ -148,11 +158,14 @@ class ClusterLookup:
             self._known = None
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the existing ones of the partitions to read, not older than a second."""
+        """Return the existing ones of the partitions to read.
+
+        They are not older than a second, or than 20 times as long as it took to look them up, up to 30 s.
+        """
         return self._look().existing
 
     def topic_ids(self, *, newest: bool = False) -> dict[str, Uuid]:
-        """Return the known ids of the topics to read, not older than a second, or current if `newest`."""
+        """Return the known ids of the topics to read, not older than `partitions`, or current if `newest`."""
         if newest:
             self._known = None
         return self._look().topic_ids
@@ -187,11 +200,20 @@ class ClusterLookup:
         Args:
             known: offsets up to which partitions could be read, for those whose end was never looked up.
         """
+        is_costly = self._ends_took_s > _COSTLY_LOOKUP_S
+        if is_costly and time.monotonic() - self._ends_at_s < self._ends_took_s:
+            return dict(self._ends)
+        return self._newest_ends(known)
+
+    def _newest_ends(self, known: PartitionOffsets) -> PartitionOffsets:
+        began_s = time.monotonic()
         try:
             self._ends = self._ends_of(self.partitions(), known | self._ends)
         except (StaleMetadataError, UnknownTopicError):
             self._known = None
             self._ends = self._ends_of(self.partitions(), known | self._ends)
+        self._ends_at_s = time.monotonic()
+        self._ends_took_s = self._ends_at_s - began_s
         return dict(self._ends)
 
     def _ends_of(self, partitions: list[TopicPartition], known: PartitionOffsets) -> PartitionOffsets:
@@ -243,8 +265,9 @@ class ClusterLookup:
         """Look up the ends until they differ from `seen`, for at most a quarter of a second; return the last ones."""
         deadline = time.monotonic() + _WAIT_MAX_S
         while True:
-            time.sleep(self._pause_s)
-            found = self.ends(seen)
+            is_costly = self._ends_took_s > _COSTLY_LOOKUP_S
+            time.sleep(min(2 * self._ends_took_s, _COSTLY_PAUSE_MAX_S) if is_costly else self._pause_s)
+            found = self._newest_ends(seen)
             if found != seen:
                 self._pause_s = _PAUSE_FIRST_S
                 return found
@@ -254,9 +277,11 @@ class ClusterLookup:
 
     def _look(self) -> _Known:
         known = self._known
-        if known is not None and time.monotonic() - known.at_s < _PARTITIONS_AGE_MAX_S:
+        if known is not None and time.monotonic() - known.at_s < self._age_max_s:
             return known
+        began_s = time.monotonic()
         found = self._ask()
+        self._age_max_s = _age_max_s(time.monotonic() - began_s)
         for _ in range(max(_MISSING_RETRIES, self._options.lookup_retries)):
             if not found.missing:
                 break
@@ -321,6 +346,11 @@ class ClusterLookup:
         for topic in topics:
             found |= self._descriptions([topic])
         return found
+
+
+def _age_max_s(took_s: float) -> float:
+    """Return how long the result of a lookup is used that took so long."""
+    return min(max(took_s * _PARTITIONS_AGE_OF_COST, _PARTITIONS_AGE_MAX_S), _PARTITIONS_AGE_LONGEST_S)
 
 
 def _is_not_available(failure: KafkaError) -> bool:

@@ -67,8 +67,7 @@ def ranges_between(
     """
     return [
         OffsetRange(tp.topic, tp.partition, start[tp], end[tp], topic_ids.get(tp.topic, ZERO_UUID))
-        for tp in sorted(end)
-        if tp in start and start[tp] < end[tp]
+        for tp in sorted(tp for tp, offset in end.items() if tp in start and start[tp] < offset)
     ]
 
 
@@ -85,13 +84,13 @@ def split(
     if partitions_min is None or len(whole) >= partitions_min:
         return whole
     total = sum(each.size for each in whole)
-    small = [each for each in whole if _parts(each.size, total, partitions_min) == 1]
+    is_small = [_parts(each.size, total, partitions_min) == 1 for each in whole]
     # The small ranges get one task each; the large ones share the rest.
-    total_large = total - sum(each.size for each in small)
-    tasks_large = max(partitions_min - len(small), 1)
+    total_large = sum(each.size for each, small in zip(whole, is_small, strict=True) if not small)
+    tasks_large = max(partitions_min - sum(is_small), 1)
     result: list[OffsetRange] = []
-    for each in whole:
-        result.extend([each] if each in small else _cut(each, _parts(each.size, total_large, tasks_large)))
+    for each, small in zip(whole, is_small, strict=True):
+        result.extend([each] if small else _cut(each, _parts(each.size, total_large, tasks_large)))
     return result
 
 
@@ -103,11 +102,15 @@ def bundle(ranges: Iterable[OffsetRange], tasks_max: int | None) -> list[tuple[O
     tasks: list[list[OffsetRange]] = [[] for _ in range(tasks_max)]
     # The largest range first, each to the task with the least work; equal ones in turn.
     loads = [(0, index) for index in range(tasks_max)]
-    for each in sorted(whole, key=lambda one: (-one.size, one)):
+    for each in sorted(whole, key=lambda one: (-one.size, *_place_of(one))):
         load, index = heapq.heappop(loads)
         tasks[index].append(each)
         heapq.heappush(loads, (load + each.size, index))
-    return [tuple(sorted(task)) for task in tasks]
+    return [tuple(sorted(task, key=_place_of)) for task in tasks]
+
+
+def _place_of(each: OffsetRange) -> tuple[str, int, int]:
+    return each.topic, each.partition, each.start
 
 
 def share(parts: Iterable[tuple[OffsetRange, int]], tasks: int) -> list[tuple[OffsetRange, ...]]:

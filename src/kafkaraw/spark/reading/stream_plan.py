@@ -35,7 +35,7 @@ from typing import Final, Protocol
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
-from kafkaraw.spark.options.offsets import OffsetJson, PartitionOffsets, from_checkpoint, to_json
+from kafkaraw.spark.options.offsets import OffsetForms, OffsetJson, PartitionOffsets
 from kafkaraw.spark.options.positions import Lookup, Position, Resolved
 from kafkaraw.spark.reading.planning import OffsetRange, prorate, ranges_between
 
@@ -125,13 +125,14 @@ class StreamPlan:
         self._opening = False
         self._target: PartitionOffsets | None = None
         self._known_latest: PartitionOffsets | None = None
+        self._forms = OffsetForms()
         self._topic_ids: dict[str, Uuid] = {}
         self._missing_since_s: dict[TopicPartition, float] = {}
 
     @property
     def known_latest(self) -> OffsetJson | None:
         """Return the ends of the partitions when they were last looked up, for progress events."""
-        return None if self._known_latest is None else to_json(self._known_latest)
+        return None if self._known_latest is None else self._forms.as_json(self._known_latest)
 
     @property
     def has_target(self) -> bool:
@@ -156,7 +157,7 @@ class StreamPlan:
                 self._initial = self._starting.resolve(target, _AtTarget(self._lookup, target))
             self._opening = True
             self._find_remade([])
-        return to_json(self._initial.offsets)
+        return self._forms.as_json(self._initial.offsets)
 
     def latest(
         self,
@@ -177,7 +178,7 @@ class StreamPlan:
         Raises:
             DataLossError: partitions end before the start, were deleted or created again, and `failOnDataLoss` is true.
         """
-        begin = from_checkpoint(start)
+        begin = self._forms.parsed(start)
         held = self._held_at_start(begin)
         if held and rows_max is not None:
             return start
@@ -188,8 +189,10 @@ class StreamPlan:
             return start
         begin = begin | self._starts_of_new(begin, available)
         end = available if rows_max is None else prorate(begin, available, rows_max)
-        end = {tp: begin[tp] if tp in held else offset for tp, offset in end.items()}
-        return start if to_json(end) == start else to_json(end)
+        if held:
+            end = {tp: begin[tp] if tp in held else offset for tp, offset in end.items()}
+        answer = self._forms.as_json(end)
+        return start if answer == start else answer
 
     def _is_too_early(self, begin: PartitionOffsets, available: PartitionOffsets) -> bool:
         """Return whether `minOffsetsPerTrigger` asks to wait for more; never with Trigger.AvailableNow."""
@@ -207,12 +210,12 @@ class StreamPlan:
         """Return the ranges between two offsets of this query; those new in `end` are read from their first."""
         # Called before the first latest(): Spark repeats a logged batch 0, so its end is in the checkpoint already.
         self._opening = False
-        begin, until = from_checkpoint(start), from_checkpoint(end)
+        begin, until = self._forms.parsed(start), self._forms.parsed(end)
         self._lookup.expect({tp.topic for tp in begin | until})
         if not self._topic_ids:  # Spark first repeats a batch that is in the checkpoint
             self._find_remade([])
         work = ranges_between(begin | self._starts_of_new(begin, until), until, self._topic_ids)
-        there = set(self._lookup.partitions())
+        there = set(self._lookup.partitions()) if work else set()
         for each in work:
             if each.topic_partition not in there:
                 self._report_loss(f"{each.topic}-{each.partition} is gone from offset {each.start} on")
@@ -269,7 +272,7 @@ class StreamPlan:
         before, now = self._topic_ids, self._lookup.topic_ids(newest=newest)
         self._topic_ids = before | now
         changed = {topic for topic, topic_id in now.items() if before.get(topic, topic_id) != topic_id}
-        return frozenset(tp.topic for tp in begin if tp.topic in changed)
+        return frozenset(tp.topic for tp in begin if tp.topic in changed) if changed else frozenset()
 
     def _at_beginnings(
         self, remade: frozenset[str], begin: PartitionOffsets, available: PartitionOffsets
@@ -287,7 +290,7 @@ class StreamPlan:
         return self._known_latest
 
     def _starts_of_new(self, begin: PartitionOffsets, end: PartitionOffsets) -> PartitionOffsets:
-        new = sorted(set(end) - set(begin))
+        new = sorted(end.keys() - begin.keys())
         if not new:
             return {}
         starts = self._lookup.earliest(new)
@@ -300,7 +303,8 @@ class StreamPlan:
         return starts
 
     def _check_loss(self, begin: PartitionOffsets, available: PartitionOffsets, remade: frozenset[str]) -> None:
-        for tp in sorted(begin):
+        lost = [tp for tp, offset in begin.items() if tp.topic in remade or available.get(tp, -1) < offset]
+        for tp in sorted(lost):
             if tp.topic in remade:
                 self._report_loss(
                     f"topic {tp.topic} was deleted and created again; the query had read {tp.topic}-{tp.partition} "
@@ -308,7 +312,7 @@ class StreamPlan:
                 )
             elif tp not in available:
                 self._report_loss(f"{tp.topic}-{tp.partition} is gone; the query had read it up to offset {begin[tp]}")
-            elif available[tp] < begin[tp]:
+            else:
                 self._report_loss(
                     f"{tp.topic}-{tp.partition} ends at offset {available[tp]}, before {begin[tp]} where the query "
                     "continues: the topic was deleted and created again, records were truncated, or startingOffsets "

@@ -1,29 +1,42 @@
-"""Read a range of offsets of one partition as Arrow batches: what a task of the source does.
+"""Read ranges of offsets as Arrow batches: what a task of the source does.
 
 Runs in Spark's workers. Record batches go from the wire straight into Arrow buffers; there is no object per record.
-Must not decide what to read: the driver did. Start at `read_range`.
+Must not decide what to read: the driver did. Start at `read_ranges`.
+
+A task may have thousands of small ranges, so it reads them in groups: one Fetch asks a broker for all partitions of a
+group. Three bounds shape a group (`grouped`):
+
+- A Fetch may bring `size_max_bytes` of each partition, so a group has so many partitions that the sum of these is at
+  most 32 MiB, whatever the number of brokers. One response of that is in hand, and one on its way.
+- `size_max_bytes` follows from the number of offsets: records behind the end of a range are fetched for nothing.
+- A range of many offsets fills responses by itself, so it has a group of its own: decoding one partition's response
+  after the other uses the caches of the processor better.
+
+Within a group, records come in the order of the responses; those of one partition are in the order of their offsets.
+Two ranges of one partition are in different groups, unless they adjoin: then they are read as one.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.config import ConsumerConfig
 from kafkaraw.core.fetch.failures import is_unknown
+from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import Batch
+from kafkaraw.records import Batch, TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.client import Settings, typed_settings
 from kafkaraw.spark.reading.arrow import RowCollector
 from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.reading.range_consumer import RangeConsumer
 from kafkaraw.spark.reading.typing_choice import typing_for
 from kafkaraw.spark.worker import ClientPool, freeze_modules_once, rack_of_this_machine
 
@@ -39,6 +52,14 @@ _log = logging.getLogger(__name__)
 
 _POLL_TIMEOUT_S = 0.1
 _END_CHECK_AFTER_S = 1.0
+
+_GROUP_BYTES: Final = 32 << 20
+_GROUP_PARTITIONS: Final = 2_000
+_PARTITION_BYTES: Final = 4 << 20
+_PARTITION_BYTES_LEAST: Final = 16 << 10
+_BYTES_PER_OFFSET: Final = 1 << 10
+"""A guess: larger records need more Fetches, and smaller ones are fetched beyond the end of a range."""
+_ALONE_FROM_OFFSETS: Final = 32_768
 
 
 @dataclass(frozen=True)
@@ -58,167 +79,269 @@ class ReadSettings:
     decoding: Decoding | JsonValues | None = None
 
 
-def _make_consumer(settings: Settings) -> Consumer:
+def _make_consumer(settings: Settings) -> RangeConsumer:
     rack = rack_of_this_machine()
     if rack is not None and "client_rack" not in settings:
         settings = settings | {"client_rack": rack}
-    return Consumer(runtime=None, **typed_settings(ConsumerConfig, settings))
+    return RangeConsumer(runtime=None, **typed_settings(ConsumerConfig, settings))
 
 
-_consumers: ClientPool[Consumer] = ClientPool(_make_consumer)
+_consumers: ClientPool[RangeConsumer] = ClientPool(_make_consumer)
 
 
-def read_range(work: OffsetRange, schema: pa.Schema, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """Return the records of the range.
+def read_ranges(work: Sequence[OffsetRange], schema: pa.Schema, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+    """Return the records of the ranges.
 
     Args:
-        work: the partition and its offsets.
+        work: the partitions and their offsets.
         schema: the columns that Spark expects, a selection of the source's.
         settings: how to read.
 
     Raises:
-        DataLossError: records of the range are missing and `fail_on_data_loss` is set.
-        KafkaTimeoutError: the position did not advance for `poll_timeout_ms`.
+        DataLossError: records of a range are missing and `fail_on_data_loss` is set.
+        KafkaTimeoutError: no position advanced for `poll_timeout_ms`.
     """
     freeze_modules_once()
-    with _consumers.borrow(settings.consumer) as consumer:
-        consumer.assign([work.topic_partition])
-        yield from _RangeRead(consumer, work, settings).batches(schema)
+    with _consumers.borrow(settings.consumer) as consumer, typing_for(settings.decoding) as typing:
+        rows = RowCollector(schema, typing)
+        for group in grouped(work):
+            for fetched, end in _GroupRead(consumer, group, settings).fetched():
+                yield from rows.add(fetched, end)
+        yield from rows.rest()
         consumer.assign([])  # not after an error: the pool closes the consumer then
 
 
-class _RangeRead:
-    """One pass over a range. Its attributes are the state that the steps share."""
+def grouped(work: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Distribute ranges to groups that are read one after the other; see the theory above. Pure."""
+    later: list[OffsetRange] = []
+    group: dict[TopicPartition, OffsetRange] = {}
+    size = 0
+    for each in work:
+        if each.size >= _ALONE_FROM_OFFSETS:
+            yield [each]
+            continue
+        of = each.topic_partition
+        before = group.get(of)
+        if before is not None and (before.end, before.topic_id) != (each.start, each.topic_id):
+            later.append(each)
+            continue
+        group[of] = each if before is None else replace(before, end=each.end)
+        size += size_max_bytes(each)
+        if size >= _GROUP_BYTES or len(group) == _GROUP_PARTITIONS:
+            yield list(group.values())
+            group, size = {}, 0
+    if group:
+        yield list(group.values())
+    if later:
+        yield from grouped(later)
 
-    def __init__(self, consumer: Consumer, work: OffsetRange, settings: ReadSettings) -> None:
+
+def size_max_bytes(work: OffsetRange) -> int:
+    """Return how much of the range's partition one Fetch asks for."""
+    return min(max(work.size * _BYTES_PER_OFFSET, _PARTITION_BYTES_LEAST), _PARTITION_BYTES)
+
+
+@dataclass(slots=True)
+class _RangeState:
+    """How far a range has been read.
+
+    Attributes:
+        position: the next offset.
+        end: the offset before which it ends; moved back if the log ends before.
+    """
+
+    topic_partition: TopicPartition
+    position: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic_partition.topic}-{self.topic_partition.partition}"
+
+
+class _GroupRead:
+    """One pass over a group of ranges, of different partitions. Its attributes are the state that the steps share."""
+
+    def __init__(self, consumer: RangeConsumer, work: Sequence[OffsetRange], settings: ReadSettings) -> None:
         self._consumer = consumer
-        self._work = work
         self._settings = settings
-        self._position = work.start
+        self._ranges = {each.topic_partition: FetchRange(each.start, each.end, size_max_bytes(each)) for each in work}
+        self._left = {
+            each.topic_partition: _RangeState(each.topic_partition, each.start, each.end)
+            for each in work
+            if each.start < each.end
+        }  # the ranges that are not read to their ends
+        self._topic_ids = {each.topic: each.topic_id for each in work}  # of the topics that the driver has planned
+        self._check_ends_after_s = _END_CHECK_AFTER_S
 
-    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Return Arrow batches of the whole range, in order."""
-        work = self._work
-        with typing_for(self._settings.decoding, work.topic, work.partition) as typing:
-            rows = RowCollector(schema, work.topic, work.partition, typing)
-            for fetched in self._fetched():
-                yield from rows.add(fetched, work.end)
-            yield from rows.rest()
-
-    def _fetched(self) -> Iterator[Batch]:
-        """Return the fetched batches of the range; the last one may reach beyond it."""
-        self._seek(self._work.start)
+    def fetched(self) -> Iterator[tuple[Batch, int]]:
+        """Return the fetched batches, each with the end of its range; the last one of a range may reach beyond it."""
+        if not self._left:
+            return
+        self._consumer.assign_ranges(self._ranges)
         waiting_since_s = time.monotonic()
-        while self._position < self._work.end:
-            before = self._position
-            fetched = self._unless_gone(self._poll)
-            if fetched is not None:
-                self._position = max(before, fetched.next_offset)
-                yield fetched
+        while self._left:
+            has_advanced = False
+            for of, batch in (self._unless_gone(self._poll) or {}).items():
+                state = self._left.get(of)
+                if state is None:
+                    continue
+                has_advanced |= batch.next_offset > state.position
+                self._advance(state, batch.next_offset)
+                yield batch, state.end
             # Aborted transactions and compaction leave long ranges without a record: to read them is progress, too.
-            if self._position > before:
-                waiting_since_s = time.monotonic()
-            elif self._position < self._work.end:
+            if not has_advanced:
+                has_advanced = self._advance_without_records()
+            if has_advanced:
+                waiting_since_s, self._check_ends_after_s = time.monotonic(), _END_CHECK_AFTER_S
+            elif self._left:
                 self._unless_gone(partial(self._check_waiting, waiting_since_s))
 
-    def _seek(self, offset: int) -> None:
-        self._position = offset
-        self._consumer.seek(self._work.topic_partition, offset)
+    def _advance(self, state: _RangeState, offset: int) -> None:
+        state.position = max(state.position, offset)
+        if state.position >= state.end:
+            self._left.pop(state.topic_partition, None)
+
+    def _advance_without_records(self) -> bool:
+        """Take the consumer's positions, which are behind stretches without records; return whether one has moved."""
+        has_advanced = False
+        positions = self._consumer.positions()
+        for state in list(self._left.values()):
+            offset = positions.get(state.topic_partition, state.position)
+            has_advanced |= offset > state.position
+            self._advance(state, offset)
+        return has_advanced
+
+    def _poll(self) -> dict[TopicPartition, Batch]:
+        try:
+            fetched = self._consumer.poll(_POLL_TIMEOUT_S)
+        except BrokerError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            self._skip_what_is_gone()
+            return {}
+        others = self._of_other_topics(dict.fromkeys(of.topic for of in fetched))
+        return {of: batch for of, batch in fetched.items() if of.topic not in others} if others else fetched
+
+    # -- topics that are gone
 
     def _unless_gone(self, ask: Callable[[], T]) -> T | None:
-        """Fetch. An unknown topic or partition ends the range, unless a second lookup finds it."""
+        """Ask. Unknown topics and partitions end their ranges, unless a second lookup finds them."""
         try:
             return ask()
         except KafkaError as error:
             if not is_unknown(error):
                 raise
-        if not self._is_there():
-            self._end_with_loss(f"{self._name} does not exist any more")
-        elif self._is_of_planned_topic():
-            self._seek(self._position)
+        failures = self._consumer.failures()
+        suspects = [state for of, state in self._left.items() if of in failures and is_unknown(failures[of])]
+        suspects = suspects or list(self._left.values())
+        for topic in dict.fromkeys(state.topic_partition.topic for state in suspects):
+            self._look_again(topic, [state for state in suspects if state.topic_partition.topic == topic])
         return None
 
-    def _is_there(self) -> bool:
-        """Return whether brokers know the partition; they have some seconds to learn of a topic."""
+    def _look_again(self, topic: str, suspects: Sequence[_RangeState]) -> None:
+        """End the ranges whose partitions brokers do not know; they have some seconds to learn of a topic."""
         try:
-            return self._work.topic_partition in self._consumer.partitions_for(self._work.topic)
+            known = set(self._consumer.partitions_for(topic))
         except KafkaError as error:
             if not is_unknown(error):
                 raise
-            return False
+            known = set()
+        gone = [state for state in suspects if state.topic_partition not in known]
+        self._end_with_loss({state.topic_partition: f"{state.name} does not exist any more" for state in gone})
+        if len(gone) < len(suspects) and not self._of_other_topics({topic}):
+            for state in suspects:
+                if state.topic_partition in known:
+                    self._consumer.seek(state.topic_partition, state.position)
 
-    def _poll(self) -> Batch | None:
-        tp = self._work.topic_partition
-        try:
-            fetched = self._consumer.poll(_POLL_TIMEOUT_S).get(tp)
-            if fetched is None:
-                # The rest of the range may hold no record: only transaction markers, or it was compacted.
-                self._position = max(self._position, self._consumer.position(tp))
-                return None
-        except BrokerError as error:
-            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise
-            if self._is_of_planned_topic():
-                self._skip_what_is_gone()
-            return None
-        return fetched if self._is_of_planned_topic() else None
+    def _of_other_topics(self, topics: Iterable[str]) -> set[str]:
+        """Return those of the topics that are not the ones that the driver has planned; end the ranges of theirs.
 
-    def _is_of_planned_topic(self) -> bool:
-        """Return whether the records are of the topic that the driver has planned; if it is gone, end the range.
-
-        The range does not end if only the consumer's metadata is outdated and has an older topic of that name: then
+        The ranges do not end if only the consumer's metadata is outdated and has an older topic of that name: then
         the consumer fetches again.
         """
-        if not self._knows_another_topic():
-            return True
-        self._consumer.partitions_for(self._work.topic)
-        if self._knows_another_topic():
-            self._end_with_loss(f"topic {self._work.topic} was deleted and created again")
-        else:
-            self._seek(self._position)
-        return False
+        found: set[str] = set()
+        for topic in topics:
+            if not self._knows_another_topic(topic):
+                continue
+            found.add(topic)
+            self._consumer.partitions_for(topic)
+            states = [state for of, state in self._left.items() if of.topic == topic]
+            if self._knows_another_topic(topic):
+                why = f"topic {topic} was deleted and created again"
+                self._end_with_loss({state.topic_partition: why for state in states})
+            else:
+                for state in states:
+                    self._consumer.seek(state.topic_partition, state.position)
+        return found
 
-    def _end_with_loss(self, why: str) -> None:
-        self._report_loss(f"{why}, {self._name} is gone from offset {self._position} on")
-        self._work = replace(self._work, end=self._position)
-
-    def _knows_another_topic(self) -> bool:
-        planned, known = self._work.topic_id, self._consumer.topic_id(self._work.topic)
+    def _knows_another_topic(self, topic: str) -> bool:
+        planned, known = self._topic_ids[topic], self._consumer.topic_id(topic)
         return ZERO_UUID not in (planned, known) and planned != known
 
+    def _end_with_loss(self, reasons: dict[TopicPartition, str]) -> None:
+        for of, why in reasons.items():
+            state = self._left.pop(of)
+            self._report_loss(f"{why}, {state.name} is gone from offset {state.position} on")
+        if reasons:
+            self._stop_reading(reasons)
+
+    # -- offsets that are gone
+
     def _skip_what_is_gone(self) -> None:
-        """Handle a position outside the log: continue at the log start offset, or stop at the end of the log."""
-        tp = self._work.topic_partition
-        first = self._consumer.beginning_offsets([tp])[tp]
-        if first > self._position:
-            self._report_loss(f"{self._name} starts at offset {first} now, {self._position} is gone")
-            self._seek(first)
-        else:
-            self._check_end()
+        """Handle positions outside the log: continue at the log start offset, or stop at the end of the log."""
+        lost = self._consumer.out_of_range()
+        others = self._of_other_topics(dict.fromkeys(of.topic for of in lost))
+        states = [self._left[of] for of in lost if of in self._left and of.topic not in others]
+        firsts = self._consumer.beginning_offsets(state.topic_partition for state in states) if states else {}
+        beyond = []
+        for state in states:
+            first = firsts[state.topic_partition]
+            if first > state.position:
+                self._report_loss(f"{state.name} starts at offset {first} now, {state.position} is gone")
+                self._advance(state, first)
+            else:
+                beyond.append(state)
+        self._check_ends(beyond)
+        for state in states:
+            if state.topic_partition in self._left:
+                self._consumer.seek(state.topic_partition, state.position)
+        self._stop_reading(of for of in lost if of not in self._left)
 
     def _check_waiting(self, since_s: float) -> None:
         waited_s = time.monotonic() - since_s
-        if waited_s >= _END_CHECK_AFTER_S:
-            self._check_end()
-            if not self._is_of_planned_topic():
+        if waited_s >= self._check_ends_after_s:
+            self._check_ends_after_s = waited_s + _END_CHECK_AFTER_S
+            self._check_ends(list(self._left.values()))
+            if self._of_other_topics(dict.fromkeys(of.topic for of in self._left)):
                 return
-        if waited_s * 1000 >= self._settings.poll_timeout_ms:
+        if self._left and waited_s * 1000 >= self._settings.poll_timeout_ms:
+            state = next(iter(self._left.values()))
             raise KafkaTimeoutError(
-                f"{self._name}: the position {self._position} did not advance within "
-                f"{self._settings.poll_timeout_ms} ms, the task reads up to offset {self._work.end}; is its leader up? "
+                f"{state.name}: the position {state.position} did not advance within "
+                f"{self._settings.poll_timeout_ms} ms, the task reads up to offset {state.end}; is its leader up? "
                 "(the option kafkaConsumer.pollTimeoutMs sets the limit)"
             )
 
-    def _check_end(self) -> None:
-        tp = self._work.topic_partition
-        end = self._consumer.end_offsets([tp])[tp]
-        if end < self._work.end:
-            self._report_loss(f"{self._name} ends at offset {end} now, records up to {self._work.end} were expected")
-            self._work = replace(self._work, end=end)
+    def _check_ends(self, states: Sequence[_RangeState]) -> None:
+        """Move the ends of ranges back to the ends of their logs."""
+        if not states:
+            return
+        ends = self._consumer.end_offsets(state.topic_partition for state in states)
+        for state in states:
+            end = ends[state.topic_partition]
+            if end < state.end:
+                self._report_loss(f"{state.name} ends at offset {end} now, records up to {state.end} were expected")
+                state.end = end
+                self._advance(state, state.position)
+        self._stop_reading(state.topic_partition for state in states if state.topic_partition not in self._left)
 
-    @property
-    def _name(self) -> str:
-        return f"{self._work.topic}-{self._work.partition}"
+    def _stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Unassign partitions whose ranges have ended before the consumer has read to their ends."""
+        assigned = set(self._consumer.assignment())
+        gone = [of for of in partitions if of in assigned]
+        if gone:
+            self._consumer.incremental_unassign(gone)
 
     def _report_loss(self, what: str) -> None:
         if self._settings.fail_on_data_loss:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,17 +14,21 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def typing_for(decoding: Decoding | JsonValues | None, topic: str, partition: int) -> Iterator[Typing | None]:
-    """Return the decoder of a partition's columns, with a registry of this process if it needs one; None for bytes."""
+def typing_for(decoding: Decoding | JsonValues | None) -> Iterator[Callable[[str, int], Typing] | None]:
+    """Return what makes the decoder of a partition's columns, by topic and partition; None for bytes.
+
+    If a decoder needs a registry, it is one of this process. Partitions may share a decoder.
+    """
     if decoding is None:
         yield None
         return
     from kafkaraw.spark.reading.json_values import JsonValues
 
     if isinstance(decoding, JsonValues):
-        yield decoding.decoder()
+        decoder = decoding.decoder()
+        yield lambda topic, partition: decoder
         return
     from kafkaraw.spark.reading.typed_columns import TypedColumns, registries
 
     with registries.borrow(decoding.registry) as registry:
-        yield TypedColumns(decoding, registry, topic, partition)
+        yield cache(lambda topic, partition: TypedColumns(decoding, registry, topic, partition))
