@@ -1,9 +1,9 @@
 """A driver without Spark that writes micro-batches into a table, until it is killed at a step that a seed has drawn.
 
 Run as a script by the tests. It does what Spark does: a checkpoint has the offsets of each micro-batch before it is
-written, and says when it is committed; after a start, the last micro-batch without such a note is repeated. The steps are
-all calls of functions of the package, of the library of the format, and of the file system: at the one with the drawn
-number the process kills itself with SIGKILL.
+written, and says when it is committed; after a start, a micro-batch without such a note is repeated. The steps are all
+calls of functions of the package and of the libraries of the format that are written in Python: at the one with the
+drawn number the process kills itself with SIGKILL.
 """
 
 from __future__ import annotations
