@@ -17,6 +17,8 @@ WHOLE = (
     "kafkaraw/schemas/arrow/_memory.cpython-313-x86_64-linux-gnu.so",
     "kafkaraw-0.1.0.dist-info/METADATA",
     "pyspark_kafkaraw.py",
+    "pyspark_kafkaraw_delta.py",
+    "pyspark_kafkaraw_iceberg.py",
 )
 
 

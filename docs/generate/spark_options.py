@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from docs.generate.tables import code, notice, table, text
+from kafkaraw.spark.options import lake
 from kafkaraw.spark.options.descriptions import DESCRIPTIONS
 from kafkaraw.spark.options.unsupported import INSTEAD, REFUSED_LOWER, REFUSED_READING, REFUSED_WRITING, WITHOUT_EFFECT
 
@@ -17,6 +18,13 @@ own connector where it has them; upper and lower case are the same. [Spark](../s
 - `kafka.bootstrap.servers` is required, except with `logDirs`.
 - `kafka.NAME`: each [client setting](client-settings.md), by its name in Java, such as `kafka.fetch.max.bytes`.
 - `schema.registry.NAME`: the registry's client, by the names of the Java serializers and of confluent-kafka.
+"""
+
+_LAKE: Final = """\
+## Lake tables
+
+Options of `write` and `writeStream` with `format("kafkaraw.delta")` and `format("kafkaraw.iceberg")`. [Write lake
+tables](../how-to/write-lake-tables.md) explains them.
 """
 
 
@@ -40,3 +48,7 @@ def _lines() -> Iterator[str]:
     refused += [(name, "write", why) for name, why in REFUSED_WRITING.items()]
     refused += [(f"kafka.{name}", "read, write", why) for name, why in INSTEAD.items()]
     yield from table(("option", "for", "instead"), ((code(name), use, text(why)) for name, use, why in sorted(refused)))
+    yield from ("", _LAKE)
+    of_tables = sorted(lake.DESCRIPTIONS.items())
+    lines = [(code(name), formats, code(default), text(doc)) for name, (formats, default, doc) in of_tables]
+    yield from table(("option", "formats", "default", "meaning"), lines)

@@ -51,6 +51,7 @@ SECTIONS: Final = (
                     "docs/how-to/use-transactions.md",
                     "docs/how-to/choose-partitions.md",
                     "docs/how-to/send-tables.md",
+                    "docs/how-to/write-lake-tables.md",
                 ),
             ),
             Section(

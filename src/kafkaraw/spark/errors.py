@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafkaraw.client.java_spelling import spelled
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import KafkaError, RetriableError, UsageError
 
 CLIENT_PREFIX: Final = "kafka."
 """Prefix of the options that are settings of the client."""
@@ -31,6 +31,22 @@ class DataLossError(KafkaError):
             f"records are missing: {what}. Set the option failOnDataLoss to false to continue without them, "
             "or start the query with a new checkpoint"
         )
+
+
+class TableError(KafkaError):
+    """A lake table cannot be read, written or committed. The message names the stage, the table and what to do."""
+
+
+class TableConflictError(TableError, RetriableError):
+    """Other writers changed a table before a commit. Nothing of the batch is in the table; write it again."""
+
+
+class TableSchemaError(TableError, UsageError):
+    """Rows do not fit into the columns of a table."""
+
+
+class ChangedBatchError(TableError, UsageError):
+    """A micro-batch with this number, but other rows, is in the table already."""
 
 
 def as_options(what: object) -> str:

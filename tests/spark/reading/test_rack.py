@@ -11,7 +11,7 @@ from kafkaraw.broker.handlers import fetch
 from kafkaraw.spark.options.client import Settings
 from kafkaraw.spark.reading import task
 from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, read_range
+from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import RACK_VARIABLE, ClientPool
 
 SCHEMA = pa.schema([("value", pa.binary())])
@@ -48,7 +48,7 @@ def test_task_fetches_from_the_follower_in_the_rack_of_its_executor(given, monke
 
         def read(**client: str) -> list[int]:
             settings = ReadSettings(Settings({"bootstrap_servers": servers, **client}), True, 30_000)
-            batches = list(read_range(OffsetRange("flights", 0, 0, 1), SCHEMA, settings))
+            batches = list(read_ranges([OffsetRange("flights", 0, 0, 1)], SCHEMA, settings))
             assert pa.Table.from_batches(batches).to_pydict() == {"value": [b"1"]}
             found = [*given]
             given.clear()

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _FORMAT = "kafkaraw"
 
-_FINDER = "pyspark_kafkaraw"  # the module that Spark's own lookup imports
+# The modules that Spark's own lookup imports.
+_FINDERS = ("pyspark_kafkaraw", "pyspark_kafkaraw_delta", "pyspark_kafkaraw_iceberg")
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -239,7 +240,8 @@ def prepare_session(spark: SparkSession) -> None:
         spark: the session.
     """
     if lookup_fails():
-        spark.dataSource.register(import_module(_FINDER).DefaultSource)
+        for finder in _FINDERS:
+            spark.dataSource.register(import_module(finder).DefaultSource)
     share_session(spark)
     bind_late(spark, _FORMAT)
 

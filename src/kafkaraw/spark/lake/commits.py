@@ -1,0 +1,129 @@
+"""The driver's part: put the files of a batch into the table, once.
+
+Theory of operation. A commit puts data files and the number of the batch into the table's log in one step. So the log
+says of every batch whether it is in the table, whichever process is killed: before a commit the driver looks for the
+number, and a batch that is found is not committed again. Two drivers that commit the same batch at once conflict: one
+of them loses, looks again, and finds it.
+
+A batch that is found is not compared row by row, but its rows are counted: if Spark plans a micro-batch anew, because
+its checkpoint was restored from a backup, skipping it would lose rows silently. So another count is refused, and so is
+a batch that is older than the last one of its query.
+
+Conflicts with other writers are harmless as long as the table still takes the files; then the commit is repeated.
+
+Start at `commit_batch`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from kafkaraw.spark.errors import ChangedBatchError, TableConflictError
+from kafkaraw.spark.lake.batches import BatchId, CommittedBatch, of_batch
+from kafkaraw.spark.lake.layout import Commit, CommitConflictError, LakeTable, Layout
+from kafkaraw.spark.options.lake import OnChangedBatch
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS_MAX: Final = 20
+_PAUSE_S: Final = 0.05
+_PAUSE_MAX_S: Final = 2.0
+
+
+class Verdict(Enum):
+    """What to do with a batch."""
+
+    COMMIT = auto()
+    REPEATED = auto()
+
+
+def judge(batch: BatchId, rows_count: int, last: CommittedBatch | None, on_changed: OnChangedBatch) -> Verdict:
+    """Compare a batch with the last one of its query that the table has.
+
+    Raises:
+        ChangedBatchError: the table has a batch of this number or a later one, with other rows.
+    """
+    if last is None or last.number < batch.number:
+        return Verdict.COMMIT
+    is_same = last.number == batch.number and last.rows_count in (None, rows_count)
+    if is_same or on_changed is OnChangedBatch.SKIP or (last.number > batch.number and not rows_count):
+        return Verdict.REPEATED
+    raise ChangedBatchError(
+        f"{batch} has {rows_count} rows, and the table has batch {last.number} of this query already, with "
+        f"{last.rows_count} rows: its checkpoint is older than the table, or its rows change when they are read again. "
+        f"Restore the newest checkpoint; or start with a new checkpoint, which writes all rows that the source has; or "
+        f"set the option onChangedBatch to skip, which leaves out the rows of batches that the table has"
+    )
+
+
+def commit_batch(
+    table: LakeTable,
+    commit: Commit,
+    layout: Layout,
+    on_changed: OnChangedBatch = OnChangedBatch.FAIL,
+    *,
+    retried: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Verdict:
+    """Put the files of a batch into the table, unless they are there.
+
+    Args:
+        table: the table.
+        commit: the batch and its files.
+        layout: with which the tasks wrote them.
+        on_changed: what to do if the table has other rows of this batch.
+        retried: whether a task was tried more than once, so that there may be files of failed attempts.
+        sleep: waits for a number of seconds.
+
+    Raises:
+        TableConflictError: other writers were faster, too often.
+        TableError: the table does not take the files any more, or cannot be written.
+    """
+    for attempt in range(_ATTEMPTS_MAX):
+        if attempt:
+            sleep(min(_PAUSE_MAX_S, _PAUSE_S * 2**attempt))
+        table.refresh()
+        last = table.last_batch(commit.batch.query_id)
+        if judge(commit.batch, commit.rows_count, last, on_changed) is Verdict.REPEATED:
+            _log.info("%s: %s is in the table already", table.name, commit.batch)
+            layout.delete([file.path for file in commit.files])
+            return Verdict.REPEATED
+        if not commit.files and not commit.overwrite:
+            return Verdict.COMMIT
+        table.check_takes(layout)
+        try:
+            table.commit(commit, layout)
+        except CommitConflictError as conflict:
+            _log.info("%s: %s is committed again after a conflict: %s", table.name, commit.batch, conflict)
+            continue
+        is_first_of_run = bool(commit.batch.run_id) and (last is None or last.run_number != commit.batch.run_number)
+        if retried or is_first_of_run:
+            _delete_failed_attempts(table, commit, layout)
+        return Verdict.COMMIT
+    raise TableConflictError(
+        f"{table.name}: {commit.batch} was not committed: other writers changed the table during each of "
+        f"{_ATTEMPTS_MAX} attempts. Start the query again; have fewer writers, or let them write less often"
+    )
+
+
+def _delete_failed_attempts(table: LakeTable, commit: Commit, layout: Layout) -> None:
+    """Delete files of this batch that attempts of tasks and drivers have left; the batch is committed without them.
+
+    They harm no reader, so an error is only logged.
+    """
+    kept = {file.path for file in commit.files}
+    try:
+        left = [path for path in of_batch(table.file_ages_s(), commit.batch) if path not in kept]
+        if left:
+            layout.delete(left)
+            _log.info("%s: deleted %d files of failed attempts of %s", table.name, len(left), commit.batch)
+    except Exception as error:  # noqa: BLE001 - of a file system, of any class
+        _log.warning(
+            "%s: files of failed attempts could not be deleted, and no reader sees them: %s",
+            table.name,
+            error,
+        )

@@ -1,0 +1,204 @@
+"""The options of formats "kafkaraw.delta" and "kafkaraw.iceberg", checked when the DataFrame is written.
+
+Every option is declared once, in `_COMMON`, `_DELTA` or `_ICEBERG`. Start at `parse_delta` and `parse_iceberg`.
+Must not import pyspark, and must not open a table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.options import texts
+from kafkaraw.spark.options.unsupported import IGNORED
+
+_SIZE: Final = re.compile(r"(\d{1,12})([kmg]?)b?")
+_FILE_SIZE_MIN: Final = 1 << 10
+
+
+class SaveMode(StrEnum):
+    """What a batch write does if the table has rows already; the names are Spark's."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    ERROR_IF_EXISTS = "errorifexists"
+    IGNORE = "ignore"
+
+
+class Compression(StrEnum):
+    """The codec of Parquet files."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    NONE = "none"
+
+
+class OnChangedBatch(StrEnum):
+    """What happens to a micro-batch whose number is in the table already, with other rows."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class LakeOptions:
+    """Checked options of one write.
+
+    Attributes:
+        table: where the table is: a path or URL (Delta), or NAMESPACE.NAME (Iceberg).
+        partition_by: columns, or Iceberg's transforms of columns, by which a new table is partitioned.
+        target_file_size: about how large a data file becomes, in bytes.
+        merge_schema: whether columns that the table lacks are added.
+        save_mode: of a batch write; None if not given.
+        compression: of the data files.
+        on_changed_batch: see `OnChangedBatch`.
+        batch: for `foreachBatch`: the writer's query and the micro-batch.
+        catalog: name of the Iceberg catalog.
+        settings: of the object store (Delta) or the catalog (Iceberg), by the library's names.
+    """
+
+    table: str = ""
+    partition_by: tuple[str, ...] = ()
+    target_file_size: int = 128 << 20
+    merge_schema: bool = False
+    save_mode: SaveMode | None = None
+    compression: Compression = Compression.ZSTD
+    on_changed_batch: OnChangedBatch = OnChangedBatch.FAIL
+    batch: tuple[str, int] | None = None
+    catalog: str = "default"
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hidden(self) -> str:
+        """The table as messages show it, without the password of a URL."""
+        return re.sub(r"(://[^/\s:@]*):[^/\s@]*@", r"\1:***@", self.table)
+
+
+def _size(name: str, text: str) -> int:
+    found = _SIZE.fullmatch(text.strip().lower())
+    size = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]] if found else 0
+    if size < _FILE_SIZE_MIN:
+        raise ConfigError(f'{name}={text!r}: must be a size such as "128m", or a number of bytes, at least 1k')
+    return size
+
+
+def _columns(name: str, text: str) -> tuple[str, ...]:
+    """Columns with commas in between; a comma in parentheses belongs to a transform."""
+    found = tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(f'{name}={text!r}: must name columns, each once, as in "day,country"')
+    return found
+
+
+def _one_of(kind: type[StrEnum]) -> Callable[[str, str], StrEnum]:
+    def read(name: str, text: str) -> StrEnum:
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            raise ConfigError(f"{name}={text!r}: must be {', '.join(kind)}") from None
+
+    return read
+
+
+BATCH_OPTION: Final = "tableBatch"
+"""Set by `foreachBatch` helpers: name of the writer and number of the micro-batch, as in "name/57"."""
+
+_Table = Mapping[str, tuple[str, Callable[[str, str], object]]]
+# Option name -> field of LakeOptions and how its text is read.
+_COMMON: Final[_Table] = {
+    "path": ("table", texts.name_of),
+    "partitionBy": ("partition_by", _columns),
+    "targetFileSize": ("target_file_size", _size),
+    "mergeSchema": ("merge_schema", texts.boolean),
+    "saveMode": ("save_mode", _one_of(SaveMode)),
+    "compression": ("compression", _one_of(Compression)),
+    "onChangedBatch": ("on_changed_batch", _one_of(OnChangedBatch)),
+    BATCH_OPTION: ("batch", texts.named_batch),
+}
+_DELTA: Final[_Table] = _COMMON
+_ICEBERG: Final[_Table] = {
+    **_COMMON,
+    "table": ("table", texts.name_of),
+    "catalog": ("catalog", texts.name_of),
+}
+_STORAGE: Final = "storage."
+_CATALOG: Final = "catalog."
+
+DESCRIPTIONS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "path": (
+        "delta, iceberg",
+        "",
+        "Delta: the table, a path or URL, as in `save(path)`. Iceberg: the same as `table`.",
+    ),
+    "table": ("iceberg", "", "The table, `namespace.name`."),
+    "catalog": ("iceberg", "default", "Name of the catalog, as in `.pyiceberg.yaml`."),
+    "catalog.NAME": ("iceberg", "", "Properties of the catalog and of its file system, by pyiceberg's names."),
+    "storage.NAME": ("delta", "", "Settings of the object store, by deltalake's names, such as `storage.aws_region`."),
+    "partitionBy": (
+        "delta, iceberg",
+        "",
+        "Columns by which a new table is partitioned, `a,b`; for Iceberg also `year`, `month`, `day` and "
+        "`hour(column)`, and `truncate(10,column)`.",
+    ),
+    "targetFileSize": ("delta, iceberg", "128m", "A task begins another data file at about this size."),
+    "mergeSchema": ("delta, iceberg", "false", "Add columns that the table lacks."),
+    "saveMode": (
+        "delta, iceberg",
+        "append",
+        "Batch writes to a table that has rows: `append`, `overwrite`, `errorifexists` or `ignore`.",
+    ),
+    "compression": ("delta, iceberg", "zstd", "Codec of the data files: `zstd`, `snappy`, `gzip` or `none`."),
+    "onChangedBatch": (
+        "delta, iceberg",
+        "fail",
+        "A micro-batch whose number is in the table already, with another number of rows: `fail` or `skip` it.",
+    ),
+}
+"""For the reference: for which formats, the default, and the meaning."""
+
+
+def parse_delta(options: Mapping[str, str]) -> LakeOptions:
+    """Check the options of a write to a Delta table; names in upper or lower case.
+
+    Raises:
+        ConfigError: an option is unknown, missing or has an invalid value.
+    """
+    return _parsed("kafkaraw.delta", options, _DELTA, _STORAGE, 'give the path or URL of the table: .save("...")')
+
+
+def parse_iceberg(options: Mapping[str, str]) -> LakeOptions:
+    """Check the options of a write to an Iceberg table; names in upper or lower case.
+
+    Raises:
+        ConfigError: an option is unknown, missing or has an invalid value.
+    """
+    parsed = _parsed("kafkaraw.iceberg", options, _ICEBERG, _CATALOG, 'give the option table="namespace.name"')
+    if "." not in parsed.table.strip("."):
+        raise ConfigError(f"table={parsed.table!r}: must be NAMESPACE.NAME, such as sales.flights")
+    return parsed
+
+
+def _parsed(kind: str, options: Mapping[str, str], known: _Table, prefix: str, how_to_name_it: str) -> LakeOptions:
+    names = {name.lower(): name for name in known}
+    values: dict[str, object] = {}
+    settings: dict[str, str] = {}
+    for given, text in options.items():
+        lower = given.lower()
+        if lower in names:
+            attribute, read = known[names[lower]]
+            values[attribute] = read(names[lower], text)
+        elif lower.startswith(prefix):
+            settings[lower.removeprefix(prefix)] = text
+        elif lower not in IGNORED:
+            near = difflib.get_close_matches(lower, names, n=1, cutoff=0.6)
+            hint = f"; did you mean {names[near[0]]}?" if near else f"; it has {', '.join(known)} and {prefix}NAME"
+            raise ConfigError(f"unknown option {given!r} of format {kind}{hint}")
+    if "table" not in values:
+        raise ConfigError(f"format {kind}: no table is named: {how_to_name_it}")
+    return replace(LakeOptions(settings=settings), **values)  # type: ignore[arg-type]  # the table pairs field and type
