@@ -23,6 +23,7 @@ from kafkaraw.errors import (
     KafkaError,
     KafkaTimeoutError,
     MaxPollExceededError,
+    TransactionAbortableError,
 )
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import (
@@ -371,6 +372,40 @@ def test_member_of_deleted_group_rejoins(protocol: str, commits: bool) -> None:
                 await consumer.poll(1)
             assert len(lost) == len(consumer.assignment()) == PARTITIONS
             await consumer.commit({TopicPartition(TOPIC, 0): 0})
+
+    on_cluster(test, group_initial_rebalance_delay_ms=0)
+
+
+@both_protocols
+def test_offsets_of_a_member_that_was_removed_are_refused_in_a_transaction(protocol: str) -> None:
+    """KIP-447: without an identity they would be accepted from anybody, and the new owner repeats the records."""
+
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create(TOPIC, PARTITIONS)
+        consumer = cluster.consumer(group_id="g", enable_auto_commit=False, **PROTOCOLS[protocol])
+        producer = cluster.producer(transactional_id="t")
+        async with consumer, producer, cluster.admin() as admin:
+            await producer.init_transactions()
+            consumer.subscribe([TOPIC])
+            await settle(consumer)
+            joined_as = consumer.group_metadata()
+            await admin.remove_members("g")
+            await admin.delete_groups(["g"])
+            for _ in range(100):  # its heartbeats tell it, without a call of the application
+                await asyncio.sleep(0.1)
+                assert consumer.group_metadata() == joined_as
+            await producer.begin_transaction()
+            with pytest.raises((CommitFailedError, TransactionAbortableError)):
+                await producer.send_offsets_to_transaction(
+                    {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)}, consumer.group_metadata()
+                )
+            await producer.abort_transaction()
+            await settle_once(consumer)
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction(
+                {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)}, consumer.group_metadata()
+            )
+            await producer.commit_transaction()
 
     on_cluster(test, group_initial_rebalance_delay_ms=0)
 

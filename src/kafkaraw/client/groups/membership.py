@@ -138,6 +138,7 @@ class Membership:
         self._error: KafkaError | None = None
         self._fault: BaseException | None = None
         self._mark: object = None
+        self._last_identity: GroupMetadata = self._current_identity()
 
     # -- the subscription
 
@@ -160,7 +161,23 @@ class Membership:
         self._wakeup.set()
 
     def group_metadata(self) -> GroupMetadata:
-        """Return the member id and the generation."""
+        """Return the member id and the generation in which the consumer got its partitions.
+
+        A member that the coordinator has removed has no identity, and the coordinator accepts the offsets of a
+        transaction without one from anybody. So as long as the application has not learned that its partitions are
+        lost, this is the last identity, which the coordinator refuses (KIP-447).
+        """
+        self._remember_identity()
+        return self._last_identity if self.is_active else self._current_identity()
+
+    def _remember_identity(self) -> None:
+        """Take over the member's identity, unless it is none, or one that does not own what the application holds."""
+        reconciler = self.member.reconciler
+        change = reconciler.in_progress or reconciler.pending
+        if self.member.identity.generation_id >= 0 and not (change is not None and change.lost):
+            self._last_identity = self._current_identity()
+
+    def _current_identity(self) -> GroupMetadata:
         member = self.member
         return GroupMetadata(
             member.settings.group_id,
@@ -182,7 +199,7 @@ class Membership:
                 f"nothing was committed for group {self.member.settings.group_id!r}: the consumer "
                 f"{self.member.description}, and its partitions may belong to others; call poll() to rejoin"
             )
-        return self.group_metadata()
+        return self._current_identity()
 
     def refused(self, code: int, who: GroupMetadata) -> bool:
         """A commit was rejected because of its member id or generation; return whether to retry it."""
@@ -227,6 +244,7 @@ class Membership:
             if self._reconciliation is None:
                 change = self.member.reconciler.pending
                 if change is None:
+                    self._remember_identity()
                     return True
                 self._receive(ReconciliationStarted())
                 log.info("group %r: %s", self.member.settings.group_id, _description(change))
@@ -282,6 +300,7 @@ class Membership:
         if self.is_active:
             self._topics.clear()
             self._receive(Unsubscribed(reason))
+            self._last_identity = self._current_identity()
             self._reading.assign(())
             for action in self.member.actions():
                 self._do(action)
