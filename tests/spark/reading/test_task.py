@@ -284,6 +284,27 @@ def test_groups_have_all_ranges_once_and_a_partition_once(work):
     assert joined[::2] == joined[1::2], "only bounds at which two ranges adjoin are left out"
 
 
+@given(RANGES)
+def test_groups_read_the_ranges_of_a_partition_in_the_order_of_the_task(work):
+    work = sorted(work, key=lambda each: (each.partition, each.start))
+    read = [each for group in grouped(work) for each in group]
+    for partition in {each.partition for each in work}:
+        starts = [each.start for each in read if each.partition == partition]
+        assert starts == sorted(starts)
+
+
+def test_a_large_range_is_read_after_the_smaller_one_before_it():
+    """As a partition that is cut for `minPartitions` into tasks that `maxTasks` bundles again."""
+    before, large = OffsetRange("t", 0, 0, 32_766), OffsetRange("t", 0, 32_767, 65_535)
+    assert list(grouped([before, large])) == [[before], [large]]
+
+
+def test_a_task_may_have_thousands_of_ranges_of_one_partition():
+    """With `minPartitions` far above `maxTasks`, a task has every second part of a partition."""
+    work = [OffsetRange("t", 0, start, start + 1) for start in range(0, 6_000, 2)]
+    assert list(grouped(work)) == [[each] for each in work]
+
+
 def test_ranges_that_adjoin_are_read_as_one_and_large_ones_alone():
     small, large = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10**6)
     assert list(grouped([small, OffsetRange("t", 0, 10, 20), large, OffsetRange("t", 0, 30, 40)])) == [

@@ -13,13 +13,14 @@ group. Three bounds shape a group (`grouped`):
   after the other uses the caches of the processor better.
 
 Within a group, records come in the order of the responses; those of one partition are in the order of their offsets.
-Two ranges of one partition are in different groups, unless they adjoin: then they are read as one.
+Two ranges of one partition are in different groups, in their order, unless they adjoin: then they are read as one.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -113,27 +114,35 @@ def read_ranges(work: Sequence[OffsetRange], schema: pa.Schema, settings: ReadSe
 
 def grouped(work: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
     """Distribute ranges to groups that are read one after the other; see the theory above. Pure."""
-    later: list[OffsetRange] = []
-    group: dict[TopicPartition, OffsetRange] = {}
-    size = 0
+    waiting = _joined_by_partition(work)
+    while waiting:
+        group: list[OffsetRange] = []
+        size = 0
+        for ranges in waiting:  # the next range of each partition, so those of one partition stay in order
+            each = ranges.popleft()
+            if each.size >= _ALONE_FROM_OFFSETS:
+                yield [each]
+                continue
+            group.append(each)
+            size += size_max_bytes(each)
+            if size >= _GROUP_BYTES or len(group) == _GROUP_PARTITIONS:
+                yield group
+                group, size = [], 0
+        if group:
+            yield group
+        waiting = [ranges for ranges in waiting if ranges]
+
+
+def _joined_by_partition(work: Iterable[OffsetRange]) -> list[deque[OffsetRange]]:
+    """Return the ranges of each partition in their order; those that adjoin are joined."""
+    found: dict[TopicPartition, deque[OffsetRange]] = {}
     for each in work:
-        if each.size >= _ALONE_FROM_OFFSETS:
-            yield [each]
-            continue
-        of = each.topic_partition
-        before = group.get(of)
-        if before is not None and (before.end, before.topic_id) != (each.start, each.topic_id):
-            later.append(each)
-            continue
-        group[of] = each if before is None else replace(before, end=each.end)
-        size += size_max_bytes(each)
-        if size >= _GROUP_BYTES or len(group) == _GROUP_PARTITIONS:
-            yield list(group.values())
-            group, size = {}, 0
-    if group:
-        yield list(group.values())
-    if later:
-        yield from grouped(later)
+        ranges = found.setdefault(each.topic_partition, deque())
+        if ranges and (ranges[-1].end, ranges[-1].topic_id) == (each.start, each.topic_id):
+            ranges[-1] = replace(ranges[-1], end=each.end)
+        else:
+            ranges.append(each)
+    return list(found.values())
 
 
 def size_max_bytes(work: OffsetRange) -> int:
