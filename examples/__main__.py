@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from examples.activity.site import find_browser
-from examples.commit_log.postgres import find_programs
+from examples.postgres import find_programs
 
 EXAMPLES: Final = ("flights", "messaging", "commit_log", "activity", "metrics")
 

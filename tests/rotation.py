@@ -40,6 +40,7 @@ SLOW_FILES: Final = (
     "pipelines/test_runs.py",
     "pipelines/test_tables.py",
     "pipelines/testing",
+    "spark/databases",
     "spark/launch",
     "spark/test_batch.py",
     "spark/test_clusters.py",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from docs.generate.tables import code, notice, table, text
-from kafkaraw.spark.options import lake
+from kafkaraw.spark.options import databases, lake
 from kafkaraw.spark.options.descriptions import DESCRIPTIONS
 from kafkaraw.spark.options.unsupported import INSTEAD, REFUSED_LOWER, REFUSED_READING, REFUSED_WRITING, WITHOUT_EFFECT
 
@@ -25,6 +25,13 @@ _LAKE: Final = """\
 
 Options of `write` and `writeStream` with `format("kafkaraw.delta")` and `format("kafkaraw.iceberg")`. [Write lake
 tables](../how-to/write-lake-tables.md) explains them.
+"""
+
+_DATABASES: Final = """\
+## Tables of databases
+
+Options of `write` and `writeStream` with `format("kafkaraw.postgresql")`, `format("kafkaraw.sqlite")` and
+`format("kafkaraw.duckdb")`. [Write to databases](../how-to/write-to-databases.md) explains them.
 """
 
 
@@ -50,5 +57,9 @@ def _lines() -> Iterator[str]:
     yield from table(("option", "for", "instead"), ((code(name), use, text(why)) for name, use, why in sorted(refused)))
     yield from ("", _LAKE)
     of_tables = sorted(lake.DESCRIPTIONS.items())
+    lines = [(code(name), formats, code(default), text(doc)) for name, (formats, default, doc) in of_tables]
+    yield from table(("option", "formats", "default", "meaning"), lines)
+    yield from ("", _DATABASES)
+    of_tables = sorted(databases.DESCRIPTIONS.items())
     lines = [(code(name), formats, code(default), text(doc)) for name, (formats, default, doc) in of_tables]
     yield from table(("option", "formats", "default", "meaning"), lines)

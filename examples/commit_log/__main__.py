@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from examples.commit_log.capture import Capture
-from examples.commit_log.postgres import private_postgres
 from examples.commit_log.workload import TABLES, Shop
 from examples.harness import Place, Size, check, command
 from examples.picture import bars
+from examples.postgres import private_postgres
 from kafkaraw import NewTopic, Producer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run(place: Place, spark: SparkSession, size: Size) -> str:
     """Trade, capture, rebuild, compare; return the picture."""
     compacted = {"cleanup.policy": "compact"}
     place.create_topics(*(NewTopic(f"shop.public.{table}", 3, 1, compacted) for table in TABLES))
-    with private_postgres() as database, psycopg.connect(database, autocommit=True) as connection:
+    with private_postgres() as server, psycopg.connect(server.connection_string, autocommit=True) as connection:
         shop = Shop(connection)
         shop.create_tables()
         with Producer(bootstrap_servers=place.servers, transactional_id="capture") as producer:

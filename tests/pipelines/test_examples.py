@@ -69,7 +69,7 @@ def test_all_examples_are_run_and_one_that_cannot_be_is_named(exit_code, outcome
 def test_tables_rebuilt_from_changes_are_those_of_the_database(spark, tmp_path):
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
     from examples.commit_log.__main__ import run
-    from examples.commit_log.postgres import find_programs
+    from examples.postgres import find_programs
 
     if find_programs() is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")

@@ -88,24 +88,6 @@ def _size(name: str, text: str) -> int:
     return size
 
 
-def _columns(name: str, text: str) -> tuple[str, ...]:
-    """Columns with commas in between; a comma in parentheses belongs to a transform."""
-    found = tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
-    if not found or len(set(found)) < len(found):
-        raise ConfigError(f'{name}={text!r}: must name columns, each once, as in "day,country"')
-    return found
-
-
-def _one_of(kind: type[StrEnum]) -> Callable[[str, str], StrEnum]:
-    def read(name: str, text: str) -> StrEnum:
-        try:
-            return kind(text.strip().lower())
-        except ValueError:
-            raise ConfigError(f"{name}={text!r}: must be {', '.join(kind)}") from None
-
-    return read
-
-
 BATCH_OPTION: Final = "tableBatch"
 """Set by `foreachBatch` helpers: name of the writer and number of the micro-batch, as in "name/57"."""
 
@@ -113,12 +95,12 @@ _Table = Mapping[str, tuple[str, Callable[[str, str], object]]]
 # Option name -> field of LakeOptions and how its text is read.
 _COMMON: Final[_Table] = {
     "path": ("table", texts.name_of),
-    "partitionBy": ("partition_by", _columns),
+    "partitionBy": ("partition_by", texts.columns),
     "targetFileSize": ("target_file_size", _size),
     "mergeSchema": ("merge_schema", texts.boolean),
-    "saveMode": ("save_mode", _one_of(SaveMode)),
-    "compression": ("compression", _one_of(Compression)),
-    "onChangedBatch": ("on_changed_batch", _one_of(OnChangedBatch)),
+    "saveMode": ("save_mode", texts.one_of(SaveMode)),
+    "compression": ("compression", texts.one_of(Compression)),
+    "onChangedBatch": ("on_changed_batch", texts.one_of(OnChangedBatch)),
     BATCH_OPTION: ("batch", texts.named_batch),
 }
 _DELTA: Final[_Table] = _COMMON

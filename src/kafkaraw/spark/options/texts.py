@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from enum import StrEnum
 from typing import Final
 
 from kafkaraw.errors import ConfigError
@@ -104,6 +106,26 @@ def name_of(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(f"{name} is empty; give a name, or leave it out")
     return text.strip()
+
+
+def columns(name: str, text: str) -> tuple[str, ...]:
+    """Names of columns with commas in between; a comma in parentheses belongs to a transform."""
+    found = tuple(part.strip() for part in re.split(r",(?![^()]*\))", text) if part.strip())
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(f'{name}={text!r}: must name columns, each once, as in "day,country"')
+    return found
+
+
+def one_of(kind: type[StrEnum]) -> Callable[[str, str], StrEnum]:
+    """Return how a member of this enum is read, in any case."""
+
+    def read(name: str, text: str) -> StrEnum:
+        try:
+            return kind(text.strip().lower())
+        except ValueError:
+            raise ConfigError(f"{name}={text!r}: must be {', '.join(kind)}") from None
+
+    return read
 
 
 def headers(name: str, text: str) -> tuple[tuple[str, str], ...]:

@@ -48,9 +48,53 @@ def _unprivileged_user() -> str | None:
     raise UsageError("PostgreSQL does not run as root, and this machine has no user 'postgres' or 'nobody'")
 
 
+class PrivatePostgres:
+    """A cluster in a folder of its own.
+
+    Attributes:
+        connection_string: how libpq connects to its database.
+    """
+
+    def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._user = user
+        self.connection_string = f"host={folder} user=shop dbname=postgres"
+
+    @property
+    def _data(self) -> str:
+        return str(self._folder / "data")
+
+    def create(self) -> None:
+        """Create the cluster."""
+        self._call("initdb", "--pgdata", self._data, "--auth=trust", "--username=shop", "--encoding=UTF8", "--no-sync")
+
+    def start(self) -> None:
+        """Start the server, and wait until it accepts connections."""
+        settings = " ".join(f"-c {name}='{value}'" for name, value in SETTINGS.items())
+        options = f"{settings} -c unix_socket_directories={self._folder}"
+        log = str(self._folder / "log")
+        self._call("pg_ctl", "start", "--pgdata", self._data, "--wait", "--options", options, "--log", log)
+
+    def stop(self) -> None:
+        """Stop the server at once, as after a crash."""
+        self._call("pg_ctl", "stop", "--pgdata", self._data, "--mode=immediate", "--wait")
+
+    def _call(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), *arguments]
+        # pg_ctl's server keeps the output open: a pipe would wait for its end.
+        with self._folder.with_name(f"{self._folder.name}.log").open("wb+") as log:
+            code = subprocess.run(
+                command, stdout=log, stderr=log, cwd="/", user=self._user, timeout=DEADLINE_S, check=False
+            ).returncode
+            log.seek(0)
+            if code != 0:
+                raise UsageError(f"{program} ended with {code}: {log.read().decode(errors='replace').strip()}")
+
+
 @contextmanager
-def private_postgres() -> Iterator[str]:
-    """Start a cluster in a temporary folder; yield its connection string. It ends and is removed afterwards.
+def private_postgres() -> Iterator[PrivatePostgres]:
+    """Start a cluster in a temporary folder. It ends and is removed afterwards.
 
     Raises:
         UsageError: PostgreSQL is not installed, or did not start.
@@ -63,28 +107,14 @@ def private_postgres() -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="kafkaraw-pg-", dir="/tmp"))
     if user is not None:
         shutil.chown(folder, user)
-    data = folder / "data"
-
-    def call(program: str, *arguments: str) -> None:
-        command = [str(programs / program), *arguments]
-        # pg_ctl's server keeps the output open: a pipe would wait for its end.
-        with (folder.parent / f"{folder.name}.log").open("wb+") as log:
-            code = subprocess.run(
-                command, stdout=log, stderr=log, cwd="/", user=user, timeout=DEADLINE_S, check=False
-            ).returncode
-            log.seek(0)
-            if code != 0:
-                raise UsageError(f"{program} ended with {code}: {log.read().decode(errors='replace').strip()}")
-
+    server = PrivatePostgres(programs, folder, user)
     try:
-        call("initdb", "--pgdata", str(data), "--auth=trust", "--username=shop", "--encoding=UTF8", "--no-sync")
-        settings = " ".join(f"-c {name}='{value}'" for name, value in SETTINGS.items())
-        options = f"{settings} -c unix_socket_directories={folder}"
-        call("pg_ctl", "start", "--pgdata", str(data), "--wait", "--options", options, "--log", str(folder / "log"))
+        server.create()
+        server.start()
         try:
-            yield f"host={folder} user=shop dbname=postgres"
+            yield server
         finally:
-            call("pg_ctl", "stop", "--pgdata", str(data), "--mode=immediate", "--wait")
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         folder.with_name(f"{folder.name}.log").unlink(missing_ok=True)

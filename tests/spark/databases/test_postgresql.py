@@ -1,0 +1,103 @@
+"""What only a server does: it is restarted, it has no space, it is unreachable, its passwords stay hidden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkaraw.errors import ConfigError
+from kafkaraw.spark.databases.commits import commit_batch
+from kafkaraw.spark.databases.postgresql import Postgresql
+from kafkaraw.spark.errors import TableError
+from kafkaraw.spark.lake.batches import BatchId
+from kafkaraw.spark.lake.commits import Verdict
+from kafkaraw.spark.options.databases import DatabaseOptions, parse_duckdb, parse_postgresql, parse_sqlite
+from tests.spark.databases.test_commits import rows
+
+PASSWORD = "Sesam 7'\\%"
+
+
+def test_restarted_server_has_all_of_a_batch_or_nothing(server):
+    server[0].query("CREATE SCHEMA own")
+    place, postgres = server[0].named("own.restarted"), server[1]
+    place.write(0, rows((1, "a")))
+
+    class Restarting:
+        """Restarts the server before a transaction is committed, once."""
+
+        def __init__(self, session):
+            self._session = session
+
+        def __getattr__(self, name):
+            return getattr(self._session, name)
+
+        def commit(self):
+            postgres.stop()
+            postgres.start()
+            self._session.commit()
+
+    with pytest.raises(TableError, match=r"restarted: committing batch 1 of query q failed: .*unknown.*option url"):
+        place.write(1, rows((2, "b")), wrapped=Restarting)
+    assert place.rows() == [(1, "a")]
+    assert place.write(1, rows((2, "b"))) is Verdict.COMMIT
+    assert place.rows() == [(1, "a"), (2, "b")]
+    assert place.staged() == []
+
+
+def test_rows_lost_by_a_crash_after_staging_are_noticed(server):
+    place, postgres = server[0].named("crashed"), server[1]
+    target = place.prepare(rows((1, "a")).schema)
+    batch = BatchId("q", 0, "run")
+    staged = place.stage(batch, [rows((1, "a"))])
+    postgres.stop()
+    postgres.start()
+    with pytest.raises(TableError, match=r"crashed: the tasks have staged 1 rows, and 0 are left"):
+        commit_batch(lambda: place.database.connect(place.options), place.options, target, batch, staged)
+    assert place.write(0, rows((1, "a"))) is Verdict.COMMIT
+    assert place.rows() == [(1, "a")]
+
+
+def test_unreachable_server_names_stage_table_and_option():
+    with pytest.raises(TableError, match=r"^t: connecting failed: .*refused.*option url") as refused:
+        Postgresql().connect(DatabaseOptions("postgresql://ada@127.0.0.1:1/x", "t", password=PASSWORD))
+    assert PASSWORD not in str(refused.value)
+
+
+def test_password_is_hidden_and_refused_in_urls():
+    options = parse_postgresql({"url": "postgresql://ada@h/shop", "table": "t", "password": PASSWORD})
+    assert PASSWORD not in repr(options)
+    for url in (f"postgresql://ada:{PASSWORD}@h/shop", f"postgresql://h/x?password={PASSWORD}", "host=h password=S7"):
+        with pytest.raises(ConfigError, match="contains a password") as refused:
+            parse_postgresql({"url": url, "table": "t"})
+        assert PASSWORD not in str(refused.value)
+        assert "S7" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("parse", "options", "message"),
+    [
+        (parse_postgresql, {"table": "t"}, "option url is missing"),
+        (parse_postgresql, {"url": "mysql://h", "table": "t"}, "no URL of PostgreSQL"),
+        (parse_postgresql, {"url": "postgresql://h", "table": "a.b.c"}, "TABLE or SCHEMA.TABLE"),
+        (parse_sqlite, {"path": "x", "table": "a.b"}, "must be TABLE"),
+        (parse_sqlite, {"path": ":memory:", "table": "t"}, "folder that driver and executors share"),
+        (parse_duckdb, {"path": "x", "table": "t", "orderColumn": "o"}, "needs the option key"),
+        (parse_duckdb, {"path": "x", "table": "t", "key": "o", "orderColumn": "o"}, "is a column of key"),
+        (parse_duckdb, {"path": "x", "table": "t", "keys": "o"}, "did you mean key"),
+    ],
+)
+def test_wrong_options_are_refused(parse, options, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(options)
+
+
+def test_role_without_permissions_is_told_what_to_grant(server):
+    place = server[0].named("forbidden")
+    place.write(0, rows((1, "a")))
+    place.query("CREATE ROLE reader LOGIN")
+    reader = replace(
+        place, options=replace(place.options, database=place.options.database.replace("user=shop", "user=reader"))
+    )
+    with pytest.raises(TableError, match=r"forbidden: .* failed: .*permission denied.*grant the role"):
+        reader.write(1, rows((2, "b")))
