@@ -263,4 +263,4 @@ def follower_fetches_without_its_last_epoch(monkeypatch: pytest.MonkeyPatch):
 
 
 def client_accepts_stale_metadata(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cluster, "_newer", lambda known, news: news)
+    monkeypatch.setattr(cluster, "_newest", lambda _, news, replica_sets: cluster._partition_view(news, replica_sets))
