@@ -210,11 +210,11 @@ def auto_commit_includes_unprocessed_records(monkeypatch: pytest.MonkeyPatch):
 
 
 def consumer_keeps_buffered_records_when_it_seeks(monkeypatch: pytest.MonkeyPatch):
-    def keep_the_cursor(self, topic_partition):
+    def keep_the_cursor(self, topic_partition, offset, leader_epoch=-1):
         self.buffer.drop(topic_partition)
-        return self.partition(topic_partition)
+        self.partition(topic_partition).seek(offset, leader_epoch)
 
-    monkeypatch.setattr(SubscriptionState, "_before_seek", keep_the_cursor)
+    monkeypatch.setattr(SubscriptionState, "seek", keep_the_cursor)
 
 
 def consumer_delivers_buffered_records_of_paused_partitions(monkeypatch: pytest.MonkeyPatch):
