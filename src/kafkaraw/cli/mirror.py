@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaraw.cli import LazyGroup
 
-mirror = LazyGroup(
+mirror: LazyGroup = LazyGroup(
     "mirror",
     commands_table={"verify": "kafkaraw.cli.mirror_verify:verify"},
     help="Check copies of topics, whichever tool has made them.",

@@ -101,7 +101,7 @@ class DuckdbSession:
         sleep: waits for a number of seconds.
     """
 
-    dialect = DuckdbDialect()
+    dialect: DuckdbDialect = DuckdbDialect()
     lock_clause = ""  # the transaction locks the whole file
 
     def __init__(

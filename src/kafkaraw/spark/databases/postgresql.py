@@ -117,7 +117,7 @@ class PostgresqlSession:
         options: of the write.
     """
 
-    dialect = PostgresqlDialect()
+    dialect: PostgresqlDialect = PostgresqlDialect()
     lock_clause = " FOR UPDATE"
 
     def __init__(self, options: DatabaseOptions) -> None:

@@ -124,7 +124,7 @@ class SqliteSession:
         busy_s: how long to wait for other writers.
     """
 
-    dialect = SqliteDialect()
+    dialect: SqliteDialect = SqliteDialect()
     lock_clause = ""  # the transaction locks the whole file
 
     def __init__(self, options: DatabaseOptions, busy_s: float = _BUSY_S) -> None:

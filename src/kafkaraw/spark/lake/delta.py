@@ -137,7 +137,7 @@ class DeltaLakeTable:
     def __init__(self, options: LakeOptions, table: DeltaTable) -> None:
         self._options = options
         self.inner = table
-        self.name = f"Delta table {options.hidden}"
+        self.name: str = f"Delta table {options.hidden}"
 
     @property
     def schema(self) -> pa.Schema:

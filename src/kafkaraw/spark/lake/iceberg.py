@@ -181,7 +181,7 @@ class IcebergLakeTable:
     def __init__(self, options: LakeOptions, table: Table) -> None:
         self._options = options
         self.inner = table
-        self.name = f"Iceberg table {options.table}"
+        self.name: str = f"Iceberg table {options.table}"
 
     @property
     def schema(self) -> pa.Schema:
