@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from kafkaraw import Admin, BrokerError, Consumer, ElectionType, Producer, Topic
 from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from tests.interop.apache_kafka import SINGLE_NODE, SOON_BACK, ApacheKafka, why_missing
+from tests.waiting import wait_until
 
 WAIT_S = 60.0
 NODES = (1, 2, 3)
@@ -59,11 +59,8 @@ def clusters() -> Iterator[list[Nodes]]:
         ]
 
 
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)  # another process: there is nothing to wait on
+def until(is_so: Callable[[], bool]) -> None:
+    assert wait_until(is_so, WAIT_S)
 
 
 def placement(admin: Admin, key: TopicPartition) -> tuple[tuple[int, ...], set[int], int]:

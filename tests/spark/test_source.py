@@ -22,12 +22,12 @@ def two_cores(monkeypatch):
 
 
 def tasks(reader: type[KafkaBatchReader | KafkaStreamReader], size: int, **given: str) -> int:
-    """How many tasks read 4 partitions of so many offsets each."""
+    """Return the number of tasks that read 4 partitions with this number of offsets each."""
     return tasks_of(reader, [size] * 4, **given)
 
 
 def tasks_of(reader: type[KafkaBatchReader | KafkaStreamReader], sizes: list[int], **given: str) -> int:
-    """How many tasks read partitions of so many offsets."""
+    """Return the number of tasks that read partitions with these numbers of offsets."""
     options = parse_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | given)
     ranges = [OffsetRange("t", number, 0, size) for number, size in enumerate(sizes)]
     return len(reader(options, struct("value binary"))._tasks(ranges))

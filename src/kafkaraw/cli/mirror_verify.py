@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -85,21 +85,26 @@ def verify(  # noqa: PLR0913
     """
     if to_cluster is None and target in (None, source):
         raise click.UsageError(f"{source} would be compared with itself: name a COPY, or --to-bootstrap-server")
+    try:
+        from kafkaraw.mirror.comparison import COLUMNS
+        from kafkaraw.mirror.verification import verify_topic
+    except ImportError as error:
+        raise UsageError(f"mirror verify needs pyarrow: pip install 'kafkaraw[arrow]' ({error})") from error
     topics = (source, target or source)
     to = to_cluster or cluster
     checkpoints = _read(state, topics)
     with Notes(quiet=quiet, shares_terminal=False) as notes, _progress(quiet=quiet) as advance:
         reports = asyncio.run(
-            _verify(
+            verify_topic(
                 lambda: _consumer(cluster, isolation_level),
                 lambda: _consumer(to, isolation_level),
                 topics,
-                partitions or None,
-                ignore,
-                checkpoints,
-                parallel,
-                advance,
-                lambda report: _write(state, topics, checkpoints, report),
+                partitions=partitions or None,
+                columns=[name for name in COLUMNS if name not in ignore],
+                checkpoints=checkpoints,
+                parallel=parallel,
+                advance=advance,
+                finished=lambda report: _write(state, topics, checkpoints, report),
             )
         )
         for text in _sentences(reports):
@@ -107,35 +112,6 @@ def verify(  # noqa: PLR0913
     _show(reports, output)
     if not all(report.is_equal and (allow_behind or not report.counts) for report in reports):
         sys.exit(1)
-
-
-async def _verify(  # noqa: PLR0913
-    make_source: Callable[[], AsyncConsumer],
-    make_target: Callable[[], AsyncConsumer],
-    topics: tuple[str, str],
-    partitions: tuple[int, ...] | None,
-    ignore: tuple[str, ...],
-    checkpoints: Mapping[int, Checkpoint],
-    parallel: int,
-    advance: Callable[[int], None],
-    finished: Callable[[PartitionReport], None],
-) -> list[PartitionReport]:
-    try:
-        from kafkaraw.mirror.comparison import COLUMNS
-        from kafkaraw.mirror.verification import verify_topic
-    except ImportError as error:
-        raise UsageError(f"mirror verify needs pyarrow: pip install 'kafkaraw[arrow]' ({error})") from error
-    return await verify_topic(
-        make_source,
-        make_target,
-        topics,
-        partitions=partitions,
-        columns=[name for name in COLUMNS if name not in ignore],
-        checkpoints=checkpoints,
-        parallel=parallel,
-        advance=advance,
-        finished=finished,
-    )
 
 
 def _consumer(cluster: Cluster, isolation_level: str) -> AsyncConsumer:

@@ -1,13 +1,14 @@
 """Compare a topic with its copy, partition by partition: `verify_topic` reads both, several partitions at once.
 
-What is compared is fixed at the start: the records up to the end offsets of that time, those of committed transactions
-only if the consumers are told so. A comparison continues where an earlier one has ended (`Checkpoint`). `comparison.py`
-decides how records are compared. Start at `verify_topic`.
+Each comparison reads both partitions up to the end offsets that they have at its start. The consumers' isolation level
+decides whether records of aborted transactions are compared. A `Checkpoint` holds the offsets at which the next
+comparison begins. `comparison.py` decides which records are equal. Start at `verify_topic`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -111,36 +112,20 @@ class _Reader:
                 )
             return batch
         self.waited_s = 0.0
-        batch = batch.slice(0, _rows_before(batch, self.end))
+        found = batch.column(_OFFSET)
+        batch = batch.slice(0, bisect_left(range(rows), self.end, key=lambda place: found[place].as_py()))
         if batch.num_rows:
             offsets = batch.column(_OFFSET)
             self.count += batch.num_rows
             self.first = offsets[0].as_py() if self.first is None else self.first
             self.last = offsets[-1].as_py()
             self.next_offset = self.last + 1
-        return batch if batch.num_rows == rows else self._ended(batch)
-
-    def _ended(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        self.next_offset = self.end
+        if batch.num_rows < rows:
+            self.next_offset = self.end
         return batch
 
     async def _is_at_end(self) -> bool:
         return max(self.next_offset, await self.consumer.position(self.of)) >= self.end
-
-
-def _rows_before(batch: pa.RecordBatch, end: int) -> int:
-    """Return how many rows, whose offsets increase, are before an offset."""
-    offsets = batch.column(_OFFSET)
-    if offsets[-1].as_py() < end:
-        return int(batch.num_rows)
-    low, high = 0, batch.num_rows
-    while low < high:
-        middle = (low + high) // 2
-        if offsets[middle].as_py() < end:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 async def verify_partition(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.errors import ConfigError, UsageError
+from kafkaraw.spark.micro_batches import QUERY_ID, RUN_ID
 from kafkaraw.spark.options.client import PATIENCE_OPTION
 from kafkaraw.spark.options.parsing import BATCH_OPTION, parse_options
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
-_QUERY_ID: Final = "sql.streaming.queryId"
-_RUN_ID: Final = "spark.jobGroup.id"  # the job group that StreamExecution sets for its jobs
 
 # (run of a query, name) -> the micro-batch that was written last, and its writer.
 _writers: dict[tuple[str, str], tuple[int, object]] = {}
@@ -60,7 +59,7 @@ def _writer_id(batch: DataFrame, name: str, batch_id: int, writer: object) -> st
 
     A function may create its writer again for each micro-batch; in one micro-batch a name has one writer.
     """
-    query_id, run_id = _property_of(batch, _QUERY_ID), _property_of(batch, _RUN_ID)
+    query_id, run_id = _property_of(batch, QUERY_ID), _property_of(batch, RUN_ID)
     if query_id is None:
         raise UsageError(
             "exactlyOnce=true: Spark does not pass the id of the query. Call this function in foreachBatch, on the "

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaraw.errors import UsageError
 from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
 from kafkaraw.spark.errors import without_traceback
+from kafkaraw.spark.micro_batches import micro_batch, task_context
 from kafkaraw.spark.options.parsing import SparkOptions, patient
 from kafkaraw.spark.shipping import Shipped
 from kafkaraw.spark.writing.task import WriteSettings, write_rows, write_settings
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
+_EXACTLY_ONCE = "exactlyOnce: "
 
 _Messages = list[WriterCommitMessage | None]
 
@@ -65,7 +64,7 @@ class _Writer(Shipped):
             return KafkaCommitMessage(write_rows(iterator, self._settings))
         from kafkaraw.spark.writing.exactly_once import Slot, write_slot
 
-        written = write_slot(iterator, self._settings, Slot(*self._batch(), _task().partitionId()))
+        written = write_slot(iterator, self._settings, Slot(*self._batch(), task_context(_EXACTLY_ONCE).partitionId()))
         return KafkaCommitMessage(written.records_count, written)
 
     def _batch(self) -> tuple[str, int | None]:
@@ -116,10 +115,10 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         super().__init__(patient(options), schema)
 
     def _batch(self) -> tuple[str, int | None]:
-        query_id, batch_id = _task().getLocalProperty(_QUERY_ID), _task().getLocalProperty(_BATCH_ID)
-        if query_id is None or batch_id is None:
-            raise UsageError("exactlyOnce: Spark does not pass the query and micro-batch to this task")
-        return query_id, int(batch_id)
+        found = micro_batch(task_context(_EXACTLY_ONCE))
+        if found is None:
+            raise UsageError(f"{_EXACTLY_ONCE}Spark does not pass the query and micro-batch to this task")
+        return found
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # Spark's name
         """Commit the transactions that the tasks have prepared, if any."""
@@ -128,13 +127,6 @@ class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     def abort(self, messages: _Messages, batchId: int) -> None:  # Spark's name
         """Abort the transactions, or log which records stay written."""
         self._abort(messages)
-
-
-def _task() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise UsageError("exactlyOnce: this is not a task of Spark")
-    return context
 
 
 def _written(messages: _Messages) -> list[Written]:

@@ -56,7 +56,7 @@ _NO_LIMIT = 2**63 - 1
 
 # Offsets: reading this many takes about as long as starting a task.
 _LITTLE_WORK = 10_000
-# So many tasks keep the cores of most clusters busy, if the number of cores is not known.
+# The number of tasks of a small batch read on a cluster, whose number of cores is not known here.
 _TASKS_ENOUGH = 200
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kafkaraw.broker.configs.config import RACK_AWARE, BrokerConfig
+from kafkaraw.broker.handlers import fetch as handler
 from kafkaraw.errors import ConfigError
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -48,6 +49,21 @@ async def written(nodes: VirtualNodes, count: int = 3) -> None:
     for _ in range(count):
         await nodes.produce(0, b"v")
     await asyncio.sleep(2)
+
+
+def nodes_that_give(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the nodes that give records from now on, in order."""
+    nodes: list[int] = []
+    read = handler._Fetch.read
+
+    def noted(self):
+        reading = read(self)
+        if reading.size_bytes:
+            nodes.append(self.state.node_id)
+        return reading
+
+    monkeypatch.setattr(handler._Fetch, "read", noted)
+    return nodes
 
 
 def racked(life, **properties) -> None:

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from kafkaraw.broker.handlers import fetch
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.records import TopicPartition
-from tests.broker.handlers.test_fetch_from_followers import RackedNodes, racked, written
+from tests.broker.handlers.test_fetch_from_followers import RackedNodes, nodes_that_give, racked, written
 from tests.broker.virtual_nodes import VirtualNodes
 from tests.client.scripted_cluster import runtime_of
 
@@ -18,18 +17,7 @@ P0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The nodes that gave records, in order."""
-    nodes: list[int] = []
-    read = fetch._Fetch.read
-
-    def noted(self):
-        reading = read(self)
-        if reading.size_bytes:
-            nodes.append(self.state.node_id)
-        return reading
-
-    monkeypatch.setattr(fetch._Fetch, "read", noted)
-    return nodes
+    return nodes_that_give(monkeypatch)
 
 
 async def read(consumer: AsyncConsumer, count: int) -> list[bytes | None]:

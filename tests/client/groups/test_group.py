@@ -378,7 +378,7 @@ def test_member_of_deleted_group_rejoins(protocol: str, commits: bool) -> None:
 
 @both_protocols
 def test_offsets_of_a_member_that_was_removed_are_refused_in_a_transaction(protocol: str) -> None:
-    """KIP-447: without an identity they would be accepted from anybody, and the new owner repeats the records."""
+    """KIP-447: the coordinator accepts offsets without member id and generation from any producer."""
 
     async def test(cluster: VirtualCluster) -> None:
         await cluster.create(TOPIC, PARTITIONS)

@@ -1,4 +1,4 @@
-"""A batch is in the table once, whoever commits it, and whatever other writers do in between."""
+"""A table has each batch once if several drivers commit it, and if other writers change the table in between."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.spark.lake.tables import FORMATS, Lake
 
 ROOT = Path(__file__).parents[3]
 SEEDS = range(50)
-# About as many calls as a driver makes in all its micro-batches; a larger number kills nobody.
+# About the number of calls that a driver makes in all its micro-batches; a driver is not killed at a larger number.
 CALLS = {"delta": 900, "iceberg": 14_000}
 
 

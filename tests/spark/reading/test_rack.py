@@ -7,12 +7,12 @@ import pytest
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedCluster
-from kafkaraw.broker.handlers import fetch
 from kafkaraw.spark.options.client import Settings
 from kafkaraw.spark.reading import task
 from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import RACK_VARIABLE, ClientPool
+from tests.broker.handlers.test_fetch_from_followers import nodes_that_give
 
 SCHEMA = pa.schema([("value", pa.binary())])
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -21,18 +21,8 @@ SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 @pytest.fixture
 def given(monkeypatch) -> list[int]:
     """The nodes that gave records, in order."""
-    nodes: list[int] = []
-    read = fetch._Fetch.read
-
-    def noted(self):
-        reading = read(self)
-        if reading.size_bytes:
-            nodes.append(self.state.node_id)
-        return reading
-
-    monkeypatch.setattr(fetch._Fetch, "read", noted)
     monkeypatch.setattr(task, "_consumers", ClientPool(task._make_consumer))
-    return nodes
+    return nodes_that_give(monkeypatch)
 
 
 def test_task_fetches_from_the_follower_in_the_rack_of_its_executor(given, monkeypatch):

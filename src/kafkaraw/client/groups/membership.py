@@ -163,9 +163,9 @@ class Membership:
     def group_metadata(self) -> GroupMetadata:
         """Return the member id and the generation in which the consumer got its partitions.
 
-        A member that the coordinator has removed has no identity, and the coordinator accepts the offsets of a
-        transaction without one from anybody. So as long as the application has not learned that its partitions are
-        lost, this is the last identity, which the coordinator refuses (KIP-447).
+        The coordinator accepts TxnOffsetCommit without a member id and with generation -1 from any producer. A member
+        that the coordinator has removed has neither. Until a poll reports its partitions as lost, this method returns
+        the member's last identity, which the coordinator refuses (KIP-447).
         """
         self._remember_identity()
         return self._last_identity if self.is_active else self._current_identity()

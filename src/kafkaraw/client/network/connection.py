@@ -56,6 +56,7 @@ CLOSE_TIMEOUT_S = 1.0
 SIZE_PREFIX_BYTES = 4
 R = TypeVar("R", bound=Response)
 
+_GET_TELEMETRY_SUBSCRIPTIONS_KEY: Final = 71
 _READY: Final = ConnectionState.READY  # members of an enum are slow to look up
 
 
@@ -209,6 +210,11 @@ class Connection:
         if self._machine.api_versions is None:
             raise UsageError(f"the versions of {self.peer} are not known yet")
         return self._machine.api_versions
+
+    @property
+    def takes_metrics(self) -> bool:
+        """Whether the broker offers the APIs of KIP-714: Kafka's brokers do if a metrics reporter is configured."""
+        return _GET_TELEMETRY_SUBSCRIPTIONS_KEY in self.api_versions.offered
 
     def version_for(self, api_key: int) -> int:
         """Return the highest version of an API that both ends know.

@@ -52,7 +52,6 @@ log: logging.Logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Response)
 
 _METADATA_KEY = 3
-_GET_TELEMETRY_SUBSCRIPTIONS_KEY = 71
 _AUTO_CREATION_FROM_VERSION = 4
 _RELIABLE_EPOCHS_FROM_VERSION = 9  # older brokers may name an epoch that has passed (KAFKA-9212)
 
@@ -303,7 +302,7 @@ class Engine:
         """Begin to push metrics when a broker takes them; most clusters do not ask for any."""
         if self._telemetry is not None or self._closed or not self.config.enable_metrics_push:
             return
-        if _GET_TELEMETRY_SUBSCRIPTIONS_KEY in connection.api_versions.offered:
+        if connection.takes_metrics:
             from kafkaraw.client.network.telemetry import TelemetrySender  # only in clusters that ask for metrics
 
             self._telemetry = TelemetrySender(self, self.source)

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger(__name__)
 
-GET_TELEMETRY_SUBSCRIPTIONS_KEY: Final = 71
 CLOSE_TIMEOUT_S: Final = 1.0
 """The last push of a client takes no longer."""
 
@@ -205,7 +204,7 @@ class TelemetrySender:
         nodes = [] if self._node_id is None else [self._node_id]
         for node_id in (*nodes, *self._engine.cluster.brokers):
             connection = self._engine.open_connection(node_id)
-            if connection is not None and takes_metrics(connection):
+            if connection is not None and connection.takes_metrics:
                 self._node_id = node_id
                 return connection
         return None
@@ -222,8 +221,3 @@ class TelemetrySender:
             timeout = self._engine.config.request_timeout_ms / 1000
             connection = await self._engine.connection(self._node_id, timeout=timeout)
         return connection
-
-
-def takes_metrics(connection: Connection) -> bool:
-    """Return whether a broker offers the APIs: Kafka's brokers do if a metrics reporter is configured there."""
-    return GET_TELEMETRY_SUBSCRIPTIONS_KEY in connection.api_versions.offered

@@ -5,7 +5,7 @@ Each database says which of its types hold the values of an Arrow type without l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,6 +49,17 @@ class Dialect(Protocol):
 
     def value(self, column: str, declared: str) -> str:
         """Return the expression that converts a quoted, staged column to the type of the table's column."""
+
+
+def array_type(kind: pa.DataType, type_of: Callable[[pa.DataType], str | None]) -> str | None:
+    """Return the type of a column of arrays, as PostgreSQL and DuckDB write it; None if its elements have none."""
+    element = None if kinds.is_nested(kind.value_type) else type_of(kind.value_type)
+    return element and f"{element}[]"
+
+
+def decimals_fit(kind: pa.Decimal128Type, precision: int, scale: int) -> bool:
+    """Return whether a column of this precision and scale stores each decimal of a type."""
+    return bool(kind.scale <= scale and kind.precision - kind.scale <= precision - scale)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.spark.databases.columns import Column
-from kafkaraw.spark.databases.files import StagingFolder
+from kafkaraw.spark.databases.columns import Column, array_type, decimals_fit
+from kafkaraw.spark.databases.files import FileDatabase, FileSession
 from kafkaraw.spark.errors import TableConflictError, TableError, TableSchemaError
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class DuckdbDialect:
         if kinds.is_decimal(kind):
             return f"DECIMAL({kind.precision},{kind.scale})"
         if kinds.is_list(kind) or kinds.is_large_list(kind):
-            element = None if kinds.is_nested(kind.value_type) else self.type_of(kind.value_type)
-            return element and f"{element}[]"
+            return array_type(kind, self.type_of)
         return _NAMES.get(kind)
 
     def accepts(self, kind: pa.DataType, declared: str) -> bool:
@@ -83,7 +82,7 @@ class DuckdbDialect:
             return given is not None
         found = _DECIMAL.fullmatch(declared)
         if kinds.is_decimal(kind) and found is not None:
-            return bool(kind.scale <= int(found[2]) and kind.precision - kind.scale <= int(found[1]) - int(found[2]))
+            return decimals_fit(kind, int(found[1]), int(found[2]))
         return declared in _WIDER.get(given, ())
 
     def value(self, column: str, declared: str) -> str:
@@ -91,7 +90,7 @@ class DuckdbDialect:
         return f"CAST({column} AS {declared})" if declared in _PARSED else column
 
 
-class DuckdbSession:
+class DuckdbSession(FileSession):
     """A connection; see `Session`.
 
     Args:
@@ -111,9 +110,7 @@ class DuckdbSession:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._options = options
-        self._folder = StagingFolder.of(options)
-        self._dropped: list[str] = []
+        super().__init__(options)
         self._is_open = False
         with self.told("opening the database"):
             self._connection = _opened(options.database, clock() + busy_s, clock, sleep)
@@ -135,8 +132,7 @@ class DuckdbSession:
         """Commit the transaction, then delete the files that it has moved."""
         self._connection.execute("COMMIT")
         self._is_open = False
-        self._folder.delete(self._dropped)
-        self._dropped = []
+        self._delete_dropped()
 
     def rollback(self) -> None:
         """Roll the transaction back."""
@@ -185,14 +181,6 @@ class DuckdbSession:
         batches = list(self._folder.read(staged))
         self._connection.register(_STAGED, pa.Table.from_batches(batches))
         return _STAGED
-
-    def staged_names(self) -> list[str]:
-        """Return what is in the staging folder."""
-        return self._folder.names()
-
-    def drop_staged(self, names: Sequence[str]) -> None:
-        """Delete files once the transaction is committed."""
-        self._dropped = list(names)
 
     @contextlib.contextmanager
     def told(self, stage: str) -> Iterator[None]:
@@ -246,13 +234,9 @@ def _library() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Duckdb:
+class Duckdb(FileDatabase):
     """The file; see `Database`."""
 
     def connect(self, options: DatabaseOptions) -> DuckdbSession:
         """Open the file."""
         return DuckdbSession(options)
-
-    def stage(self, options: DatabaseOptions, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-        """Write the rows into an Arrow file."""
-        return StagingFolder.of(options).write(name, schema, batches)

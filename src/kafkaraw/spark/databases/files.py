@@ -1,6 +1,7 @@
 """Staging for databases that are files: each attempt of a task writes an Arrow file into a folder beside the database.
 
-Driver and executors share the folder. Start at `StagingFolder`.
+Driver and executors share the folder. Start at `StagingFolder`; `FileSession` and `FileDatabase` are what
+SQLite and DuckDB have in common.
 """
 
 from __future__ import annotations
@@ -108,3 +109,37 @@ class StagingFolder:
                 f"{self.table}: {stage} failed: {error}. Nothing of this batch is in the table; check space and "
                 f"permissions of the folder in the option path, and start the query again"
             ) from error
+
+
+class FileSession:
+    """The part of a `Session` that is about staged files.
+
+    Args:
+        options: of the write.
+    """
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        self._options = options
+        self._folder = StagingFolder.of(options)
+        self._dropped: list[str] = []
+
+    def staged_names(self) -> list[str]:
+        """Return what is in the staging folder."""
+        return self._folder.names()
+
+    def drop_staged(self, names: Sequence[str]) -> None:
+        """Delete files once the transaction is committed."""
+        self._dropped = list(names)
+
+    def _delete_dropped(self) -> None:
+        """Delete the files: the transaction is committed."""
+        self._folder.delete(self._dropped)
+        self._dropped = []
+
+
+class FileDatabase:
+    """The part of a `Database` that is about staged files."""
+
+    def stage(self, options: DatabaseOptions, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+        """Write the rows into an Arrow file."""
+        return StagingFolder.of(options).write(name, schema, batches)

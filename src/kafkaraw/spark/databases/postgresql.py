@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.spark.databases.columns import Column, new_columns
+from kafkaraw.spark.databases.columns import Column, array_type, decimals_fit, new_columns
 from kafkaraw.spark.databases.statements import beside, qualified, quoted
 from kafkaraw.spark.errors import TableConflictError, TableError, TableSchemaError
 
@@ -89,8 +89,7 @@ class PostgresqlDialect:
         if kinds.is_decimal(kind):
             return f"numeric({kind.precision},{kind.scale})"
         if kinds.is_list(kind) or kinds.is_large_list(kind):
-            element = None if kinds.is_nested(kind.value_type) else self.type_of(kind.value_type)
-            return element and f"{element}[]"
+            return array_type(kind, self.type_of)
         return _NAMES.get(kind)
 
     def accepts(self, kind: pa.DataType, declared: str) -> bool:
@@ -102,7 +101,7 @@ class PostgresqlDialect:
             found = _NUMERIC.fullmatch(declared)
             if found is None:
                 return declared == "numeric"
-            return bool(kind.scale <= int(found[2]) and kind.precision - kind.scale <= int(found[1]) - int(found[2]))
+            return decimals_fit(kind, int(found[1]), int(found[2]))
         return re.sub(r"\(\d+\)", "", declared) in _WIDER.get(given, ())
 
     def value(self, column: str, declared: str) -> str:

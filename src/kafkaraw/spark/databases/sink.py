@@ -13,17 +13,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.spark.arrow_schemas import arrow_schema
 from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
-from kafkaraw.spark.errors import TableError, without_traceback
+from kafkaraw.spark.errors import without_traceback
+from kafkaraw.spark.lake.writes import TableDataSource, batch_of_stream, batch_of_write, skips
+from kafkaraw.spark.micro_batches import task_context
 from kafkaraw.spark.options.databases import DatabaseOptions, parse_duckdb, parse_postgresql, parse_sqlite
-from kafkaraw.spark.options.lake import SaveMode
 from kafkaraw.spark.options.tables import given
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
     from kafkaraw.spark.lake.batches import BatchId
 
 _log = logging.getLogger(__name__)
-
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
-_RUN_ID = "spark.jobGroup.id"  # the job group that StreamExecution sets for its jobs
 
 _Messages = list[WriterCommitMessage | None]
 
@@ -75,9 +70,11 @@ class _Writer:
         self._overwrite = overwrite
         self._write_id = uuid.uuid4().hex
         self._rows = arrow_schema(schema)
+        from kafkaraw.spark.databases.commits import has_rows
+
         session = self._connect()
         try:
-            self._skips = self._is_skipped(session)
+            self._skips = skips(options.save_mode, lambda: options.table if has_rows(session, options.table) else None)
             self._target = self._prepared(session)
         finally:
             session.rollback()
@@ -91,20 +88,6 @@ class _Writer:
 
         return prepare(session, self._options, self._rows)
 
-    def _is_skipped(self, session: Session) -> bool:
-        """Return whether nothing is written, because the table has rows."""
-        from kafkaraw.spark.databases.commits import has_rows
-
-        mode = self._options.save_mode
-        if mode not in (SaveMode.ERROR_IF_EXISTS, SaveMode.IGNORE) or not has_rows(session, self._options.table):
-            return False
-        if mode is SaveMode.IGNORE:
-            return True
-        raise TableError(
-            f"{self._options.table}: it has rows, and the option saveMode is errorifexists. Write to another table, or "
-            f"set saveMode to append, overwrite or ignore"
-        )
-
     @without_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -114,7 +97,7 @@ class _Writer:
         freeze_modules_once()
         batch = self._batch()
         name = staging_name(
-            batch, self._options.table, _task().partitionId(), attempt=uuid.uuid4().hex, now_s=time.time()
+            batch, self._options.table, task_context().partitionId(), attempt=uuid.uuid4().hex, now_s=time.time()
         )
         if self._skips:
             return DatabaseCommitMessage(batch, Staged(name, 0))
@@ -157,10 +140,7 @@ class DatabaseBatchWriter(_Writer, DataSourceArrowWriter):
     """Writes the rows of a DataFrame."""
 
     def _batch(self) -> BatchId:
-        from kafkaraw.spark.lake.batches import BatchId
-
-        named = self._options.batch
-        return BatchId(self._write_id, 0) if named is None else BatchId(*named, run_id=_property(_RUN_ID) or named[0])
+        return batch_of_write(self._write_id, self._options.batch)
 
     def commit(self, messages: _Messages) -> None:
         """Move the rows of all tasks into the table, in one transaction."""
@@ -175,12 +155,7 @@ class DatabaseStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes the rows of each micro-batch, exactly once."""
 
     def _batch(self) -> BatchId:
-        from kafkaraw.spark.lake.batches import BatchId
-
-        query_id, batch_id = _property(_QUERY_ID), _property(_BATCH_ID)
-        if query_id is None or batch_id is None:
-            raise UsageError("Spark does not pass the query and the micro-batch to this task, which the database needs")
-        return BatchId(query_id, int(batch_id), _property(_RUN_ID) or query_id)
+        return batch_of_stream("database")
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # Spark's name
         """Move the rows of all tasks into the table, in one transaction, unless the batch is there."""
@@ -191,22 +166,11 @@ class DatabaseStreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._abort(messages)
 
 
-def _task() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise UsageError("this is not a task of Spark")
-    return context
-
-
-def _property(name: str) -> str | None:
-    return _task().getLocalProperty(name)
-
-
 def _reports(messages: _Messages) -> list[DatabaseCommitMessage]:
     return [each for each in messages if isinstance(each, DatabaseCommitMessage)]
 
 
-class _DatabaseDataSource(DataSource):
+class _DatabaseDataSource(TableDataSource):
     """What the three formats share.
 
     Args:
@@ -218,31 +182,17 @@ class _DatabaseDataSource(DataSource):
 
     _parse: Callable[[Mapping[str, str]], DatabaseOptions]  # of the class, static
     _database: Callable[[], Database]
-    _reader: ClassVar[str]
+    _checked: DatabaseOptions
 
     @without_traceback()
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._checked = self._parse(given(options))
 
-    def schema(self) -> StructType:
-        """Refuse to read."""
-        raise ConfigError(f"format {self.name()} writes tables; to read one, use {self._reader}")
+    def _batch_writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return DatabaseBatchWriter(self._database, self._checked, schema, overwrite)
 
-    @without_traceback()
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return a batch writer of these columns."""
-        options = self._checked
-        if overwrite and options.save_mode not in (None, SaveMode.OVERWRITE):
-            raise ConfigError(f'saveMode={options.save_mode} contradicts mode("overwrite"): leave one of them out')
-        replaces = overwrite or options.save_mode is SaveMode.OVERWRITE
-        return DatabaseBatchWriter(self._database, options, schema, replaces)
-
-    @without_traceback()
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Return a streaming writer of these columns. In complete mode each micro-batch replaces all rows."""
-        if self._checked.save_mode is not None:
-            raise ConfigError("saveMode is for batch writes; the output mode says what a stream writes")
+    def _stream_writer(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return DatabaseStreamWriter(self._database, self._checked, schema, overwrite)
 
 

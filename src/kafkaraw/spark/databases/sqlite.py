@@ -19,7 +19,7 @@ import pyarrow.types as kinds
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.spark.databases.columns import Column
-from kafkaraw.spark.databases.files import StagingFolder
+from kafkaraw.spark.databases.files import FileDatabase, FileSession
 from kafkaraw.spark.databases.statements import quoted
 from kafkaraw.spark.errors import TableConflictError, TableError, TableSchemaError
 
@@ -116,7 +116,7 @@ def _without_nan(values: list[object], column: str, table: str) -> list[object]:
     return values
 
 
-class SqliteSession:
+class SqliteSession(FileSession):
     """A connection; see `Session`.
 
     Args:
@@ -128,9 +128,7 @@ class SqliteSession:
     lock_clause = ""  # the transaction locks the whole file
 
     def __init__(self, options: DatabaseOptions, busy_s: float = _BUSY_S) -> None:
-        self._options = options
-        self._folder = StagingFolder.of(options)
-        self._dropped: list[str] = []
+        super().__init__(options)
         with self.told("opening the database"):
             self._connection = sqlite3.connect(options.database, timeout=busy_s, isolation_level=None)
 
@@ -149,8 +147,7 @@ class SqliteSession:
     def commit(self) -> None:
         """Commit the transaction, then delete the files that it has moved."""
         self._connection.execute("COMMIT")
-        self._folder.delete(self._dropped)
-        self._dropped = []
+        self._delete_dropped()
 
     def rollback(self) -> None:
         """Roll the transaction back."""
@@ -197,14 +194,6 @@ class SqliteSession:
             self._connection.executemany(f"INSERT INTO {_STAGED} VALUES ({places})", zip(*values, strict=True))
         return _STAGED
 
-    def staged_names(self) -> list[str]:
-        """Return what is in the staging folder."""
-        return self._folder.names()
-
-    def drop_staged(self, names: Sequence[str]) -> None:
-        """Delete files once the transaction is committed."""
-        self._dropped = list(names)
-
     @contextlib.contextmanager
     def told(self, stage: str) -> Iterator[None]:
         """Explain errors of SQLite."""
@@ -227,13 +216,9 @@ class SqliteSession:
 
 
 @dataclass(frozen=True)
-class Sqlite:
+class Sqlite(FileDatabase):
     """The file; see `Database`."""
 
     def connect(self, options: DatabaseOptions) -> SqliteSession:
         """Open the file."""
         return SqliteSession(options)
-
-    def stage(self, options: DatabaseOptions, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-        """Write the rows into an Arrow file."""
-        return StagingFolder.of(options).write(name, schema, batches)

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kafkaraw.errors import ConfigError, UsageError
 from kafkaraw.spark.arrow_schemas import arrow_schema
 from kafkaraw.spark.data_source_api import DataSourceStreamArrowWriter
 from kafkaraw.spark.errors import TableError, without_traceback
-from kafkaraw.spark.options.lake import LakeOptions, SaveMode, parse_delta, parse_iceberg
+from kafkaraw.spark.lake.writes import TableDataSource, batch_of_stream, batch_of_write, skips
+from kafkaraw.spark.micro_batches import task_context
+from kafkaraw.spark.options.lake import LakeOptions, parse_delta, parse_iceberg
 from kafkaraw.spark.options.tables import given
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from kafkaraw.spark.lake.layout import DataFile, LakeTable, Layout
 
 _log = logging.getLogger(__name__)
-
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
-_RUN_ID = "spark.jobGroup.id"  # the job group that StreamExecution sets for its jobs
 
 _Messages = list[WriterCommitMessage | None]
 
@@ -79,23 +75,12 @@ class _Writer:
         self._options = options
         self._overwrite = overwrite
         self._write_id = uuid.uuid4().hex
-        self._skips = self._is_skipped()
+        self._skips = skips(options.save_mode, self._table_with_rows)
         self._layout: Layout = lake_format.prepare(options, arrow_schema(schema))[1]
 
-    def _is_skipped(self) -> bool:
-        """Return whether nothing is written, because the table has rows."""
-        mode = self._options.save_mode
-        if mode not in (SaveMode.ERROR_IF_EXISTS, SaveMode.IGNORE):
-            return False
+    def _table_with_rows(self) -> str | None:
         table = self._format.open(self._options)
-        if table is None or not table.has_rows:
-            return False
-        if mode is SaveMode.IGNORE:
-            return True
-        raise TableError(
-            f"{table.name}: it has rows, and the option saveMode is errorifexists. Write to another table, or set "
-            f"saveMode to append, overwrite or ignore"
-        )
+        return table.name if table is not None and table.has_rows else None
 
     @without_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -104,7 +89,7 @@ class _Writer:
         from kafkaraw.spark.worker import freeze_modules_once
 
         freeze_modules_once()
-        context, batch = _task(), self._batch()
+        context, batch = task_context(), self._batch()
         if self._skips:
             return TableCommitMessage(batch, [])
         files = write_files(iterator, self._layout, self._options, batch, context.partitionId())
@@ -148,10 +133,7 @@ class TableBatchWriter(_Writer, DataSourceArrowWriter):
     """Writes the rows of a DataFrame."""
 
     def _batch(self) -> BatchId:
-        from kafkaraw.spark.lake.batches import BatchId
-
-        named = self._options.batch
-        return BatchId(self._write_id, 0) if named is None else BatchId(*named, run_id=_property(_RUN_ID) or named[0])
+        return batch_of_write(self._write_id, self._options.batch)
 
     def commit(self, messages: _Messages) -> None:
         """Put the files of all tasks into the table, in one step."""
@@ -166,14 +148,7 @@ class TableStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes the rows of each micro-batch, exactly once."""
 
     def _batch(self) -> BatchId:
-        from kafkaraw.spark.lake.batches import BatchId
-
-        query_id, batch_id = _property(_QUERY_ID), _property(_BATCH_ID)
-        if query_id is None or batch_id is None:
-            raise UsageError(
-                "Spark does not pass the query and the micro-batch to this task, which the table's log needs"
-            )
-        return BatchId(query_id, int(batch_id), _property(_RUN_ID) or query_id)
+        return batch_of_stream("table's log")
 
     def commit(self, messages: _Messages, batchId: int) -> None:  # Spark's name
         """Put the files of all tasks into the table, in one step, unless the batch is there."""
@@ -184,22 +159,11 @@ class TableStreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._abort(messages)
 
 
-def _task() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise UsageError("this is not a task of Spark")
-    return context
-
-
-def _property(name: str) -> str | None:
-    return _task().getLocalProperty(name)
-
-
 def _reports(messages: _Messages) -> list[TableCommitMessage]:
     return [each for each in messages if isinstance(each, TableCommitMessage)]
 
 
-class _LakeDataSource(DataSource):
+class _LakeDataSource(TableDataSource):
     """What both formats share.
 
     Args:
@@ -210,30 +174,17 @@ class _LakeDataSource(DataSource):
     """
 
     _format: ClassVar[_Format]
-    _reader: ClassVar[str]
+    _checked: LakeOptions
 
     @without_traceback()
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._checked = self._format.parse(given(options))
 
-    def schema(self) -> StructType:
-        """Refuse to read."""
-        raise ConfigError(f"format {self.name()} writes tables; to read one, use {self._reader}")
+    def _batch_writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return TableBatchWriter(self._format, self._checked, schema, overwrite)
 
-    @without_traceback()
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return a batch writer of these columns."""
-        options = self._checked
-        if overwrite and options.save_mode not in (None, SaveMode.OVERWRITE):
-            raise ConfigError(f'saveMode={options.save_mode} contradicts mode("overwrite"): leave one of them out')
-        return TableBatchWriter(self._format, options, schema, overwrite or options.save_mode is SaveMode.OVERWRITE)
-
-    @without_traceback()
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Return a streaming writer of these columns. In complete mode each micro-batch replaces all rows."""
-        if self._checked.save_mode is not None:
-            raise ConfigError("saveMode is for batch writes; the output mode says what a stream writes")
+    def _stream_writer(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return TableStreamWriter(self._format, self._checked, schema, overwrite)
 
 

@@ -6,16 +6,14 @@ Must not import pyspark, and must not open a database. No message and no `repr` 
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options import texts
-from kafkaraw.spark.options.lake import BATCH_OPTION, OnChangedBatch, SaveMode
-from kafkaraw.spark.options.unsupported import IGNORED
+from kafkaraw.spark.options.lake import BATCH_OPTION, KnownOptions, OnChangedBatch, SaveMode, read_options
 
 _PASSWORD_IN_URL: Final = re.compile(r"://[^/@?]*:[^/@]*@|[?&\s]password\s*=|^password\s*=", re.IGNORECASE)
 _URL: Final = re.compile(r"postgres(ql)?://|\w+\s*=", re.IGNORECASE)
@@ -69,9 +67,7 @@ def _path(name: str, text: str) -> str:
     return path
 
 
-_Table = Mapping[str, tuple[str, Callable[[str, str], object]]]
-# Option name -> field of DatabaseOptions and how its text is read.
-_COMMON: Final[_Table] = {
+_COMMON: Final[KnownOptions] = {
     "table": ("table", texts.name_of),
     "key": ("key", texts.columns),
     "orderColumn": ("order_column", texts.name_of),
@@ -81,8 +77,12 @@ _COMMON: Final[_Table] = {
     "onChangedBatch": ("on_changed_batch", texts.one_of(OnChangedBatch)),
     BATCH_OPTION: ("batch", texts.named_batch),
 }
-_POSTGRESQL: Final[_Table] = {"url": ("database", _url), "password": ("password", lambda _, text: text), **_COMMON}
-_FILE: Final[_Table] = {"path": ("database", _path), **_COMMON}
+_POSTGRESQL: Final[KnownOptions] = {
+    "url": ("database", _url),
+    "password": ("password", lambda _, text: text),
+    **_COMMON,
+}
+_FILE: Final[KnownOptions] = {"path": ("database", _path), **_COMMON}
 
 DESCRIPTIONS: Final[Mapping[str, tuple[str, str, str]]] = {
     "url": ("postgresql", "", "The server and the database, `postgresql://user@host/database`, without a password."),
@@ -126,18 +126,10 @@ def parse_duckdb(options: Mapping[str, str]) -> DatabaseOptions:
     return _parsed("kafkaraw.duckdb", options, _FILE, "path", parts_max=2)
 
 
-def _parsed(kind: str, options: Mapping[str, str], known: _Table, database: str, *, parts_max: int) -> DatabaseOptions:
-    names = {name.lower(): name for name in known}
-    values: dict[str, object] = {}
-    for given, text in options.items():
-        lower = given.lower()
-        if lower in names:
-            attribute, read = known[names[lower]]
-            values[attribute] = read(names[lower], text)
-        elif lower not in IGNORED:
-            near = difflib.get_close_matches(lower, names, n=1, cutoff=0.6)
-            hint = f"; did you mean {names[near[0]]}?" if near else f"; it has {', '.join(known)}"
-            raise ConfigError(f"unknown option {given!r} of format {kind}{hint}")
+def _parsed(
+    kind: str, options: Mapping[str, str], known: KnownOptions, database: str, *, parts_max: int
+) -> DatabaseOptions:
+    values, _ = read_options(kind, options, known)
     for name, attribute in ((database, "database"), ("table", "table")):
         if attribute not in values:
             raise ConfigError(f"format {kind}: the option {name} is missing")

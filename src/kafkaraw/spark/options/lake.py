@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options import texts
@@ -91,9 +91,10 @@ def _size(name: str, text: str) -> int:
 BATCH_OPTION: Final = "tableBatch"
 """Set by `foreachBatch` helpers: name of the writer and number of the micro-batch, as in "name/57"."""
 
-_Table = Mapping[str, tuple[str, Callable[[str, str], object]]]
-# Option name -> field of LakeOptions and how its text is read.
-_COMMON: Final[_Table] = {
+KnownOptions: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], object]]]
+"""Option name -> field and how its text is read."""
+
+_COMMON: Final[KnownOptions] = {
     "path": ("table", texts.name_of),
     "partitionBy": ("partition_by", texts.columns),
     "targetFileSize": ("target_file_size", _size),
@@ -103,8 +104,8 @@ _COMMON: Final[_Table] = {
     "onChangedBatch": ("on_changed_batch", texts.one_of(OnChangedBatch)),
     BATCH_OPTION: ("batch", texts.named_batch),
 }
-_DELTA: Final[_Table] = _COMMON
-_ICEBERG: Final[_Table] = {
+_DELTA: Final[KnownOptions] = _COMMON
+_ICEBERG: Final[KnownOptions] = {
     **_COMMON,
     "table": ("table", texts.name_of),
     "catalog": ("catalog", texts.name_of),
@@ -166,7 +167,32 @@ def parse_iceberg(options: Mapping[str, str]) -> LakeOptions:
     return parsed
 
 
-def _parsed(kind: str, options: Mapping[str, str], known: _Table, prefix: str, how_to_name_it: str) -> LakeOptions:
+def _parsed(
+    kind: str, options: Mapping[str, str], known: KnownOptions, prefix: str, how_to_name_it: str
+) -> LakeOptions:
+    values, settings = read_options(kind, options, known, prefix)
+    if "table" not in values:
+        raise ConfigError(f"format {kind}: no table is named: {how_to_name_it}")
+    return replace(LakeOptions(settings=settings), **values)  # type: ignore[arg-type]  # the table pairs field and type
+
+
+def read_options(
+    kind: str, options: Mapping[str, str], known: KnownOptions, prefix: str | None = None
+) -> tuple[dict[str, object], dict[str, str]]:
+    """Read the options of a format that writes tables; names in upper or lower case.
+
+    Args:
+        kind: the format.
+        options: as given.
+        known: the options that it has.
+        prefix: of options that are passed on as they are; None if there are none.
+
+    Returns:
+        The values by the names of fields, and what is passed on, by names without the prefix.
+
+    Raises:
+        ConfigError: an option is unknown or has an invalid value.
+    """
     names = {name.lower(): name for name in known}
     values: dict[str, object] = {}
     settings: dict[str, str] = {}
@@ -175,12 +201,11 @@ def _parsed(kind: str, options: Mapping[str, str], known: _Table, prefix: str, h
         if lower in names:
             attribute, read = known[names[lower]]
             values[attribute] = read(names[lower], text)
-        elif lower.startswith(prefix):
+        elif prefix is not None and lower.startswith(prefix):
             settings[lower.removeprefix(prefix)] = text
         elif lower not in IGNORED:
             near = difflib.get_close_matches(lower, names, n=1, cutoff=0.6)
-            hint = f"; did you mean {names[near[0]]}?" if near else f"; it has {', '.join(known)} and {prefix}NAME"
+            more = "" if prefix is None else f" and {prefix}NAME"
+            hint = f"; did you mean {names[near[0]]}?" if near else f"; it has {', '.join(known)}{more}"
             raise ConfigError(f"unknown option {given!r} of format {kind}{hint}")
-    if "table" not in values:
-        raise ConfigError(f"format {kind}: no table is named: {how_to_name_it}")
-    return replace(LakeOptions(settings=settings), **values)  # type: ignore[arg-type]  # the table pairs field and type
+    return values, settings

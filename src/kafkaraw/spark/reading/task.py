@@ -6,8 +6,8 @@ Must not decide what to read: the driver did. Start at `read_ranges`.
 A task may have thousands of small ranges, so it reads them in groups: one Fetch asks a broker for all partitions of a
 group. Three bounds shape a group (`grouped`):
 
-- A Fetch may bring `size_max_bytes` of each partition, so a group has so many partitions that the sum of these is at
-  most 32 MiB, whatever the number of brokers. One response of that is in hand, and one on its way.
+- A Fetch asks for `size_max_bytes` of each partition, and the sum over a group is at most 32 MiB, whatever the number
+  of brokers. The task holds one response of that size while the next one is on its way.
 - `size_max_bytes` follows from the number of offsets: records behind the end of a range are fetched for nothing.
 - A range of many offsets fills responses by itself, so it has a group of its own: decoding one partition's response
   after the other uses the caches of the processor better.
