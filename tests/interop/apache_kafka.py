@@ -241,6 +241,8 @@ class ApacheKafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and self._process is not None and (code := self._process.poll()) is not None:
+            error.add_note(f"Apache Kafka ended by itself with {code}. The end of its log:\n{self._log_tail()}")
         self.close()
 
     def start(self) -> Self:

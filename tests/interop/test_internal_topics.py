@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +29,7 @@ from tests.interop.raw_client import Closed, RawClient
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 ADMIN_CLIENT = "__admin_client"
 PATIENCE_S = 30.0
+NODES_MAX = 2
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +106,20 @@ def conversation(servers: str) -> list[object]:
     return said
 
 
+def of_apache_kafka() -> list[object]:
+    """What a node of its own says, since what the admin client writes stops the coordinators of those partitions.
+
+    Such a node has once ended in the middle, on a busy machine: then another one is asked, so that it answers twice.
+    """
+    for _ in range(NODES_MAX):
+        with ApacheKafka() as apache_kafka, contextlib.suppress(Closed):
+            return conversation(apache_kafka.bootstrap_servers)
+    raise AssertionError(f"{NODES_MAX} nodes of Apache Kafka have closed a connection that they keep open elsewhere")
+
+
 @pytest.mark.usefixtures("apache_kafka")  # which says why when it cannot run here
 def test_internal_topics_are_protected_as_apache_kafkas_are(our_broker: EmbeddedBroker):
     ours = conversation(our_broker.bootstrap_servers)
-    # A node of its own: what the admin client writes stops the coordinators of those partitions.
-    with ApacheKafka() as apache_kafka:
-        assert ours == conversation(apache_kafka.bootstrap_servers)
+    assert ours == of_apache_kafka()
     assert ours.count(("INVALID_TOPIC_EXCEPTION", -1, -1)) == 2 * 6
     assert ours.count(("NONE", 0, 0)) == 2, "the admin client may"
