@@ -20,6 +20,7 @@ from kafkaraw.mirror.mapping import (
     Run,
     Translation,
     mapping_key,
+    paired,
     parsed_mapping_key,
 )
 
@@ -147,6 +148,20 @@ def test_between_batches_that_are_not_known_a_translation_is_not_exact_and_not_a
     assert mapping.translate(15) == Translation(10, is_exact=False)
     assert mapping.translate_back(15) == Translation(10, is_exact=False)
     assert mapping.translate(30) == Translation(30, is_exact=True)
+
+
+def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(10), [range(10)], 0))
+    made.add(batch(range(30, 40), [range(30, 40)], 22))
+    runs = paired([10, 11, 15, 16, 17], [11, 12, 13, 14, 15])
+    assert runs == [Run(10, 11, 2), Run(15, 13, 3)]
+    made.mend(range(10, 30), runs)
+    assert made.runs() == [Run(0, 0, 10), Run(10, 11, 2), Run(15, 13, 3), Run(30, 22, 10)]
+    assert made.translate(20) == Translation(22, is_exact=True)
+    made.mend(range(10, 30), runs)
+    assert len(made.runs()) == 4
+    assert paired([1], [1, 2]) is None
 
 
 def test_a_mapping_is_bounded_exact_for_new_offsets_and_never_ahead_for_old_ones(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafkaraw.errors import ProtocolError
@@ -125,6 +125,25 @@ class OffsetMapping:
         self.changed.add(self._next_number)
         self._close_chunks()
 
+    def mend(self, gap: range, runs: Iterable[Run]) -> None:
+        """Fill a gap between batches with what both topics have there.
+
+        Args:
+            gap: offsets of the source that no batch has settled.
+            runs: all records in the gap.
+        """
+        while self._chunks and (not self._open or self._open[0].source >= gap.stop):
+            self._reopen()
+        place = bisect_right(self._open, gap.start, key=lambda run: run.source)
+        before, after = self._open[:place], self._open[place:]
+        if not before or before[-1].is_followed or before[-1].source + before[-1].length > gap.start:
+            return  # it was thinned or replaced meanwhile
+        self._open = []
+        for run in (*before[:-1], before[-1]._replace(is_followed=True), *runs, *after):
+            self._append(run)
+        self.changed.add(self._next_number)
+        self._close_chunks()
+
     def translate(self, offset: int) -> Translation | None:
         """Return the position in the copy for a position in the source.
 
@@ -190,13 +209,16 @@ class OffsetMapping:
     def _truncate(self, source: int) -> None:
         """Forget what is known of offsets from one on; the copy has it again."""
         while self._chunks and (not self._open or self._open[0].source >= source):
-            chunk = self._chunks.pop()
-            self.changed |= {chunk.number, self._next_number}
-            self._open[:0] = _decoded(chunk.runs)
+            self._reopen()
         kept = [run for run in self._open if run.source < source]
         if kept and kept[-1].source + kept[-1].length > source:
             kept[-1] = kept[-1]._replace(length=source - kept[-1].source)
         self._open = kept
+
+    def _reopen(self) -> None:
+        chunk = self._chunks.pop()
+        self.changed |= {chunk.number, self._next_number}
+        self._open[:0] = _decoded(chunk.runs)
 
     def _close_chunks(self) -> None:
         while len(self._open) > CHUNK_RUNS:
@@ -247,6 +269,28 @@ class OffsetMapping:
             mapping._open, mapping._next_number, mapping.source_end = runs, number, source_end
             end = runs[-1].source + runs[-1].length if runs else end
         return mapping
+
+
+def paired(source: Sequence[int], target: Sequence[int]) -> list[Run] | None:
+    """Return the runs of records that are the same, one after the other, on both sides.
+
+    Args:
+        source: offsets of all records in the source.
+        target: offsets of all records in the copy.
+
+    Returns:
+        None if they are not equally many: one side has lost records, or has them twice.
+    """
+    if len(source) != len(target):
+        return None
+    runs: list[Run] = []
+    for ours, theirs in zip(source, target, strict=True):
+        last = runs[-1] if runs else None
+        if last is not None and (ours, theirs) == (last.source + last.length, last.target + last.length):
+            runs[-1] = last._replace(length=last.length + 1)
+        else:
+            runs.append(Run(ours, theirs, 1))
+    return runs
 
 
 def _chunk(number: int, level: int, runs: list[Run]) -> _Chunk:
