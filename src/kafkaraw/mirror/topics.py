@@ -1,10 +1,10 @@
 """Topics of a flow: which ones are copied, and what the target lacks of topics, partitions, configurations and ACLs.
 
 `planned` compares both clusters and returns the changes, without I/O; `MirrorTopics` asks the clusters, with one
-request for each kind of question, and makes the changes. The rules are MirrorMaker's: configurations that are not defaults are
-copied apart from the excluded ones; ACLs are copied apart from those that allow writing, and an ACL that allows
-everything is copied as one that allows reading. A topic is deleted only if the configuration asks for it. Start at
-`planned` and `MirrorTopics`.
+request for each kind of question, and makes the changes. The rules are MirrorMaker's: configurations that are not
+defaults are copied apart from the excluded ones; ACLs are copied apart from those that allow writing, and an ACL that
+allows everything is copied as one that allows reading. A topic is deleted only if the configuration asks for it. Start
+at `planned` and `MirrorTopics`.
 Source: Kafka's MirrorSourceConnector, DefaultConfigPropertyFilter.
 """
 

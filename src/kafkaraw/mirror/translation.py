@@ -21,7 +21,7 @@ from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.admin.group_descriptions import GroupState
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.errors import RetriableError, UsageError
-from kafkaraw.light_classes import dataclass, field
+from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.checkpoints import INACTIVE, Checkpoint
 from kafkaraw.mirror.clients import FlowClients, newest
 from kafkaraw.mirror.mapping import OffsetMapping, Translation
@@ -177,8 +177,8 @@ class GroupTranslator:
         """
         if plan.active_at_destination:
             raise UsageError(
-                f"group {plan.active_at_destination[0]!r} has members in {self.destination_alias}, whose offsets are not "
-                "changed: stop them first"
+                f"group {plan.active_at_destination[0]!r} has members in {self.destination_alias}, so its offsets there "
+                "are not changed: stop them first"
             )
         wanted: dict[str, dict[TopicPartition, int | OffsetAndMetadata]] = {}
         for each in plan.offsets:
@@ -301,19 +301,8 @@ class GroupTranslator:
         found = []
         for each in offsets:
             at = committed.get(each.group_id, {}).get(each.destination)
-            found.append(
-                TranslatedOffset(
-                    each.group_id,
-                    each.origin,
-                    each.offset,
-                    each.destination,
-                    each.translated,
-                    each.how,
-                    None if at is None else at.offset,
-                    ends.get(each.destination),
-                    each.metadata,
-                )  # fmt: skip
-            )
+            current = None if at is None else at.offset
+            found.append(replace(each, current=current, end=ends.get(each.destination)))
         return found
 
 
@@ -326,9 +315,7 @@ def _translated(
 
 
 def _changed(each: TranslatedOffset, offset: int, how: How) -> TranslatedOffset:
-    return TranslatedOffset(
-        each.group_id, each.origin, each.offset, each.destination, offset, how, metadata=each.metadata
-    )
+    return replace(each, translated=offset, how=how)
 
 
 async def _states(admin: AsyncAdmin) -> dict[str, GroupState | None]:
