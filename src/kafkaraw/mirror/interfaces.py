@@ -50,7 +50,8 @@ class FlowSettings:
         delivery: how often each record is copied.
         read_committed: whether records of aborted transactions are left out; reading ends at the last stable offset.
         on_loss: what happens after a loss of records at the source.
-        start_at: where new partitions begin.
+        start_at: where partitions begin that this flow has no position of; None is their first offset, and an error if
+            the copy has records.
         refresh_topics_interval_s: seconds between looks for new topics and partitions.
         commit_interval_s: seconds until a transaction ends, or positions are committed, under load.
         in_flight_max_bytes: bytes that are read and not acknowledged, at most.
@@ -66,7 +67,7 @@ class FlowSettings:
     delivery: Delivery = Delivery.EXACTLY_ONCE
     read_committed: bool = True
     on_loss: OnLoss = OnLoss.FAIL
-    start_at: StartAt = StartAt.EARLIEST
+    start_at: StartAt | None = None
     refresh_topics_interval_s: float = 600.0
     commit_interval_s: float = 0.5
     in_flight_max_bytes: int = 16 << 20

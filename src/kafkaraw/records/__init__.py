@@ -23,6 +23,7 @@ from kafkaraw.records.header import (
     patch_header,
     stamp_create_time,
     unpack_header,
+    unstamped,
     verify_crc,
 )
 from kafkaraw.records.record import (
@@ -146,6 +147,7 @@ __all__ = [
     "split_batch",
     "stamp_create_time",
     "unpack_header",
+    "unstamped",
     "verify_crc",
     "whole_number",
 ]
