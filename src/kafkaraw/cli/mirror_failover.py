@@ -133,4 +133,4 @@ def _move(
             number = committed.get(name, 0)
             kept = sum(each.group_id == name for each in plan.offsets) - number
             text = f"Set {count_of(number, 'offset')} of group {name!r} in {where}"
-            click.echo(f"{text}; {count_of(kept, 'offset')} was as far already." if kept else f"{text}.", err=True)
+            click.echo(f"{text}; as far already: {kept}." if kept else f"{text}.", err=True)

@@ -39,7 +39,9 @@ def topics(mirror: MirrorSettings, change: Change, output: str) -> None:
     found = asyncio.run(_plans(mirror))
     show([row for flow, changes in found for row in _rows(flow.name, changes)], output)
     problems = [(flow.name, name, why) for flow, changes in found for name, why in changes.problems.items()]
-    if any(changes for _, changes in found) and change.allows(""):
+    if not any(changes for _, changes in found):
+        click.echo("The targets lack nothing.", err=True)
+    elif change.allows(""):
         problems += asyncio.run(_apply(mirror, found))
     for flow_name, name, why in problems:
         click.echo(f"Error: {flow_name}: topic {name}: {why}", err=True)

@@ -177,8 +177,8 @@ class GroupTranslator:
         """
         if plan.active_at_destination:
             raise UsageError(
-                f"group {plan.active_at_destination[0]!r} has members in {self.destination_alias}, so its offsets there "
-                "are not changed: stop them first"
+                f"group {plan.active_at_destination[0]!r} has members in {self.destination_alias}, so its offsets "
+                "there are not changed: stop them first"
             )
         wanted: dict[str, dict[TopicPartition, int | OffsetAndMetadata]] = {}
         for each in plan.offsets:
