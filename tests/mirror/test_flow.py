@@ -296,7 +296,7 @@ def test_copy_with_records_and_without_position_needs_a_choice() -> None:
         async with clusters.target.producer() as producer:
             await producer.send(COPY, b"of another tool", partition=0)
         await clusters.fill(0, 10, partition=0)
-        with pytest.raises(UsageError, match=r"start\.at=earliest"):
+        with pytest.raises(UsageError, match=r"auto\.offset\.reset=earliest"):
             await clusters.flow().run()
         await clusters.copy(11, start_at=StartAt.EARLIEST)
         values = [record.value for record in await clusters.all_records(clusters.target, COPY)]
@@ -382,5 +382,3 @@ def test_metrics_have_the_names_of_mirrormaker() -> None:
             assert {"record-rate", "byte-rate", "record-age-ms-max", "replication-latency-ms-avg"} <= found.keys()
 
     between_clusters(test)
-
-
