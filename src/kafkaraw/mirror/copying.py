@@ -2,8 +2,8 @@
 
 `BatchCopier` sends what was read to the partitions of the copies, limits how many bytes are in flight, and knows which
 offset of the source became which one of the target. `ExactlyOnce` and `AtLeastOnce` bring the positions to the target:
-in the transaction of the records, or after their acknowledgement. `flow.py` decides when. Nothing here reads the source.
-Start at `BatchCopier.send`.
+in the transaction of the records, or after their acknowledgement. `flow.py` decides when. Nothing here reads the
+source. Start at `BatchCopier.send`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kafkaraw.mirror.interfaces import CopiedBatch
 from kafkaraw.mirror.metrics import PartitionMetrics
 from kafkaraw.mirror.positions import Position
 from kafkaraw.protocol import Uuid
-from kafkaraw.records import Batch, BatchHeader, BatchPromise, SealedBatch, TopicPartition, Wire
+from kafkaraw.records import Batch, BatchHeader, BatchPromise, SealedBatch, TopicPartition, Wire, WireBatch
 
 if TYPE_CHECKING:
     from kafkaraw.client.sending.producer_core import ProducerCore
 
 ROOM_S: Final = 300.0
-"""How long acknowledgements may fail to come until the flow begins anew; batches fail before (`delivery_timeout_ms`)."""
+"""How long acknowledgements may fail to come; by `delivery_timeout_ms`, batches fail long before."""
 
 
 @dataclass(slots=True)
@@ -186,9 +186,9 @@ class BatchCopier:
         copy.metrics.read(max(0, self._now_ms() - header.max_timestamp))
         if treatment is Treatment.VERBATIM:
             promise = self._core.new_promise(*copy.target)
-            runs = (range(header.base_offset, header.next_offset),)
-            self._note(copy, header, header.next_offset, runs, header.size, promise)
-            yield SealedBatch.of_wire(verbatim(wire), promise, created_ms=self._now_ms())
+            offsets = range(header.base_offset, header.next_offset)
+            self._note(copy, header, offsets.stop, (offsets,), header.size, promise)
+            yield WireBatch(verbatim(wire), promise, created_ms=self._now_ms())
             return
         for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
             promise = self._core.new_promise(*copy.target)
@@ -228,13 +228,11 @@ class BatchCopier:
 
 def _copied(sent: _Sent) -> Iterator[CopiedBatch]:
     """Return the mapping of a batch; one for each part if the producer has divided it."""
-    copy, runs = sent.copy, sent.runs
-    count, begin = sum(map(len, runs)), sent.source_offsets.start
-    for promise, index, here in sent.promise.pieces_of(0, count):
-        # `pieces_of` counts from the begin of the part; the parts follow each other
-        assert index == 0
-        part, runs = pieces(runs, 0, here), pieces(runs, here, count)
-        end = part[-1].stop if runs else sent.source_offsets.stop
+    copy, left = sent.copy, sent.runs
+    count, begin = sum(map(len, left)), sent.source_offsets.start
+    for promise, _, here in sent.promise.pieces_of(0, count):  # each is a whole part
+        part, left = pieces(left, 0, here), pieces(left, here, count)
+        end = part[-1].stop if left else sent.source_offsets.stop
         if promise.base_offset >= 0:
             copy.target_offset = promise.base_offset + here
         yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset)
@@ -293,7 +291,7 @@ class ExactlyOnce:
             await self._producer.begin_transaction()
             self._is_open = True
 
-    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:  # noqa: ARG002
+    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
         """Commit the transaction, which waits for all batches."""
         await self.begin()
         await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)

@@ -36,7 +36,7 @@ class RecordsLostError(KafkaError):
         super().__init__(
             f"{name_of(partition)}: the source has no records before offset {last_offset + 1} any more, and the copy "
             f"lacks those at offsets {first_offset} to {last_offset}: retention (or a deletion of records) has passed "
-            f"the mirror; set on.records.lost=continue to copy the rest"
+            f"the mirror; set on.loss=continue to copy the rest"
         )
         self.partition: TopicPartition = partition
         self.first_offset: int = first_offset
@@ -151,7 +151,7 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
         )
         if on_loss is OnLoss.FAIL:
             raise SourceReplacedError(
-                f"{text}: delete the copy, or set on.records.lost=continue to write the new records behind them"
+                f"{text}: delete the copy, or set on.loss=continue to write the new records behind them"
             )
         return Start(facts.first_offset, notice=f"{text}; the new records follow these")
     if position.offset < facts.first_offset:
@@ -165,7 +165,7 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
             f"{position.offset - 1}: records that are in the copy are lost in the source"
         )
         if on_loss is OnLoss.FAIL:
-            raise SourceTruncatedError(f"{text}; set on.records.lost=continue to go on at its end")
+            raise SourceTruncatedError(f"{text}; set on.loss=continue to go on at its end")
         return Start(facts.end_offset, notice=f"{text}; continuing at its end")
     return Start(position.offset, position.leader_epoch)
 
@@ -174,8 +174,9 @@ def _start_without_position(facts: PartitionFacts, start_at: StartAt | None) -> 
     if start_at is None and facts.target_end_offset > 0:
         raise UsageError(
             f"{name_of(facts.target)} has records up to offset {facts.target_end_offset - 1}, and the mirror has no "
-            f"position there (another tool has written them, or the position has expired): set start.at=earliest to "
-            f"copy {name_of(facts.source)} from its first record behind them, or start.at=latest to copy new records"
+            f"position there (another tool has written them, or the position has expired): set "
+            f"consumer.auto.offset.reset=earliest for the flow to copy {name_of(facts.source)} from its first record "
+            f"behind them, or latest to copy new records"
         )
     if start_at is StartAt.LATEST:
         return Start(facts.end_offset)

@@ -557,9 +557,9 @@ class _Reader:
             in_flight_max_bytes=self._value(scopes, "in.flight.max.bytes"),
         )
 
-    def _start_at(self, source: str, own: _Scope, reset: object) -> StartAt:
+    def _start_at(self, source: str, own: _Scope, reset: object) -> StartAt | None:
         if reset is None:
-            return StartAt.EARLIEST
+            return None
         if reset not in [each.value for each in StartAt]:
             names = (f"source.consumer.{_OFFSET_RESET}", f"consumer.{_OFFSET_RESET}")
             found = [scope.clients[n] for scope in (own, self._of_cluster[source]) for n in names if n in scope.clients]

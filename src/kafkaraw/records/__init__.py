@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         RowColumns,
         SentPart,
     )
-    from kafkaraw.records.sealed import SealedBatch
+    from kafkaraw.records.sealed import SealedBatch, WireBatch
     from kafkaraw.records.splitting import split_batch
 
 __all__ = [
@@ -125,6 +125,7 @@ __all__ = [
     "TopicPartition",
     "Waiter",
     "Wire",
+    "WireBatch",
     "batches_of",
     "codec_by_id",
     "codec_by_name",
@@ -177,7 +178,7 @@ _HOMES: Final = {
     ),
     "promise": ("BatchPromise", "PromiseState", "Waiter"),
     "rows": ("UNSOUND", "BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
-    "sealed": ("SealedBatch",),
+    "sealed": ("SealedBatch", "WireBatch"),
     "splitting": ("split_batch",),
 }
 _MODULES: Final = {name: module for module, names in _HOMES.items() for name in names}

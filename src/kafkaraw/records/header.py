@@ -277,7 +277,7 @@ def stamp_producer(
 
 
 def unstamped(wire: Wire) -> Wire:
-    """Return a batch as producers send it: at offset 0, of no leader epoch, with neither append time nor delete horizon.
+    """Return a batch as producers send it: offset 0, no leader epoch, neither append time nor delete horizon.
 
     The bytes are written in place, unless they are read-only. The records' own timestamps apply. The checksum stays as
     it was, and so do the producer's numbers: `stamp_producer` writes both.

@@ -1,7 +1,7 @@
 """A sealed batch: it takes no more records and waits to be sent.
 
 It owns its bytes until the client releases it. Start at `SealedBatch.encode`. The sender decides when to send it, and
-with which sequence; `OpenBatches` adds the records, or `SealedBatch.of_wire` takes a batch that was made elsewhere.
+with which sequence; `OpenBatches` adds the records. `WireBatch` is one that was made elsewhere, as for a mirror.
 """
 
 from __future__ import annotations
@@ -70,26 +70,6 @@ class SealedBatch:
         self._encoded = memoryview(b"")
         self._stamp: tuple[int, int, int, bool] | None = None
 
-    @classmethod
-    def of_wire(cls, wire: Wire, promise: BatchPromise, *, created_ms: int) -> SealedBatch:
-        """Make one of a whole batch in wire format, which is not decoded, and counts for no buffer memory.
-
-        Args:
-            wire: header and bytes; records without gaps in their offsets. The bytes become this batch's own: `encode`
-                writes the producer's numbers and the checksum into them, unless they are read-only.
-            promise: set when the broker has responded.
-            created_ms: when it was made, in milliseconds since 1970.
-        """
-        header, encoded = wire
-        batch = cls.__new__(cls)
-        batch.topic, batch.partition, batch.promise = promise.topic, promise.partition, promise
-        batch.records_count, batch.size_bytes = header.records_count, header.size
-        batch.created_ms, batch.released = created_ms, True
-        batch.codec, batch.level = codec_by_id(header.codec_id), None
-        batch._builder, batch._stamp = None, None
-        batch._encoded = memoryview(bytearray(encoded)) if encoded.readonly else encoded
-        return batch
-
     def encode(
         self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False
     ) -> memoryview:
@@ -129,3 +109,25 @@ class SealedBatch:
 
     def __repr__(self) -> str:
         return f"SealedBatch({self.topic}-{self.partition}, {self.records_count} records, {self.size_bytes} bytes)"
+
+
+class WireBatch(SealedBatch):
+    """A whole batch in wire format to produce, which is not decoded, and counts for no buffer memory.
+
+    Args:
+        wire: header and bytes; records without gaps in their offsets. The bytes become this batch's own: `encode`
+            writes the producer's numbers and the checksum into them, unless they are read-only.
+        promise: set when the broker has responded.
+        created_ms: when it was made, in milliseconds since 1970.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, wire: Wire, promise: BatchPromise, *, created_ms: int) -> None:
+        header, encoded = wire
+        self.topic, self.partition, self.promise = promise.topic, promise.partition, promise
+        self.records_count, self.size_bytes = header.records_count, header.size
+        self.created_ms, self.released = created_ms, True
+        self.codec, self.level = codec_by_id(header.codec_id), None
+        self._builder, self._stamp = None, None
+        self._encoded = memoryview(bytearray(encoded)) if encoded.readonly else encoded
