@@ -337,6 +337,9 @@ class _Session:
             source.incremental_assign([facts.source])
             source.seek(facts.source, _offset_and_epoch(start.offset, start.leader_epoch))
         source.assign(self._copies)
+        if not self.committed.keys() >= self._copies.keys():
+            # Before the first record: from now on a copy with records and without a position is not this flow's.
+            await self._commit(wait=True)
 
     async def _learn_targets(self, topics: Iterable[str]) -> None:
         """Have the producer and the target's consumer know the copies, which may be some milliseconds old."""

@@ -117,7 +117,7 @@ class RunIds:
         self._found: dict[TopicPartition, str] = {}
 
     def check(self, positions: Mapping[TopicPartition, Position], flow: str) -> None:
-        """Take note of positions that were read; after the first time, they must be of the same process, or of this one.
+        """Take note of positions that were read; later ones must be of the same process, or of this one.
 
         Args:
             positions: by partition of the source.
