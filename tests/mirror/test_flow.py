@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.admin import NewTopic
+from kafkaraw.client.admin import NewPartitions, NewTopic
 from kafkaraw.errors import KafkaError, ProducerFencedError, UsageError
 from kafkaraw.mirror.interfaces import Delivery, OnLoss, StartAt
 from kafkaraw.mirror.positions import RecordsLostError, SourceReplacedError
@@ -332,8 +332,6 @@ def test_cluster_is_not_mirrored_onto_itself() -> None:
 
 def test_partitions_that_a_topic_gains_are_copied() -> None:
     async def test(clusters: TwoClusters) -> None:
-        from kafkaraw.client.admin import NewPartitions
-
         await clusters.fill(0, 20)
         async with clusters.mirroring():
             await clusters.copied_records(20)
@@ -341,7 +339,7 @@ def test_partitions_that_a_topic_gains_are_copied() -> None:
                 await admin.create_partitions({TOPIC: NewPartitions(3)})
             await asyncio.sleep(1)
             await clusters.fill(20, 10, partition=2)
-            await clusters.copied_records(30)
+            await clusters.until(lambda: sum(batch.records_count for batch in clusters.copied) == 30)
         await assert_equal(clusters)
 
     between_clusters(test)

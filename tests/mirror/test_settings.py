@@ -35,7 +35,7 @@ def test_defaults_are_those_of_mirrormaker_apart_from_delivery(tmp_path: Path) -
     flow = settings(tmp_path).flow(None)
     assert flow.name == "east->west"
     assert flow.copy.delivery is Delivery.EXACTLY_ONCE
-    assert (flow.copy.read_committed, flow.copy.on_loss, flow.copy.start_at) == (True, OnLoss.FAIL, StartAt.EARLIEST)
+    assert (flow.copy.read_committed, flow.copy.on_loss, flow.copy.start_at) == (True, OnLoss.FAIL, None)
     assert flow.copy.refresh_topics_interval_s == 600
     assert (flow.offsets.checkpoints_interval_s, flow.offsets.group_offsets_interval_s) == (60, None)
     assert (flow.offsets.heartbeats_interval_s, flow.offsets.offset_lag_max) == (1, 100)

@@ -9,7 +9,11 @@ A flow runs in sessions. A session makes clients, asks the plan for topics, take
 positions in the target, and copies. A failure that may pass (a broker that is not reachable, a transaction that has to
 be aborted, a leader that has moved its log) ends the session, and the next one begins as after a restart of the
 process: there is no other state than the positions. A failure that does not pass ends the flow: missing permissions, a
-batch that the target refuses, records that the source has lost, another process that has taken over.
+batch that the target refuses, records that the source has lost.
+
+A process that begins with a flow fences an earlier one. The earlier one cannot tell this from a transaction that was
+open for too long, so it begins a new session, too; there it finds positions of another run, and ends
+(`FlowTakenOverError`). The other process begins a new session, and continues.
 
 Start at `Flow.run`, then `_Session`.
 """
@@ -32,11 +36,9 @@ from kafkaraw.errors import (
     CorruptBatchError,
     KafkaError,
     LogTruncationError,
-    ProducerFencedError,
     RetriableError,
     UnsupportedVersionError,
     UsageError,
-    WakeupError,
 )
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.batches import TargetLimits
@@ -44,12 +46,15 @@ from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOn
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.metrics import FlowMetrics
 from kafkaraw.mirror.positions import (
+    FlowTakenOverError,
     PartitionFacts,
     Position,
     RecordsLostError,
+    RunIds,
     SourceReplacedError,
     SourceTruncatedError,
     name_of,
+    random_run_id,
     start_of,
 )
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -63,6 +68,8 @@ REQUEST_BYTES: Final = 8 << 20
 """Of one Produce request, which has at most one batch of each partition."""
 IDLE_S: Final = 0.01
 """How long the source has nothing new until positions are committed before `commit_interval_s` has passed."""
+LOOK_S: Final = 0.2
+"""How soon a flow without new records looks whether it is to stop, or to copy other topics."""
 COMMIT_PAUSE_S: Final = 0.05
 """The least time between two commits: each costs two round trips."""
 POSITIONS_KEPT_S: Final = 6 * 3600.0
@@ -77,7 +84,7 @@ _LASTING: Final = (
     AuthenticationError,
     UsageError,
     UnsupportedVersionError,
-    ProducerFencedError,
+    FlowTakenOverError,
     CorruptBatchError,
     LogTruncationError,
     RecordsLostError,
@@ -133,6 +140,8 @@ class Flow:
         self._metrics = FlowMetrics()
         self._session: _Session | None = None
         self._stop = asyncio.Event()
+        self._runs = RunIds(random_run_id((target_runtime or system_runtime()).rng))
+        self._has_opened = False
         self._progress = 0
 
     def metrics(self) -> dict[TopicPartition, dict[str, float]]:
@@ -150,8 +159,6 @@ class Flow:
     def stop(self) -> None:
         """Have `run` commit what was sent, and return."""
         self._stop.set()
-        if self._session is not None:
-            self._session.wakeup()
 
     async def run(self) -> None:
         """Copy until `stop` is called.
@@ -167,7 +174,7 @@ class Flow:
                 await self._run_session()
             except KafkaError as error:
                 tries = 1 if self._progress > before else tries + 1
-                if is_lasting(error) or (tries >= TRIES_MAX and not _passes(error)) or not self._progress:
+                if is_lasting(error) or (tries >= TRIES_MAX and not _passes(error)) or not self._has_opened:
                     raise
                 log.warning("mirror %s: %s; beginning again at the last positions", self.settings.name, error)
                 delay_s = backoff.delay_ms(tries - 1, runtime.rng) / 1000
@@ -177,11 +184,11 @@ class Flow:
 
     async def _run_session(self) -> None:
         self.sessions_count += 1
-        session = _Session(self.settings, self._plan, self._metrics, self._runtimes, self._committed)
+        session = _Session(self.settings, self._plan, self._runs, self._metrics, self._runtimes, self._committed)
         self._session = session
         try:
             await session.open()
-            self._progress += 1
+            self._has_opened = True
             await session.copy(self._stop)
         except BaseException:
             await session.discard()
@@ -232,6 +239,7 @@ class _Session:
     Args:
         settings: of the flow.
         plan: which topics.
+        runs: tell whether another process has taken over.
         metrics: count what is copied.
         runtimes: of the clients of source and target.
         on_committed: called after each commit with what was copied since the one before.
@@ -244,6 +252,7 @@ class _Session:
         self,
         settings: FlowSettings,
         plan: TopicPlan,
+        runs: RunIds,
         metrics: FlowMetrics,
         runtimes: tuple[Runtime | None, Runtime | None],
         on_committed: OnCopied,
@@ -251,6 +260,7 @@ class _Session:
         self.committed: dict[TopicPartition, Position] = {}
         self._settings = settings
         self._plan = plan
+        self._runs = runs
         self._metrics = metrics
         self._on_committed = on_committed
         self._clients = _clients_of(settings, runtimes)
@@ -303,7 +313,10 @@ class _Session:
             log.info("mirror %s: %s is not copied any more", self._settings.name, name_of(gone))
             del self._copies[gone]
         new = {of: topic for of, topic in wanted.items() if of not in self._copies}
-        for facts in await self._facts_of(new):
+        all_facts = await self._facts_of(new)
+        positions = {facts.source: facts.position for facts in all_facts if facts.position is not None}
+        self._runs.check(positions, self._settings.name)
+        for facts in all_facts:
             start = start_of(facts, on_loss=self._settings.on_loss, start_at=self._settings.start_at)
             if start.notice:
                 log.warning("mirror %s: %s", self._settings.name, start.notice)
@@ -324,6 +337,9 @@ class _Session:
             source.incremental_assign([facts.source])
             source.seek(facts.source, _offset_and_epoch(start.offset, start.leader_epoch))
         source.assign(self._copies)
+        if not self.committed.keys() >= self._copies.keys():
+            # Before the first record: from now on a copy with records and without a position is not this flow's.
+            await self._commit(wait=True)
 
     async def _learn_targets(self, topics: Iterable[str]) -> None:
         """Have the producer and the target's consumer know the copies, which may be some milliseconds old."""
@@ -377,16 +393,12 @@ class _Session:
         await self._commit(wait=True)
 
     async def _read(self) -> dict[TopicPartition, Batch]:
-        """Wait for batches; nothing if a commit is due first, or the session is woken up."""
-        now_s = _now_s()
-        until_s = min(self._refresh_at_s, self._schedule.look_at_s(now_s))
-        try:
-            if not self._copies:
-                await asyncio.sleep(min(max(0.0, until_s - now_s), 0.5))
-                return {}
-            return await self._clients.source.poll(timeout=max(0.0, until_s - now_s))
-        except WakeupError:
+        """Wait for batches for a short time; a Fetch stays in flight meanwhile."""
+        wait_s = IDLE_S if self._schedule.is_open else LOOK_S
+        if not self._copies:
+            await asyncio.sleep(wait_s)
             return {}
+        return await self._clients.source.poll(timeout=wait_s)
 
     async def _send(self, read: dict[TopicPartition, Batch]) -> None:
         source = self._clients.source
@@ -453,7 +465,7 @@ class _Session:
         for of, at in self._clients.source.next_offsets().items():
             copy, before = self._copies.get(of), self.committed.get(of)
             if copy is not None and (before is None or before.offset != at.offset):
-                moved[of] = Position(at.offset, at.leader_epoch, copy.source_id, copy.target_id)
+                moved[of] = Position(at.offset, at.leader_epoch, copy.source_id, copy.target_id, self._runs.own)
         return moved
 
     async def _check_committing(self) -> None:
@@ -467,7 +479,6 @@ class _Session:
         if self._refreshing is None and _now_s() >= self._refresh_at_s:
             refresh: Any = self._plan.refresh()
             self._refreshing = asyncio.get_running_loop().create_task(refresh, name=f"topics of {self._settings.name}")
-            self._refreshing.add_done_callback(lambda _: self.wakeup())
             self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         if self._refreshing is not None and self._refreshing.done():
             refreshing, self._refreshing = self._refreshing, None
@@ -481,19 +492,14 @@ class _Session:
 
     # -- the end
 
-    def wakeup(self) -> None:
-        """End a poll that waits."""
-        self._clients.source.wakeup()
-
     async def close(self) -> None:
         """Close the clients, after everything was committed."""
         await self._end_tasks()
         await _together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
 
     async def discard(self) -> None:
-        """Close the clients after a failure: the transaction is aborted here, or by the next session."""
-        with contextlib.suppress(KafkaError):
-            await self._end_tasks()
+        """Close the clients after a failure; an open transaction is aborted here, or by the next session."""
+        await self._end_tasks()
         for closing in (self._clients.producer.close, self._clients.source.close, self._clients.target.close):
             with contextlib.suppress(KafkaError):
                 await closing(CLOSE_S)
@@ -535,9 +541,10 @@ class _CommitSchedule:
         idle = is_idle and now_s >= self._committed_at_s + min(COMMIT_PAUSE_S, self._interval_s)
         return idle or now_s >= self._sent_at_s + self._interval_s
 
-    def look_at_s(self, now_s: float) -> float:
-        """Return until when a poll may wait."""
-        return self.all_at_s if self._sent_at_s is None else now_s + IDLE_S
+    @property
+    def is_open(self) -> bool:
+        """Whether batches were sent since the last commit."""
+        return self._sent_at_s is not None
 
     def committed(self, now_s: float, *, everything: bool) -> None:
         """Positions were committed, or there was none to commit."""

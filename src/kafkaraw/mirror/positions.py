@@ -11,16 +11,21 @@ an error that names the offsets, unless the flow is told to go on; then it is re
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
-from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.errors import KafkaError, ProducerFencedError, UsageError
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.mirror.interfaces import OnLoss, StartAt
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 
+if TYPE_CHECKING:
+    from random import Random
+
 _SOURCE: Final = "source="
 _TARGET: Final = "target="
+_RUN: Final = "run="
 
 
 class RecordsLostError(KafkaError):
@@ -51,6 +56,10 @@ class SourceTruncatedError(KafkaError):
     """A partition of the source ends before the position: records that were copied are not in the source any more."""
 
 
+class FlowTakenOverError(ProducerFencedError):
+    """Another process copies this flow: it has committed positions since this one has begun."""
+
+
 class Position(NamedTuple):
     """A position as it is committed.
 
@@ -59,29 +68,70 @@ class Position(NamedTuple):
         leader_epoch: of the record before it; -1 if it is not known.
         source_id: of the source's topic; zero if it is not known.
         target_id: of the copy.
+        run_id: of the process that has committed it; empty if it is not known.
     """
 
     offset: int
     leader_epoch: int
     source_id: Uuid
     target_id: Uuid
+    run_id: str = ""
 
     @property
     def metadata(self) -> str:
         """The text that is committed with the offset."""
-        return f"{_SOURCE}{self.source_id} {_TARGET}{self.target_id}"
+        return f"{_SOURCE}{self.source_id} {_TARGET}{self.target_id} {_RUN}{self.run_id}"
 
     @classmethod
     def parse(cls, offset: int, leader_epoch: int, metadata: str) -> Position:
         """Read what was committed; ids that are not there count as not known."""
-        ids = {_SOURCE: ZERO_UUID, _TARGET: ZERO_UUID}
-        for word in metadata.split():
-            name, sign, text = word.partition("=")
-            try:
-                ids[name + sign] = Uuid.parse(text)
-            except ValueError:
-                continue
-        return cls(offset, leader_epoch, ids[_SOURCE], ids[_TARGET])
+        words = {name + sign: text for name, sign, text in (word.partition("=") for word in metadata.split())}
+        ids = [_id_of(words.get(name, "")) for name in (_SOURCE, _TARGET)]
+        return cls(offset, leader_epoch, *ids, words.get(_RUN, ""))
+
+
+def _id_of(text: str) -> Uuid:
+    try:
+        return Uuid.parse(text)
+    except ValueError:
+        return ZERO_UUID
+
+
+def random_run_id(rng: Random) -> str:
+    """Return an id for a process that copies a flow."""
+    return f"{rng.getrandbits(48):012x}"
+
+
+class RunIds:
+    """Tells whether another process has committed positions of a flow since this one has begun.
+
+    Args:
+        own: id of this process.
+
+    Attributes:
+        own: as given.
+    """
+
+    def __init__(self, own: str) -> None:
+        self.own: str = own
+        self._found: dict[TopicPartition, str] = {}
+
+    def check(self, positions: Mapping[TopicPartition, Position], flow: str) -> None:
+        """Take note of positions that were read; later ones must be of the same process, or of this one.
+
+        Args:
+            positions: by partition of the source.
+            flow: its name, for the message.
+
+        Raises:
+            FlowTakenOverError: another process has committed some since.
+        """
+        for of, position in positions.items():
+            if position.run_id not in (self.own, self._found.setdefault(of, position.run_id)):
+                raise FlowTakenOverError(
+                    f"mirror {flow}: another process copies this flow: it has committed a position of {name_of(of)} "
+                    f"since this one has begun; one process copies a flow: stop one of them"
+                )
 
 
 @dataclass(frozen=True, slots=True)
