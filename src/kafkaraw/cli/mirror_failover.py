@@ -60,8 +60,7 @@ def failover(
     Stop the consumers first. Offsets are translated as by `kafkaraw mirror translate`; if the source does not answer,
     the last checkpoints are used. A group that has members in the target is not changed, and no offset moves backwards.
     """
-    del mirror
-    _move(flow, groups, change, output, back=False, by_timestamp=by_timestamp, force=force)
+    _move(mirror, flow, groups, change, output, back=False, by_timestamp=by_timestamp, force=force)
 
 
 @click.command(epilog=BACK_EPILOG)
@@ -85,11 +84,11 @@ def failback(
     Offsets of copies become those of their sources. Offsets of topics of the target itself become those of their copies
     in the source, if a flow in the other direction copies them.
     """
-    del mirror
-    _move(flow, groups, change, output, back=True, by_timestamp=by_timestamp, force=force)
+    _move(mirror, flow, groups, change, output, back=True, by_timestamp=by_timestamp, force=force)
 
 
 def _move(
+    mirror: MirrorSettings,
     flow: MirrorFlow,
     groups: tuple[str, ...],
     change: Change,
@@ -101,7 +100,8 @@ def _move(
 ) -> None:
     from kafkaraw.mirror.translation import GroupTranslator
 
-    translator = GroupTranslator(flow, clients_of(flow), back=back, by_timestamp=by_timestamp)
+    reverse = mirror.reverse_of(flow)
+    translator = GroupTranslator(flow, clients_of(flow), reverse, back=back, by_timestamp=by_timestamp)
     plan = asyncio.run(translator.plan(groups))
     show(rows_of(plan), output)
     warn(plan, translator.origin_alias)

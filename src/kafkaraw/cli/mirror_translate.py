@@ -52,8 +52,8 @@ def translate(
     """
     from kafkaraw.mirror.translation import GroupTranslator
 
-    del mirror
-    translator = GroupTranslator(flow, clients_of(flow), back=back, by_timestamp=by_timestamp)
+    reverse = mirror.reverse_of(flow)
+    translator = GroupTranslator(flow, clients_of(flow), reverse, back=back, by_timestamp=by_timestamp)
     plan = asyncio.run(translator.plan(groups))
     show(rows_of(plan), output)
     warn(plan, translator.origin_alias)

@@ -36,6 +36,8 @@ from kafkaraw.records import TopicPartition
 _log = logging.getLogger(__name__)
 
 WRITE_INTERVAL_S: Final = 1.0
+OWN_GROUPS: Final = "kafkaraw-mirror."
+"""Groups that have the positions of flows, which are offsets of another cluster."""
 MENDED_MAX: Final = 2_000_000
 """Offsets of a gap that is mended; a larger one stays inexact."""
 
@@ -278,9 +280,9 @@ class _Groups:
     async def committed(self, source: AsyncAdmin, now_ms: int) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of selected groups in copied topics."""
         if now_ms >= self._due_ms:
-            own = self._flow.copy.group_id
             listed = [each.group_id for each in await source.list_groups()]
-            self._names = [name for name in listed if self._flow.offsets.groups.selects(name) and name != own]
+            selects = self._flow.offsets.groups.selects
+            self._names = [name for name in listed if selects(name) and not name.startswith(OWN_GROUPS)]
             interval_s = self._flow.offsets.refresh_groups_interval_s
             self._due_ms = now_ms + round(1000 * interval_s) if interval_s is not None else 1 << 62
         if not self._names:

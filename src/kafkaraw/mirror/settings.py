@@ -135,6 +135,13 @@ class MirrorSettings:
         """All flows, to find circles."""
         return Topology(flow.route for flow in self.flows)
 
+    def reverse_of(self, flow: MirrorFlow) -> MirrorFlow | None:
+        """Return the flow in the other direction, None if there is none."""
+        aliases = (flow.route.target_alias, flow.route.source_alias)
+        return next(
+            (each for each in self.flows if (each.route.source_alias, each.route.target_alias) == aliases), None
+        )
+
     def flow(self, name: str | None) -> MirrorFlow:
         """Return a flow.
 

@@ -114,18 +114,28 @@ class GroupTranslator:
     Args:
         flow: the flow.
         clients: of its clusters.
+        reverse: the flow in the other direction; None if there is none.
         back: from the target to the source.
         by_timestamp: use timestamps for offsets that are not known otherwise.
     """
 
     def __init__(
-        self, flow: MirrorFlow, clients: FlowClients, *, back: bool = False, by_timestamp: bool = False
+        self,
+        flow: MirrorFlow,
+        clients: FlowClients,
+        reverse: MirrorFlow | None = None,
+        *,
+        back: bool = False,
+        by_timestamp: bool = False,
     ) -> None:
+        forward, inbound = (reverse, flow) if back else (flow, reverse)
         self._flow = flow
+        self._route = None if forward is None else forward.route
+        self._policy = (forward or flow).route.policy
+        self._inbound_policy = (inbound or flow).route.policy
         self._clients = clients
         self._from_source = not back
         self._by_timestamp = by_timestamp
-        self._policy = flow.route.policy
         aliases = (flow.route.source_alias, flow.route.target_alias)
         self.origin_alias, self.destination_alias = aliases if self._from_source else aliases[::-1]
 
@@ -215,8 +225,12 @@ class GroupTranslator:
     async def _of_offsets(
         self, committed: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]
     ) -> list[TranslatedOffset]:
-        into_destination = await self._mappings(self.origin_alias, of_source=not self._from_source)
-        into_origin = await self._mappings(self.destination_alias, of_source=self._from_source)
+        topics = (
+            self._policy.offset_mapping_topic(self.origin_alias),
+            self._inbound_policy.offset_mapping_topic(self.destination_alias),
+        )
+        into_destination = await load_mappings(self._clients, topics[0], of_source=not self._from_source)
+        into_origin = await load_mappings(self._clients, topics[1], of_source=self._from_source)
         found: list[TranslatedOffset] = []
         for group_id, offsets in committed.items():
             for origin, at in sorted(offsets.items()):
@@ -226,9 +240,8 @@ class GroupTranslator:
                     other = None if mapping is None else mapping.translate_back(at.offset)
                     destination = original
                 elif self._is_copied(origin.topic):
-                    destination = TopicPartition(
-                        self._policy.remote_topic(self.origin_alias, origin.topic), origin.partition
-                    )
+                    copy = self._policy.remote_topic(self.origin_alias, origin.topic)
+                    destination = TopicPartition(copy, origin.partition)
                     mapping = into_destination.get(origin)
                     other = None if mapping is None else mapping.translate(at.offset)
                 else:
@@ -236,34 +249,31 @@ class GroupTranslator:
                 found.append(_translated(group_id, origin, at, destination, other))
         return await self._with_timestamps(await self._with_syncs(found))
 
-    async def _mappings(self, alias: str, *, of_source: bool) -> dict[TopicPartition, OffsetMapping]:
-        """Return the mappings of copies that one cluster has of topics of the other one."""
-        return await load_mappings(self._clients, self._policy.offset_mapping_topic(alias), of_source=of_source)
-
     def _original(
         self, origin: TopicPartition, into_origin: Mapping[TopicPartition, OffsetMapping]
     ) -> TopicPartition | None:
         """Return the partition of the destination that a partition of the origin is a copy of, None if it is none."""
-        source = self._policy.topic_source(origin.topic)
-        upstream = TopicPartition(self._policy.upstream_topic(origin.topic) or origin.topic, origin.partition)
+        source = self._inbound_policy.topic_source(origin.topic)
+        upstream = TopicPartition(self._inbound_policy.upstream_topic(origin.topic) or origin.topic, origin.partition)
         if source == self.destination_alias or (source is None and upstream in into_origin and upstream == origin):
             return upstream
         return None
 
     def _is_copied(self, topic: str) -> bool:
-        """Whether a topic of the origin is copied to the destination."""
-        return self._flow.route.selects(topic) if self._from_source else not self._policy.is_internal_topic(topic)
+        """Whether a flow copies a topic of the origin to the destination."""
+        return self._route is not None and self._route.selects(topic)
 
     async def _with_syncs(self, offsets: list[TranslatedOffset]) -> list[TranslatedOffset]:
         """Use MirrorMaker's offset syncs where there is no mapping."""
         if not self._from_source or all(each.translated is not None for each in offsets):
             return offsets
+        in_source = self._flow.offsets.offset_syncs_in_source
+        topic = self._policy.offset_syncs_topic(self.destination_alias if in_source else self.origin_alias)
         syncs: dict[TopicPartition, list[OffsetSync]] = {}
-        for of_source, alias in ((True, self.destination_alias), (False, self.origin_alias)):
-            for key, value in await self._clients.records(self._policy.offset_syncs_topic(alias), of_source=of_source):
-                if value is not None:
-                    sync = OffsetSync.of_record(key, value)
-                    syncs.setdefault(sync.source, []).append(sync)
+        for key, value in await self._clients.records(topic, of_source=in_source):
+            if value is not None:
+                sync = OffsetSync.of_record(key, value)
+                syncs.setdefault(sync.source, []).append(sync)
         found = []
         for each in offsets:
             other = None if each.translated is not None else translated(syncs.get(each.origin, []), each.offset)
@@ -280,11 +290,11 @@ class GroupTranslator:
                 if each.translated is not None or each.destination not in there.get(each.destination.topic, ()):
                     found.append(each)
                     continue
+                end = (await destination.end_offsets([each.destination]))[each.destination]  # first: both sides grow
                 timestamp_ms = await self._clients.timestamp_of(each.origin, each.offset, of_source=self._from_source)
                 at = None
                 if timestamp_ms is not None:
                     at = (await destination.offsets_for_times({each.destination: timestamp_ms}))[each.destination]
-                end = (await destination.end_offsets([each.destination]))[each.destination]
                 found.append(_changed(each, end if at is None else at.offset, How.TIMESTAMP))
         return found
 
