@@ -79,7 +79,7 @@ class FlowClients:
         partition = TopicPartition(topic, 0)
         async with self.consumer(of_source=of_source, read_committed=False) as consumer:
             if topic not in await consumer.list_topics():
-                return {}
+                return []
             end = (await consumer.end_offsets([partition]))[partition]
             return [
                 (record.key, record.value)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
@@ -66,7 +65,7 @@ class OffsetService:
         flow: MirrorFlow,
         clients: FlowClients,
         *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int],
     ) -> None:
         self.mappings: dict[TopicPartition, OffsetMapping] = {}
         self._flow = flow

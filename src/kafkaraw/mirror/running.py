@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.mirror.clients import FlowClients
 from kafkaraw.mirror.flow import Flow
 from kafkaraw.mirror.offset_service import OffsetService
@@ -39,7 +39,8 @@ class MirrorRun:
         target_runtime: Runtime | None = None,
     ) -> None:
         self.clients: FlowClients = FlowClients(flow.copy, source_runtime=source_runtime, target_runtime=target_runtime)
-        self.offsets: OffsetService = OffsetService(flow, self.clients)
+        clock = (target_runtime or system_runtime()).clock
+        self.offsets: OffsetService = OffsetService(flow, self.clients, now_ms=clock.time_ms)
         self.flow: Flow | None = None
         self._settings = flow
         self._topology = topology

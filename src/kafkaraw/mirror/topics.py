@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePattern
@@ -107,7 +106,7 @@ def planned(
         for name, copy in copied.items()
         if source.partitions[name] > target.partitions.get(copy, source.partitions[name])
     }
-    alter = {}
+    alter: dict[str, tuple[ConfigChange, ...]] = {}
     for name, copy in copied.items():
         if name in source.configs and copy in target.configs:
             changes = _config_changes(settings, source.configs[name], target.configs[copy])
@@ -213,7 +212,6 @@ class MirrorTopics:
         target: an admin client of the target.
         flow: its settings.
         topology: of all flows.
-        clock: returns seconds.
     """
 
     def __init__(
@@ -222,14 +220,11 @@ class MirrorTopics:
         target: AsyncAdmin,
         flow: MirrorFlow,
         topology: Topology,
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source, self._target = source, target
         self._flow = flow
         self._settings = flow.topics
         self._topology = topology
-        self._clock = clock
         self._brokers_count: int | None = None
         self._due = {"configs": 0.0, "acls": 0.0}
         self._reported: dict[str, str] = {}
@@ -312,9 +307,10 @@ class MirrorTopics:
         return problems
 
     def _is_due(self, what: str, interval_s: float | None) -> bool:
-        if interval_s is None or self._clock() < self._due[what]:
+        now_s = asyncio.get_running_loop().time()
+        if interval_s is None or now_s < self._due[what]:
             return False
-        self._due[what] = self._clock() + interval_s
+        self._due[what] = now_s + interval_s
         return True
 
     async def _check_clusters(self) -> int:
