@@ -86,8 +86,8 @@ class Position(NamedTuple):
     def parse(cls, offset: int, leader_epoch: int, metadata: str) -> Position:
         """Read what was committed; ids that are not there count as not known."""
         words = {name + sign: text for name, sign, text in (word.partition("=") for word in metadata.split())}
-        ids = [_id_of(words.get(name, "")) for name in (_SOURCE, _TARGET)]
-        return cls(offset, leader_epoch, *ids, words.get(_RUN, ""))
+        source_id, target_id = _id_of(words.get(_SOURCE, "")), _id_of(words.get(_TARGET, ""))
+        return cls(offset, leader_epoch, source_id, target_id, words.get(_RUN, ""))
 
 
 def _id_of(text: str) -> Uuid:
