@@ -111,7 +111,7 @@ class Mirror:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Iterator[Mirror]:
-    with EmbeddedBroker(**FEW) as east, EmbeddedBroker(**FEW) as west:
+    with EmbeddedBroker(properties=FEW) as east, EmbeddedBroker(properties=FEW) as west:
         with Admin(bootstrap_servers=east.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("orders", partitions=2)])
         made = Mirror(east.bootstrap_servers, west.bootstrap_servers, tmp_path / "mirror.properties")
@@ -294,7 +294,7 @@ def test_acls_are_copied_between_clusters_that_have_an_authorizer(tmp_path: Path
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with EmbeddedBroker(**authorizer) as east, EmbeddedBroker(**authorizer) as west:
+    with EmbeddedBroker(properties=authorizer) as east, EmbeddedBroker(properties=authorizer) as west:
         made = Mirror(east.bootstrap_servers, west.bootstrap_servers, tmp_path / "mirror.properties")
         made.configure()
         with Admin(bootstrap_servers=made.east) as admin:

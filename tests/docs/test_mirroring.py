@@ -81,7 +81,7 @@ class Guide:
 
 def test_the_guide_goes_from_two_clusters_to_a_mirror_to_failover_and_back(tmp_path: Path) -> None:
     few = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-    with EmbeddedBroker(**few) as east, EmbeddedBroker(**few) as west:
+    with EmbeddedBroker(properties=few) as east, EmbeddedBroker(properties=few) as west:
         guide = Guide(east.bootstrap_servers, west.bootstrap_servers, tmp_path)
         with Admin(bootstrap_servers=guide.east) as admin:
             admin.create_topics([NewTopic("flights", partitions=2)])

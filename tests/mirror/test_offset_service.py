@@ -35,7 +35,8 @@ class Clusters:
         self.west = VirtualCluster(simulation, {**FEW_PARTITIONS}, port=PORT + 1)
         path.write_text(
             f"clusters = east, west\neast.bootstrap.servers = {self.east.bootstrap}\n"
-            f"west.bootstrap.servers = {self.west.bootstrap}\neast->west.enabled = true\n{more}"
+            f"west.bootstrap.servers = {self.west.bootstrap}\neast->west.enabled = true\n"
+            f"emit.heartbeats.interval.seconds = 60\n{more}"
         )
         self.settings: MirrorSettings = read_mirror_settings(path)
         self.clients = FlowClients(
@@ -149,11 +150,11 @@ def test_group_offsets_follow_without_being_ahead_of_the_copy_or_moving_back(tmp
             await clusters.commit(clusters.east, {ORDERS: 8})
             await clusters.until(lambda: is_at(8))
             await clusters.commit(clusters.east, {ORDERS: 2})
-            await asyncio.sleep(10)
+            await asyncio.sleep(5)
             assert await is_at(8)
             await clusters.commit(clusters.east, {ORDERS: 1000})
             await clusters.until(lambda: is_at(10))
-            await asyncio.sleep(10)
+            await asyncio.sleep(5)
             assert await is_at(10)
 
     on_clusters(test, tmp_path, "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 2\n")
@@ -169,7 +170,7 @@ def test_offsets_of_a_group_with_members_in_the_target_are_not_changed(tmp_path:
             await consumer.poll(1)
             async with clusters.mirroring() as run:
                 await clusters.copied(run, 10)
-                await asyncio.sleep(10)
+                await asyncio.sleep(5)
                 assert await clusters.committed(clusters.west) == {}
 
     on_clusters(test, tmp_path, "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 2\n")
@@ -206,7 +207,7 @@ def test_a_duty_that_fails_is_done_again_and_the_copy_goes_on(tmp_path: Path, ca
             async with clusters.west.admin() as admin:
                 await admin.delete_topics(["east.checkpoints.internal"])
             await clusters.commit(clusters.east, {ORDERS: 5})
-            await asyncio.sleep(200)
+            await asyncio.sleep(5)
             await clusters.fill(1)
             await clusters.copied(run, 11)
 
