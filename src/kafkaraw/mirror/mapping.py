@@ -221,6 +221,8 @@ class OffsetMapping:
         self._open[:0] = _decoded(chunk.runs)
 
     def _close_chunks(self) -> None:
+        if len(self._open) <= CHUNK_RUNS:
+            return
         while len(self._open) > CHUNK_RUNS:
             closed, self._open = self._open[:CHUNK_RUNS], self._open[CHUNK_RUNS:]
             self._chunks.append(_chunk(self._next_number, 0, closed))

@@ -2,8 +2,8 @@
 
 A property of one flow, `east->west.topics`, overrides the one of all flows, `topics`. Properties of a cluster's clients
 begin with its alias: `east.bootstrap.servers`, `east.consumer.fetch.min.bytes`. Each property is declared once, in
-`_PROPERTIES`; what MirrorMaker ignores, or only Kafka Connect needs, is in `_WITHOUT_EFFECT`. An error names the file,
-the line and what to do; all problems of a file are reported together. Start at `read_mirror_settings`.
+`properties.py`. An error names the file, the line and what to do; all problems of a file are reported together. Start
+at `read_mirror_settings`.
 Source: Kafka 4.3's MirrorMakerConfig, MirrorSourceConfig, MirrorCheckpointConfig, MirrorHeartbeatConfig; KIP-382.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,16 +22,13 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.mirror.interfaces import Delivery, FlowSettings, OnLoss, StartAt
 from kafkaraw.mirror.policies import (
-    CONFIGS_EXCLUDED,
-    GROUPS_EXCLUDED,
-    SEPARATOR,
-    TOPICS_EXCLUDED,
     IdentityReplicationPolicy,
     NameFilter,
     ReplicationPolicy,
     TopicRoute,
     Topology,
 )
+from kafkaraw.mirror.properties import FILTERS_OF_KAFKA, IDENTITY_POLICY, PROPERTIES, REFUSED, WITHOUT_EFFECT, names_in
 from kafkaraw.mirror.property_files import Entry, read_entries
 
 _log = logging.getLogger(__name__)
@@ -162,138 +159,6 @@ class MirrorSettings:
         raise ConfigError(f"{self.path} has no enabled flow {name!r}; it has {names}")
 
 
-# -- what each property is
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.lower() == "true"
-
-
-def _whole(minimum: int) -> Callable[[str], int]:
-    def whole(text: str) -> int:
-        if not re.fullmatch(r"-?\d+", text) or int(text) < minimum:
-            raise ValueError(f"must be a whole number from {minimum} on")
-        return int(text)
-
-    return whole
-
-
-def _factor(text: str) -> int:
-    number = _whole(-1)(text)
-    if number == 0:
-        raise ValueError("must be a number of replicas, or -1 for the default of the target")
-    return number
-
-
-def _seconds(text: str) -> float:
-    return float(_whole(1)(text))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in re.split(r"\s*,\s*", text.strip()) if name)
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("must not be empty")
-    return text
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def one_of(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"must be {' or '.join(words)}")
-        return text
-
-    return one_of
-
-
-_JAVA: Final = "org.apache.kafka.connect.mirror."
-_DEFAULT_POLICY: Final = f"{_JAVA}DefaultReplicationPolicy"
-_IDENTITY_POLICY: Final = f"{_JAVA}IdentityReplicationPolicy"
-
-
-@dataclass(frozen=True, slots=True)
-class _Property:
-    """A property of a flow: how its text is read, and its value without one."""
-
-    read: Callable[[str], object]
-    default: object
-
-
-_PROPERTIES: Final[Mapping[str, _Property]] = {
-    "enabled": _Property(_boolean, False),
-    "topics": _Property(_names, (".*",)),
-    "topics.exclude": _Property(_names, TOPICS_EXCLUDED),
-    "groups": _Property(_names, (".*",)),
-    "groups.exclude": _Property(_names, GROUPS_EXCLUDED),
-    "config.properties.exclude": _Property(_names, CONFIGS_EXCLUDED),
-    "use.defaults.from": _Property(_one_of("source", "target"), "target"),
-    "replication.policy.class": _Property(_one_of(_DEFAULT_POLICY, _IDENTITY_POLICY), _DEFAULT_POLICY),
-    "replication.policy.separator": _Property(_text, SEPARATOR),
-    "replication.policy.internal.topic.separator.enabled": _Property(_boolean, True),
-    "replication.factor": _Property(_factor, None),
-    "heartbeats.replication.enabled": _Property(_boolean, True),
-    "refresh.topics.enabled": _Property(_boolean, True),
-    "refresh.topics.interval.seconds": _Property(_seconds, 600.0),
-    "refresh.groups.enabled": _Property(_boolean, True),
-    "refresh.groups.interval.seconds": _Property(_seconds, 600.0),
-    "sync.topic.configs.enabled": _Property(_boolean, True),
-    "sync.topic.configs.interval.seconds": _Property(_seconds, 600.0),
-    "sync.topic.acls.enabled": _Property(_boolean, True),
-    "sync.topic.acls.interval.seconds": _Property(_seconds, 600.0),
-    "sync.topic.deletions.enabled": _Property(_boolean, False),
-    "emit.checkpoints.enabled": _Property(_boolean, True),
-    "emit.checkpoints.interval.seconds": _Property(_seconds, 60.0),
-    "sync.group.offsets.enabled": _Property(_boolean, False),
-    "sync.group.offsets.interval.seconds": _Property(_seconds, 60.0),
-    "emit.heartbeats.enabled": _Property(_boolean, True),
-    "emit.heartbeats.interval.seconds": _Property(_seconds, 1.0),
-    "emit.offset-syncs.enabled": _Property(_boolean, True),
-    "offset-syncs.topic.location": _Property(_one_of("source", "target"), "source"),
-    "offset-syncs.topic.replication.factor": _Property(_factor, None),
-    "checkpoints.topic.replication.factor": _Property(_factor, None),
-    "heartbeats.topic.replication.factor": _Property(_factor, None),
-    "offset.lag.max": _Property(_whole(0), 100),
-    "admin.timeout.ms": _Property(_whole(1), 60_000),
-    "exactly.once.source.support": _Property(_one_of("enabled", "disabled", "preparing"), None),
-    "exactly.once.support": _Property(_one_of("required", "requested"), None),
-    "delivery": _Property(_one_of(*(each.value for each in Delivery)), None),
-    "on.loss": _Property(_one_of(*(each.value for each in OnLoss)), OnLoss.FAIL.value),
-    "commit.interval.ms": _Property(_whole(1), 500),
-    "in.flight.max.bytes": _Property(_whole(1), 16 << 20),
-}
-_WITHOUT_EFFECT: Final = re.compile(
-    r"name|connector\.class|tasks\.max(\.enforce)?|(key|value|header)\.converter.*|consumer\.poll\.timeout\.ms|"
-    r"(offset|config|status)\.(storage|flush)\..*|task\..*|worker\..*|plugin\..*|listeners.*|rest\..*|admin\.listeners.*|"
-    r"access\.control\..*|response\.http\..*|dedicated\.mode\..*|metric\.(reporters|names\.formats)|errors\..*|"
-    r"config\.action\.reload|connector\.plugin\.version|group\.id|scheduled\.rebalance\..*|inter\.worker\..*|"
-    r"offset\.flush\..*|(source|target)\.cluster\.alias|use\.incremental\.alter\.configs|add\.source\.alias\.to\.metrics"
-)
-"""Names of Kafka Connect, and those that this mirror needs no value for."""
-
-_REFUSED: Final[Mapping[str, str]] = {
-    "topics.blacklist": "Kafka 4 has removed this name: use topics.exclude",
-    "topics.whitelist": "Kafka has never had this name in MirrorMaker 2: use topics",
-    "groups.blacklist": "Kafka 4 has removed this name: use groups.exclude",
-    "config.properties.blacklist": "Kafka 4 has removed this name: use config.properties.exclude",
-    "transforms": "records are copied as they are: transform them in a pipeline or a worker that reads the copy",
-    "predicates": "records are copied as they are",
-    "topic.filter.class": "properties name no code here: use topics and topics.exclude",
-    "group.filter.class": "properties name no code here: use groups and groups.exclude",
-    "config.property.filter.class": "properties name no code here: use config.properties.exclude",
-    "forwarding.admin.class": "properties name no code here",
-}
-_FILTERS_OF_KAFKA: Final = frozenset(
-    {
-        f"{_JAVA}DefaultTopicFilter",
-        f"{_JAVA}DefaultGroupFilter",
-        f"{_JAVA}DefaultConfigPropertyFilter",
-        "org.apache.kafka.clients.admin.ForwardingAdmin",
-    }
-)
 _CLIENTS: Final[Mapping[str, type[ClientConfig]]] = {
     "admin": AdminConfig,
     "consumer": ConsumerConfig,
@@ -364,7 +229,7 @@ class _Reader:
         entry = self._entries.get("clusters")
         if entry is None:
             raise ConfigError(f"{self._path}: the property clusters is missing: add clusters = east, west")
-        aliases = list(_names(entry.value))
+        aliases = list(names_in(entry.value))
         for alias in aliases:
             if not re.fullmatch(r"[A-Za-z0-9._-]+", alias):
                 self._wrong(entry, f"clusters: {alias!r} must have letters, digits and ._- only: topics have this name")
@@ -379,7 +244,7 @@ class _Reader:
             return True
         if "->" in entry.name:
             return self._placed_in_flow(entry)
-        if entry.name in _PROPERTIES or entry.name in _REFUSED:
+        if entry.name in PROPERTIES or entry.name in REFUSED:
             return self._put(self._all, entry, entry.name)
         for alias in sorted(self._aliases, key=len, reverse=True):
             if entry.name.startswith(f"{alias}."):
@@ -387,7 +252,7 @@ class _Reader:
         if _SHARED.fullmatch(entry.name):
             self._all.clients[entry.name] = entry
             return True
-        if _WITHOUT_EFFECT.fullmatch(entry.name):
+        if WITHOUT_EFFECT.fullmatch(entry.name):
             return False
         if entry.name.split(".")[0] in _CLIENTS:
             example = f"{self._aliases[0]}.{entry.name}"
@@ -401,7 +266,7 @@ class _Reader:
             prefix = f"{source}->{target}."
             if entry.name.startswith(prefix):
                 name = entry.name.removeprefix(prefix)
-                is_plain = name in _PROPERTIES or _WITHOUT_EFFECT.fullmatch(name)
+                is_plain = name in PROPERTIES or WITHOUT_EFFECT.fullmatch(name)
                 if not is_plain and _OF_CLIENTS.match(name):
                     scope.clients[name] = entry
                     return True
@@ -425,12 +290,12 @@ class _Reader:
         if name.split(".")[0] in _CLIENTS and not name.startswith("admin.timeout"):
             scope.clients[name] = entry
             return True
-        if _WITHOUT_EFFECT.fullmatch(name):
+        if WITHOUT_EFFECT.fullmatch(name):
             return False
         if name in known_names():
             scope.clients[name] = entry
             return True
-        if name in _PROPERTIES:
+        if name in PROPERTIES:
             self._wrong(
                 entry, f"{entry.name}: this is a property of a flow: write {name}, or {alias}->OTHER.{name} for one"
             )
@@ -439,12 +304,12 @@ class _Reader:
         return True
 
     def _put(self, scope: _Scope, entry: Entry, name: str) -> bool:
-        if name in _REFUSED:
-            if entry.value and entry.value not in _FILTERS_OF_KAFKA:
-                self._wrong(entry, f"{entry.name}: {_REFUSED[name]}")
-            return bool(entry.value) and entry.value not in _FILTERS_OF_KAFKA
-        if name not in _PROPERTIES:
-            if _WITHOUT_EFFECT.fullmatch(name):
+        if name in REFUSED:
+            if entry.value and entry.value not in FILTERS_OF_KAFKA:
+                self._wrong(entry, f"{entry.name}: {REFUSED[name]}")
+            return bool(entry.value) and entry.value not in FILTERS_OF_KAFKA
+        if name not in PROPERTIES:
+            if WITHOUT_EFFECT.fullmatch(name):
                 return False
             self._unknown(entry, name)
         scope.own[name] = entry
@@ -455,7 +320,7 @@ class _Reader:
     def _value(self, scopes: Iterable[_Scope], name: str) -> Any:  # noqa: ANN401 - each property has its own type
         """Return the value of the first scope that has the property, or its default."""
         entry = next((scope.own[name] for scope in scopes if name in scope.own), None)
-        declared = _PROPERTIES[name]
+        declared = PROPERTIES[name]
         if entry is None:
             return declared.default
         try:
@@ -519,7 +384,7 @@ class _Reader:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", separator):
             entry = next(s.own[n] for s in scopes for n in ("replication.policy.separator",) if n in s.own)
             self._wrong(entry, f"{entry.name}: a topic cannot have {separator!r} in its name")
-        if self._value(scopes, "replication.policy.class") == _IDENTITY_POLICY:
+        if self._value(scopes, "replication.policy.class") == IDENTITY_POLICY:
             return IdentityReplicationPolicy(separator, in_internal)
         return ReplicationPolicy(separator, in_internal)
 
@@ -652,7 +517,7 @@ class _Reader:
         self._problems.append((entry.line, text))
 
     def _unknown(self, entry: Entry, name: str) -> None:
-        known = [*_PROPERTIES, *_REFUSED, "bootstrap.servers", "security.protocol"]
+        known = [*PROPERTIES, *REFUSED, "bootstrap.servers", "security.protocol"]
         near = difflib.get_close_matches(name, known, n=1)
         self._wrong(entry, f"{entry.name}: unknown property" + (f"; did you mean {near[0]}?" if near else ""))
 
