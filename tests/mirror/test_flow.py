@@ -123,7 +123,7 @@ def test_outage_of_either_cluster_is_survived() -> None:
             await clusters.copied_records(20)
             for number, cluster in enumerate((clusters.target, clusters.source)):
                 await cluster.kill()
-                await asyncio.sleep(200)
+                await asyncio.sleep(400)
                 await cluster.restart()
                 await clusters.fill(20 + 20 * number, 20)
                 await clusters.copied_records(40 + 20 * number, 600)
@@ -174,6 +174,33 @@ def test_append_times_of_the_source_become_timestamps_of_the_copy() -> None:
         await assert_offsets_are_mapped(clusters)
 
     between_clusters(test, source_config={"message.timestamp.type": "LogAppendTime"})
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "internal.segment.bytes": "2000",
+    "segment.ms": "200",
+}
+
+
+def test_batches_with_gaps_are_copied_record_by_record() -> None:
+    async def test(clusters: TwoClusters) -> None:
+        async with clusters.source.producer(linger_ms=20, compression_type="lz4") as producer:
+            for number in range(400):
+                await producer.send(TOPIC, b"value %d" % number, b"key %d" % (number % 90), partition=0)
+                if number % 20 == 19:
+                    await producer.flush()
+        await asyncio.sleep(10)
+        kept = await clusters.all_records(clusters.source, TOPIC)
+        assert len(kept) < 400, "the cleaner has run"
+        headers = [header for batch in await clusters.batches(clusters.source, TOPIC) for header in batch.headers]
+        assert any(header.records_count <= header.last_offset_delta for header in headers)
+        await clusters.copy(len(kept))
+        await assert_equal(clusters)
+        await assert_offsets_are_mapped(clusters)
+
+    between_clusters(test, source_config=COMPACTED, properties={"log.cleaner.backoff.ms": "100"})
 
 
 @pytest.mark.parametrize("is_known", [True, False])

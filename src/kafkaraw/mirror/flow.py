@@ -26,6 +26,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, engine_of
 from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime, system_runtime
@@ -68,6 +69,8 @@ REQUEST_BYTES: Final = 8 << 20
 """Of one Produce request, which has at most one batch of each partition."""
 IDLE_S: Final = 0.01
 """How long the source has nothing new until positions are committed before `commit_interval_s` has passed."""
+METADATA_KEPT_MS: Final = 24 * 3_600_000
+"""How long the producer knows topics to which nothing is written: the flow will write to them."""
 LOOK_S: Final = 0.2
 """How soon a flow without new records looks whether it is to stop, or to copy other topics."""
 COMMIT_PAUSE_S: Final = 0.05
@@ -312,34 +315,41 @@ class _Session:
         for gone in self._copies.keys() - wanted.keys():
             log.info("mirror %s: %s is not copied any more", self._settings.name, name_of(gone))
             del self._copies[gone]
-        new = {of: topic for of, topic in wanted.items() if of not in self._copies}
+        for of, copy in self._copies.items():
+            copy.limits = TargetLimits.of(wanted[of].target_config)
+        starts = await self._starts_of({of: topic for of, topic in wanted.items() if of not in self._copies})
+        source.assign(self._copies)
+        for of, at in starts.items():
+            source.seek(of, at)
+        if not self.committed.keys() >= self._copies.keys():
+            # Before the first record: from now on a copy with records and without a position is not this flow's.
+            await self._commit(wait=True)
+
+    async def _starts_of(self, new: Mapping[TopicPartition, CopiedTopic]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Begin with partitions; returns where each of them continues."""
         all_facts = await self._facts_of(new)
         positions = {facts.source: facts.position for facts in all_facts if facts.position is not None}
         self._runs.check(positions, self._settings.name)
+        starts: dict[TopicPartition, OffsetAndMetadata] = {}
         for facts in all_facts:
+            of = facts.source
             start = start_of(facts, on_loss=self._settings.on_loss, start_at=self._settings.start_at)
             if start.notice:
                 log.warning("mirror %s: %s", self._settings.name, start.notice)
-            limits = TargetLimits.of(new[facts.source].target_config)
-            metrics = self._metrics.of(facts.source, _now_s())
-            self._copies[facts.source] = PartitionCopy(
-                facts.source,
+            elif facts.position is not None:
+                self.committed[of] = facts.position
+            self._copies[of] = PartitionCopy(
+                of,
                 facts.target,
-                limits,
+                TargetLimits.of(new[of].target_config),
                 facts.source_id,
                 facts.target_id,
                 start.offset,
                 facts.target_end_offset,
-                metrics,
+                self._metrics.of(of, _now_s()),
             )
-            if facts.position is not None and not start.notice:
-                self.committed[facts.source] = facts.position
-            source.incremental_assign([facts.source])
-            source.seek(facts.source, _offset_and_epoch(start.offset, start.leader_epoch))
-        source.assign(self._copies)
-        if not self.committed.keys() >= self._copies.keys():
-            # Before the first record: from now on a copy with records and without a position is not this flow's.
-            await self._commit(wait=True)
+            starts[of] = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
+        return starts
 
     async def _learn_targets(self, topics: Iterable[str]) -> None:
         """Have the producer and the target's consumer know the copies, which may be some milliseconds old."""
@@ -577,6 +587,7 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         **settings.producer,
         "acks": "all",
         "linger_ms": 0,
+        "metadata_max_idle_ms": METADATA_KEPT_MS,
         "enable_idempotence": True,
         "transactional_id": settings.transactional_id if settings.delivery is Delivery.EXACTLY_ONCE else None,
     }
@@ -585,12 +596,6 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         AsyncConsumer(runtime=runtimes[1], **asking),
         AsyncProducer(runtime=runtimes[1], **writing),
     )
-
-
-def _offset_and_epoch(offset: int, leader_epoch: int) -> Any:  # noqa: ANN401
-    from kafkaraw.client.committed import OffsetAndMetadata
-
-    return OffsetAndMetadata(offset, leader_epoch=leader_epoch)
 
 
 async def _together(*work: Awaitable[Any]) -> list[Any]:

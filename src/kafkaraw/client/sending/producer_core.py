@@ -219,8 +219,12 @@ class ProducerCore:
             UnknownTopicError: there is no such topic.
         """
         self._begin()
-        deadline = Deadline(self._config.max_block_ms / 1000)
-        return {topic: await self.accumulator.metadata.learn(topic, None, deadline) for topic in topics}
+        deadline, metadata = Deadline(self._config.max_block_ms / 1000), self.accumulator.metadata
+        wanted = list(topics)
+        unknown = [topic for topic in wanted if not metadata.is_known(topic)]
+        if len(unknown) > 1:  # with one request for all of them
+            await self._engine.wait_for_topics(unknown, timeout=deadline.remaining)
+        return {topic: await metadata.learn(topic, None, deadline) for topic in wanted}
 
     def new_promise(self, topic: str, partition: int) -> BatchPromise:
         """Make the promise of a batch for `send_sealed`."""
