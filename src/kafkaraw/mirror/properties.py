@@ -159,7 +159,7 @@ PROPERTIES: Final[Mapping[str, MirrorProperty]] = {
     "exactly.once.source.support": MirrorProperty(
         _one_of("enabled", "disabled", "preparing"),
         None,
-        "`disabled` and `preparing` are `delivery = at-least-once`; also for a target: `west.exactly.once.source.support`.",
+        "`disabled` and `preparing` are `delivery = at-least-once`. Also for a target, behind its alias.",
     ),
     "exactly.once.support": MirrorProperty(
         _one_of("required", "requested"), None, "`required`: at-least-once delivery is an error."
