@@ -52,6 +52,7 @@ class Mirror:
                     producer.begin_transaction()
                 producer.send("orders", b"%d" % number, partition=number % 2, timestamp_ms=1_700_000_000_000 + number)
                 if number % 10 == 9:
+                    producer.flush()  # an abort drops what is not sent
                     (producer.abort_transaction if aborted else producer.commit_transaction)()
 
     def copy(self) -> None:
@@ -180,7 +181,6 @@ def test_without_the_source_the_last_checkpoints_are_used(mirror: Mirror) -> Non
     assert [(row["how"], row["new_offset"]) for row in json.loads(result.stdout)] == [("checkpoint", exact)]
     assert mirror.committed(mirror.west) == {COPIES[0]: exact}
     assert "has no checkpoint of nobody" in mirror.run("translate", "nobody").stderr
-    assert "only a target has checkpoints" in mirror.run("translate", "billing", "--back").stderr
 
 
 def test_a_group_with_members_is_not_moved(mirror: Mirror) -> None:

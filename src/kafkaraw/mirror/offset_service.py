@@ -36,6 +36,8 @@ from kafkaraw.records import TopicPartition
 _log = logging.getLogger(__name__)
 
 WRITE_INTERVAL_S: Final = 1.0
+FINISH_S: Final = 10.0
+"""How long writing the last offsets may take when the mirror stops."""
 OWN_GROUPS: Final = "kafkaraw-mirror."
 """Groups that have the positions of flows, which are offsets of another cluster."""
 MENDED_MAX: Final = 2_000_000
@@ -95,7 +97,7 @@ class OffsetService:
                 self._syncs.add(batch)
 
     async def run(self, *, started: Callable[[], None] = lambda: None) -> None:
-        """Do all duties until the task is cancelled; then write what was not written.
+        """Do all duties until the task is cancelled; then do them once more.
 
         Args:
             started: called when the mappings are loaded: from then on batches may be copied.
@@ -130,7 +132,18 @@ class OffsetService:
                         if interval_s is not None:
                             tasks.create_task(self._repeat(interval_s, duty, name))
             finally:
-                await self._write(producers, is_last=True)
+                await self._finish([duty for interval_s, duty, _ in duties[:-1] if interval_s is not None])
+
+    async def _finish(self, duties: Iterable[Callable[[], Awaitable[None]]]) -> None:
+        """Write what the last batches have changed, so that a failover after a stop finds it."""
+        try:
+            async with asyncio.timeout(FINISH_S):
+                for duty in duties:
+                    await duty()
+        except (KafkaError, TimeoutError) as error:
+            _log.warning(
+                "%s: the last offsets are not written: %s", self._flow.name, error or f"no answer for {FINISH_S:g} s"
+            )
 
     def _written_sides(self) -> set[bool]:
         syncs = self._settings.emits_offset_syncs and self._settings.offset_syncs_in_source
@@ -177,10 +190,9 @@ class OffsetService:
 
     # -- duties
 
-    async def _write(self, producers: Mapping[bool, AsyncProducer], *, is_last: bool = False) -> None:
+    async def _write(self, producers: Mapping[bool, AsyncProducer]) -> None:
         """Mend gaps, and write changed mappings and offset syncs that are due."""
-        if not is_last:
-            await self._mend()
+        await self._mend()
         await self._write_mappings(producers[False])
         side = self._settings.offset_syncs_in_source
         if syncs := self._syncs.take(delayed=True):
