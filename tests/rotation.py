@@ -17,6 +17,9 @@ from tests.simulation import seeds
 SLOW_FILES: Final = (
     # whole runs and kills, one test each
     "docs/test_pipelines.py",
+    "docs/test_mirroring.py",
+    "cli/test_mirror_groups.py",
+    "interop/test_mirror_records.py",
     "docs/test_schemas.py",
     "demo/test_pipeline.py",
     "bench/test_network.py",

@@ -19,7 +19,7 @@ from kafkaraw.client.admin import AclBinding, ResourcePattern
 from kafkaraw.mirror.clients import FlowClients
 from kafkaraw.mirror.offset_syncs import OffsetSync
 from kafkaraw.mirror.running import MirrorRun
-from kafkaraw.mirror.settings import MirrorFlow, MirrorSettings, read_mirror_settings
+from kafkaraw.mirror.settings import MirrorFlow, read_mirror_settings
 from kafkaraw.mirror.status import flow_status
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 
@@ -59,26 +59,26 @@ class Mirror:
         """Run the flows until everything is copied, and offsets are written."""
         mirror = read_mirror_settings(self.path)
 
-        async def run_all() -> None:
-            runs = [MirrorRun(flow, mirror.topology) for flow in mirror.flows]
-            tasks = [asyncio.create_task(run.run()) for run in runs]
+        async def copy_of(flow: MirrorFlow) -> None:
+            status = await flow_status(flow, mirror, FlowClients(flow.copy))
+            ends = {
+                each.source: each.end for each in status.partitions if each.end and each.source.topic != "heartbeats"
+            }
+            run = MirrorRun(flow, mirror.topology)
+            task = asyncio.create_task(run.run())
+            mappings = run.offsets.mappings
             async with asyncio.timeout(30):
-                while not all([await self.is_complete(flow, mirror) for flow in mirror.flows]):
-                    for task in tasks:
-                        if task.done():
-                            await task
-                    await asyncio.sleep(0.05)
-            for run in runs:
-                run.stop()
-            await asyncio.gather(*tasks)
+                while not all(of in mappings and mappings[of].source_end == end for of, end in ends.items()):
+                    if task.done():
+                        await task
+                    await asyncio.sleep(0.02)
+            run.stop()
+            await task
 
-        asyncio.run(run_all())
+        async def every() -> None:
+            await asyncio.gather(*(copy_of(flow) for flow in mirror.flows))
 
-    @staticmethod
-    async def is_complete(flow: MirrorFlow, mirror: MirrorSettings) -> bool:
-        status = await flow_status(flow, mirror, FlowClients(flow.copy))
-        ours = [each for each in status.partitions if "heartbeats" not in each.source.topic]
-        return bool(ours) and all(each.lag == 0 for each in ours)
+        asyncio.run(every())
 
     def run(self, *arguments: str) -> Result:
         result = CliRunner().invoke(main, ["mirror", *arguments, "-m", str(self.path)])
