@@ -16,6 +16,7 @@ from kafkaraw.mirror.interfaces import CopiedBatch
 from kafkaraw.mirror.mapping import (
     CHUNK_RUNS,
     LEVEL_CHUNKS,
+    Mark,
     OffsetMapping,
     Run,
     Translation,
@@ -154,14 +155,20 @@ def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
     made = OffsetMapping()
     made.add(batch(range(10), [range(10)], 0))
     made.add(batch(range(30, 40), [range(30, 40)], 22))
-    runs = paired([10, 11, 15, 16, 17], [11, 12, 13, 14, 15])
+    assert made.gap_at(15) == (range(10, 30), range(10, 22))
+    assert made.gap_at(15, back=True) == (range(10, 30), range(10, 22))
+    assert made.gap_at(9) is made.gap_at(30) is None
+    source = [Mark(offset, n) for n, offset in enumerate((10, 11, 15, 16, 17))]
+    runs = paired(source, [Mark(offset, n) for n, offset in enumerate((11, 12, 13, 14, 15))])
     assert runs == [Run(10, 11, 2), Run(15, 13, 3)]
     made.mend(range(10, 30), runs)
     assert made.runs() == [Run(0, 0, 10), Run(10, 11, 2), Run(15, 13, 3), Run(30, 22, 10)]
     assert made.translate(20) == Translation(22, is_exact=True)
     made.mend(range(10, 30), runs)
     assert len(made.runs()) == 4
-    assert paired([1], [1, 2]) is None
+    assert made.gap_at(15) is None
+    assert paired(source, source[1:]) is None
+    assert paired([Mark(1, "a")], [Mark(1, "b")]) is None
 
 
 def test_a_mapping_is_bounded_exact_for_new_offsets_and_never_ahead_for_old_ones(

@@ -231,8 +231,8 @@ class OffsetService:
         if max(len(gap.source), len(gap.target)) > MENDED_MAX:
             return None
         ours, theirs = await asyncio.gather(
-            self._clients.offsets(source, gap.source, of_source=True),
-            self._clients.offsets(gap.copy, gap.target, of_source=False),
+            self._clients.marks(source, gap.source, of_source=True),
+            self._clients.marks(gap.copy, gap.target, of_source=False),
         )
         return paired(ours, theirs)
 
