@@ -117,7 +117,7 @@ class Measurement:
     @property
     def cpu_per_mb(self) -> float:
         """Milliseconds of CPU time for a megabyte."""
-        return 1000 * self.cpu_seconds / self.megabytes
+        return 1000 * max(self.cpu_seconds, 1 / os.sysconf("SC_CLK_TCK")) / self.megabytes
 
 
 def fill(servers: str, topic: str, workload: Workload, count: int) -> None:

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from kafkaraw.client.admin import NewPartitions, NewTopic
+from kafkaraw.client.admin import AclBinding, NewPartitions, NewTopic, ResourcePattern
 from kafkaraw.errors import KafkaError, ProducerFencedError, UsageError
 from kafkaraw.mirror.interfaces import Delivery, OnLoss, StartAt
 from kafkaraw.mirror.positions import RecordsLostError, SourceReplacedError
+from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, ResourceType
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, TopicPartition
 from tests.mirror.two_clusters import COPY, FIRST, FIRST_COPY, TOPIC, TwoClusters, between_clusters, contents, send
 
@@ -200,7 +201,7 @@ def test_batches_with_gaps_are_copied_record_by_record() -> None:
         await assert_equal(clusters)
         await assert_offsets_are_mapped(clusters)
 
-    between_clusters(test, source_config=COMPACTED, properties={"log.cleaner.backoff.ms": "100"})
+    between_clusters(test, source_config=COMPACTED, source_properties={"log.cleaner.backoff.ms": "100"})
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -227,6 +228,30 @@ def test_record_above_the_limit_of_the_copy_ends_the_flow() -> None:
                 await clusters.flow().run()
 
     between_clusters(test, target_config={"max.message.bytes": "300"})
+
+
+DENIES_WRITING = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_missing_permission_ends_the_flow_and_is_named(delivery: Delivery) -> None:
+    async def test(clusters: TwoClusters) -> None:
+        await clusters.plan.refresh()
+        async with clusters.target.admin() as admin:
+            pattern = ResourcePattern(ResourceType.TOPIC, COPY)
+            denied = AclBinding(pattern, "User:*", AclOperation.WRITE, AclPermissionType.DENY)
+            read = AclBinding(pattern, "User:*", AclOperation.ALL)
+            await admin.create_acls([denied, read])
+        await clusters.fill(0, 10)
+        with pytest.raises(KafkaError, match=r"(?i)a\.orders"):
+            async with asyncio.timeout(60):
+                await clusters.flow(delivery).run()
+        assert await clusters.all_records(clusters.target, COPY) == []
+
+    between_clusters(test, target_properties=DENIES_WRITING)
 
 
 # -- what clusters lose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkaraw.client.admin import NewPartitions, NewTopic
@@ -46,9 +46,15 @@ class PlanOfNames:
 class TwoClusters:
     """A source and a target, and what a flow between them has told."""
 
-    def __init__(self, simulation: Simulation, properties: Mapping[str, str], configs: Mapping[str, str]) -> None:
-        self.source = VirtualCluster(simulation, {**FEW_PARTITIONS, **properties})
-        self.target = VirtualCluster(simulation, {**FEW_PARTITIONS}, port=PORT + 1)
+    def __init__(
+        self,
+        simulation: Simulation,
+        configs: Mapping[str, str],
+        source_properties: Mapping[str, str],
+        target_properties: Mapping[str, str],
+    ) -> None:
+        self.source = VirtualCluster(simulation, {**FEW_PARTITIONS, **source_properties})
+        self.target = VirtualCluster(simulation, {**FEW_PARTITIONS, **target_properties}, port=PORT + 1)
         self.plan = PlanOfNames(self, [TOPIC], configs)
         self.copied: list[CopiedBatch] = []
 
@@ -78,7 +84,7 @@ class TwoClusters:
         )
 
     @contextlib.asynccontextmanager
-    async def mirroring(self, delivery: Delivery = Delivery.EXACTLY_ONCE, **settings: object):
+    async def mirroring(self, delivery: Delivery = Delivery.EXACTLY_ONCE, **settings: object) -> AsyncIterator[Flow]:
         """Run a flow while the block runs; then stop it."""
         flow = self.flow(delivery, **settings)
         task = asyncio.create_task(flow.run(), name="flow")
@@ -163,12 +169,13 @@ def between_clusters(
     partitions: int = 2,
     source_config: Mapping[str, str] | None = None,
     target_config: Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | None = None,
+    source_properties: Mapping[str, str] | None = None,
+    target_properties: Mapping[str, str] | None = None,
 ) -> T:
     """Run a test with two clusters; the source has the topic."""
 
     async def life(simulation: Simulation) -> T:
-        clusters = TwoClusters(simulation, properties or {}, target_config or {})
+        clusters = TwoClusters(simulation, target_config or {}, source_properties or {}, target_properties or {})
         await clusters.start()
         try:
             async with clusters.source.admin() as admin:

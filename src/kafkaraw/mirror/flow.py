@@ -118,6 +118,7 @@ class Flow:
         settings: of the flow.
         plan: which topics.
         on_copied: called with what the target has acknowledged and, with transactions, committed.
+        ready: no batch is copied before it is set; the flow connects meanwhile. None waits for nothing.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
 
@@ -132,6 +133,7 @@ class Flow:
         plan: TopicPlan,
         on_copied: OnCopied = lambda _: None,
         *,
+        ready: asyncio.Event | None = None,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
     ) -> None:
@@ -139,6 +141,7 @@ class Flow:
         self.sessions_count: int = 0
         self._plan = plan
         self._on_copied = on_copied
+        self._ready = ready
         self._runtimes = (source_runtime, target_runtime)
         self._metrics = FlowMetrics()
         self._session: _Session | None = None
@@ -192,6 +195,8 @@ class Flow:
         try:
             await session.open()
             self._has_opened = True
+            if self._ready is not None:
+                await self._ready.wait()
             await session.copy(self._stop)
         except BaseException:
             await session.discard()

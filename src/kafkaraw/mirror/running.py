@@ -64,9 +64,7 @@ class MirrorRun:
         offsets = asyncio.create_task(self.offsets.run(started=self._started.set), name="offsets")
         offsets.add_done_callback(lambda _: self.stop())
         try:
-            await self._started.wait()
-            if not self._is_stopped:
-                await self._copy()
+            await self._copy()
         finally:
             offsets.cancel()
             await asyncio.gather(offsets, return_exceptions=True)
@@ -82,7 +80,9 @@ class MirrorRun:
                 self._settings.copy,
                 MirrorTopics(source, target, self._settings, self._topology),
                 self.offsets.on_copied,
+                ready=self._started,
                 source_runtime=self._runtimes[0],
                 target_runtime=self._runtimes[1],
             )
-            await self.flow.run()
+            if not self._is_stopped:
+                await self.flow.run()
