@@ -142,7 +142,9 @@ class OffsetService:
                     await duty()
         except (KafkaError, TimeoutError) as error:
             _log.warning(
-                "%s: the last offsets are not written: %s", self._flow.name, error or f"no answer for {FINISH_S:g} s"
+                "%s: the last offsets are not written: %s",
+                self._flow.name,
+                str(error) or f"no answer for {FINISH_S:g} s",
             )
 
     def _written_sides(self) -> set[bool]:
@@ -204,7 +206,7 @@ class OffsetService:
         topic = self._policy.offset_mapping_topic(self._flow.route.source_alias)
         written: list[tuple[OffsetMapping, int]] = []
         try:
-            for partition, mapping in self.mappings.items():
+            for partition, mapping in list(self.mappings.items()):
                 for number, value in mapping.records() if mapping.changed else ():
                     written.append((mapping, number))
                     await producer.send(topic, value, mapping_key(partition, number), partition=0)
