@@ -151,6 +151,32 @@ def test_between_batches_that_are_not_known_a_translation_is_not_exact_and_not_a
     assert mapping.translate(30) == Translation(30, is_exact=True)
 
 
+def test_behind_a_gap_without_later_records_a_translation_is_not_exact_until_the_gap_is_mended() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(10), [range(10)], 0))
+    made.add(batch(range(30, 33), [], 22))
+    assert made.translate(10) == Translation(10, is_exact=True)
+    assert made.translate(20) == Translation(10, is_exact=False)
+    assert made.translate_back(15) == Translation(10, is_exact=False)
+    made.mend(range(10, 30), [Run(12, 11, 8)])
+    assert made.translate(15) == Translation(14, is_exact=True)
+    assert made.translate(33) == Translation(19, is_exact=True)
+    assert made.translate_back(22) == Translation(33, is_exact=True)
+
+
+def test_what_was_copied_before_the_mapping_began_is_mended_from_both_topics() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(30, 40), [range(30, 40)], 22))
+    assert made.translate(5) is None
+    source = [Mark(offset, offset) for offset in range(10, 30)]
+    runs = paired(source, [Mark(offset, offset + 8) for offset in range(1, 22)], is_first=True)
+    assert runs == [Run(10, 2, 20)]
+    made.mend(range(30), runs)
+    assert made.translate(10) == Translation(2, is_exact=True)
+    assert made.translate(30) == Translation(22, is_exact=True)
+    assert made.translate(9) is None
+
+
 def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
     made = OffsetMapping()
     made.add(batch(range(10), [range(10)], 0))

@@ -127,20 +127,21 @@ class OffsetMapping:
         self._close_chunks()
 
     def mend(self, gap: range, runs: Iterable[Run]) -> None:
-        """Fill a gap between batches with what both topics have there.
+        """Fill a gap between batches, or before the first one, with what both topics have there.
 
         Args:
             gap: offsets of the source that no batch has settled.
-            runs: all records in the gap.
+            runs: the records in the gap.
         """
         while self._chunks and (not self._open or self._open[0].source >= gap.stop):
             self._reopen()
         place = bisect_right(self._open, gap.start, key=lambda run: run.source)
         before, after = self._open[:place], self._open[place:]
-        if not before or before[-1].is_followed or before[-1].source + before[-1].length > gap.start:
+        if before and (before[-1].is_followed or before[-1].source + before[-1].length > gap.start):
             return  # it was thinned or replaced meanwhile
+        known = [*before[:-1], before[-1]._replace(is_followed=True)] if before else []
         self._open = []
-        for run in (*before[:-1], before[-1]._replace(is_followed=True), *runs, *after):
+        for run in (*known, *runs, *after):
             self._append(run)
         self.changed.add(self._next_number)
         self._close_chunks()
@@ -195,6 +196,8 @@ class OffsetMapping:
             is_exact = run.is_followed
             return Translation(after[1 - side] if is_exact else other + run.length, is_exact)
         assert self.source_end is not None
+        if not run.is_followed:  # batches without records have followed, after a gap
+            return Translation(other + run.length, is_exact=offset == run[side] + run.length)
         if side == 1:
             return Translation(self.source_end, is_exact=True)
         return Translation(other + run.length, is_exact=offset <= self.source_end)
@@ -307,16 +310,20 @@ class Mark(NamedTuple):
     contents: object
 
 
-def paired(source: Sequence[Mark], target: Sequence[Mark]) -> list[Run] | None:
+def paired(source: Sequence[Mark], target: Sequence[Mark], *, is_first: bool = False) -> list[Run] | None:
     """Return the runs of records that are the same, one after the other, on both sides.
 
     Args:
         source: all records of a range of the source.
         target: all records of a range of the copy.
+        is_first: both ranges begin with the topics, so the oldest records may be gone on one side.
 
     Returns:
         None if they are not the same: one side has lost records, by compaction or retention, or has them twice.
     """
+    if is_first:
+        count = min(len(source), len(target))
+        source, target = source[len(source) - count :], target[len(target) - count :]
     if [mark.contents for mark in source] != [mark.contents for mark in target]:
         return None
     runs: list[Run] = []
