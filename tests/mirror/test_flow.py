@@ -13,6 +13,7 @@ from kafkaraw.mirror.positions import RecordsLostError, SourceReplacedError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, ResourceType
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, TopicPartition
 from tests.mirror.two_clusters import COPY, FIRST, FIRST_COPY, TOPIC, TwoClusters, between_clusters, contents, send
+from tests.rotation import rotating
 
 DELIVERIES = [Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE]
 
@@ -83,7 +84,7 @@ def test_record_is_copied_soon_after_it_was_written() -> None:
     between_clusters(test)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rotating(range(30), 3))
 def test_killed_flow_loses_and_repeats_nothing(seed: int) -> None:
     async def test(clusters: TwoClusters) -> None:
         await clusters.fill(0, 300, batch_size=500)
