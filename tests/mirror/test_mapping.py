@@ -16,6 +16,7 @@ from kafkaraw.mirror.interfaces import CopiedBatch
 from kafkaraw.mirror.mapping import (
     CHUNK_RUNS,
     LEVEL_CHUNKS,
+    Mark,
     OffsetMapping,
     Run,
     Translation,
@@ -150,18 +151,50 @@ def test_between_batches_that_are_not_known_a_translation_is_not_exact_and_not_a
     assert mapping.translate(30) == Translation(30, is_exact=True)
 
 
+def test_behind_a_gap_without_later_records_a_translation_is_not_exact_until_the_gap_is_mended() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(10), [range(10)], 0))
+    made.add(batch(range(30, 33), [], 22))
+    assert made.translate(10) == Translation(10, is_exact=True)
+    assert made.translate(20) == Translation(10, is_exact=False)
+    assert made.translate_back(15) == Translation(10, is_exact=False)
+    made.mend(range(10, 30), [Run(12, 11, 8)])
+    assert made.translate(15) == Translation(14, is_exact=True)
+    assert made.translate(33) == Translation(19, is_exact=True)
+    assert made.translate_back(22) == Translation(33, is_exact=True)
+
+
+def test_what_was_copied_before_the_mapping_began_is_mended_from_both_topics() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(30, 40), [range(30, 40)], 22))
+    assert made.translate(5) is None
+    source = [Mark(offset, offset) for offset in range(10, 30)]
+    runs = paired(source, [Mark(offset, offset + 8) for offset in range(1, 22)], is_first=True)
+    assert runs == [Run(10, 2, 20)]
+    made.mend(range(30), runs)
+    assert made.translate(10) == Translation(2, is_exact=True)
+    assert made.translate(30) == Translation(22, is_exact=True)
+    assert made.translate(9) is None
+
+
 def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
     made = OffsetMapping()
     made.add(batch(range(10), [range(10)], 0))
     made.add(batch(range(30, 40), [range(30, 40)], 22))
-    runs = paired([10, 11, 15, 16, 17], [11, 12, 13, 14, 15])
+    assert made.gap_at(15) == (range(10, 30), range(10, 22))
+    assert made.gap_at(15, back=True) == (range(10, 30), range(10, 22))
+    assert made.gap_at(9) is made.gap_at(30) is None
+    source = [Mark(offset, n) for n, offset in enumerate((10, 11, 15, 16, 17))]
+    runs = paired(source, [Mark(offset, n) for n, offset in enumerate((11, 12, 13, 14, 15))])
     assert runs == [Run(10, 11, 2), Run(15, 13, 3)]
     made.mend(range(10, 30), runs)
     assert made.runs() == [Run(0, 0, 10), Run(10, 11, 2), Run(15, 13, 3), Run(30, 22, 10)]
     assert made.translate(20) == Translation(22, is_exact=True)
     made.mend(range(10, 30), runs)
     assert len(made.runs()) == 4
-    assert paired([1], [1, 2]) is None
+    assert made.gap_at(15) is None
+    assert paired(source, source[1:]) is None
+    assert paired([Mark(1, "a")], [Mark(1, "b")]) is None
 
 
 def test_a_mapping_is_bounded_exact_for_new_offsets_and_never_ahead_for_old_ones(

@@ -18,6 +18,7 @@ from kafkaraw.mirror.offset_service import OffsetService, load_mappings
 from kafkaraw.mirror.offset_syncs import OffsetSync
 from kafkaraw.mirror.running import MirrorRun
 from kafkaraw.mirror.settings import MirrorSettings, read_mirror_settings
+from kafkaraw.mirror.translation import GroupTranslator
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.support import FEW_PARTITIONS
 from tests.client.virtual_cluster import PORT, VirtualCluster
@@ -191,6 +192,10 @@ def test_a_gap_that_a_crash_has_left_is_mended_from_both_topics(tmp_path: Path) 
         service.on_copied([CopiedBatch(ORDERS, COPY, range(9, 10), (range(9, 10),), 10)])
         mapping = service.mappings[ORDERS]
         assert mapping.translate(8) == Translation(4, is_exact=False)
+        translator = GroupTranslator(flow, clusters.clients)
+        for offset, expected in ((4, 4), (7, 8), (8, 9), (9, 10)):
+            found = await translator._read(mapping, ORDERS, COPY, offset, back=False)
+            assert found is None if offset == 9 else found == Translation(expected, is_exact=True)
         await service._mend()
         assert mapping.runs() == [Run(0, 0, 7), Run(7, 8, 3)]
         assert mapping.translate(8) == Translation(9, is_exact=True)

@@ -17,6 +17,7 @@ from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.mirror.interfaces import FlowSettings
+from kafkaraw.mirror.mapping import Mark
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Record, TopicPartition
 
@@ -87,8 +88,8 @@ class FlowClients:
                 if record.key is not None
             ]
 
-    async def offsets(self, of: TopicPartition, offsets: range, *, of_source: bool) -> list[int]:
-        """Return the offsets of all records of a partition that are in a range.
+    async def marks(self, of: TopicPartition, offsets: range, *, of_source: bool) -> list[Mark]:
+        """Return all records of a partition that are in a range, with timestamps and keys as their contents.
 
         Raises:
             KafkaError: the cluster does not answer.
@@ -96,7 +97,10 @@ class FlowClients:
         async with self.consumer(of_source=of_source) as consumer:
             consumer.assign([of])
             consumer.seek(of, offsets.start)
-            return [record.offset async for record in _read_until(consumer, of, offsets.stop)]
+            return [
+                Mark(record.offset, (record.timestamp_ms, record.key))
+                async for record in _read_until(consumer, of, offsets.stop)
+            ]
 
     async def timestamp_of(self, of: TopicPartition, offset: int, *, of_source: bool) -> int | None:
         """Return the timestamp of the first record from an offset on, in milliseconds; None if there is none.

@@ -9,7 +9,8 @@ record of the other side. That is exact.
 Its size is bounded. Runs are in chunks of `CHUNK_RUNS`. When a level has more than `LEVEL_CHUNKS` chunks, the two
 oldest of it are thinned to one of the next level, so the mapping is exact for the newest runs and gets coarser with the
 age of the offsets. In a gap that thinning has left, an offset is translated to the end of the run before it: records
-may be read again, none is skipped. `is_exact` tells both cases apart.
+may be read again, none is skipped. `is_exact` tells both cases apart. Reading both topics in that gap
+(`gap_at`, `paired`) makes it exact again.
 
 Chunks are the records of a compacted topic of the target, so a mapping survives restarts, and any program can read it.
 Must not read or write topics: `offset_service.py` does. Start at `OffsetMapping.add` and `OffsetMapping.translate`.
@@ -126,23 +127,45 @@ class OffsetMapping:
         self._close_chunks()
 
     def mend(self, gap: range, runs: Iterable[Run]) -> None:
-        """Fill a gap between batches with what both topics have there.
+        """Fill a gap between batches, or before the first one, with what both topics have there.
 
         Args:
             gap: offsets of the source that no batch has settled.
-            runs: all records in the gap.
+            runs: the records in the gap.
         """
         while self._chunks and (not self._open or self._open[0].source >= gap.stop):
             self._reopen()
         place = bisect_right(self._open, gap.start, key=lambda run: run.source)
         before, after = self._open[:place], self._open[place:]
-        if not before or before[-1].is_followed or before[-1].source + before[-1].length > gap.start:
+        if before and (before[-1].is_followed or before[-1].source + before[-1].length > gap.start):
             return  # it was thinned or replaced meanwhile
+        known = [*before[:-1], before[-1]._replace(is_followed=True)] if before else []
         self._open = []
-        for run in (*before[:-1], before[-1]._replace(is_followed=True), *runs, *after):
+        for run in (*known, *runs, *after):
             self._append(run)
         self.changed.add(self._next_number)
         self._close_chunks()
+
+    def gap_at(self, offset: int, *, back: bool = False) -> tuple[range, range] | None:
+        """Return the offsets of source and copy around an offset, of whose records only the ends are known.
+
+        Args:
+            offset: a position in the source.
+            back: it is one in the copy.
+
+        Returns:
+            None if the offset is not in a gap.
+        """
+        side = 1 if back else 0
+        runs, following = self._runs_near(offset, side)
+        place = bisect_right(runs, offset, key=lambda run: run[side]) - 1
+        after = runs[place + 1] if place + 1 < len(runs) else following
+        if place < 0 or after is None or runs[place].is_followed:
+            return None
+        source, target, length, _ = runs[place]
+        if offset < runs[place][side] + length:
+            return None
+        return range(source + length, after.source), range(target + length, after.target)
 
     def translate(self, offset: int) -> Translation | None:
         """Return the position in the copy for a position in the source.
@@ -173,6 +196,8 @@ class OffsetMapping:
             is_exact = run.is_followed
             return Translation(after[1 - side] if is_exact else other + run.length, is_exact)
         assert self.source_end is not None
+        if not run.is_followed:  # batches without records have followed, after a gap
+            return Translation(other + run.length, is_exact=offset == run[side] + run.length)
         if side == 1:
             return Translation(self.source_end, is_exact=True)
         return Translation(other + run.length, is_exact=offset <= self.source_end)
@@ -273,20 +298,36 @@ class OffsetMapping:
         return mapping
 
 
-def paired(source: Sequence[int], target: Sequence[int]) -> list[Run] | None:
+class Mark(NamedTuple):
+    """A record on one side.
+
+    Attributes:
+        offset: its offset.
+        contents: what must be the same on the other side.
+    """
+
+    offset: int
+    contents: object
+
+
+def paired(source: Sequence[Mark], target: Sequence[Mark], *, is_first: bool = False) -> list[Run] | None:
     """Return the runs of records that are the same, one after the other, on both sides.
 
     Args:
-        source: offsets of all records in the source.
-        target: offsets of all records in the copy.
+        source: all records of a range of the source.
+        target: all records of a range of the copy.
+        is_first: both ranges begin with the topics, so the oldest records may be gone on one side.
 
     Returns:
-        None if they are not equally many: one side has lost records, or has them twice.
+        None if they are not the same: one side has lost records, by compaction or retention, or has them twice.
     """
-    if len(source) != len(target):
+    if is_first:
+        count = min(len(source), len(target))
+        source, target = source[len(source) - count :], target[len(target) - count :]
+    if [mark.contents for mark in source] != [mark.contents for mark in target]:
         return None
     runs: list[Run] = []
-    for ours, theirs in zip(source, target, strict=True):
+    for (ours, _), (theirs, _) in zip(source, target, strict=True):
         last = runs[-1] if runs else None
         if last is not None and (ours, theirs) == (last.source + last.length, last.target + last.length):
             runs[-1] = last._replace(length=last.length + 1)

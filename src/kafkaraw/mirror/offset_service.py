@@ -45,7 +45,7 @@ MENDED_MAX: Final = 2_000_000
 
 
 class _Gap(NamedTuple):
-    """Offsets that were copied, and of which no batch was reported."""
+    """Offsets that were copied, and of which no batch was reported: from 0 on if no batch was ever reported."""
 
     source: range
     target: range
@@ -86,11 +86,10 @@ class OffsetService:
         """Take note of what was copied; the flow calls this."""
         for batch in batches:
             mapping = self.mappings.setdefault(batch.source, OffsetMapping())
-            end, target_end = mapping.source_end, mapping.target_end
-            if end is not None and target_end is not None and end < batch.source_offsets.start and batch.runs:
-                gap = _Gap(
-                    range(end, batch.source_offsets.start), range(target_end, batch.target_base_offset), batch.target
-                )
+            start, base = batch.source_offsets.start, batch.target_base_offset
+            end, target_end = mapping.source_end or 0, mapping.target_end or 0
+            if end < start and target_end < base:
+                gap = _Gap(range(end, start), range(target_end, base), batch.target)
                 self._gaps.setdefault(batch.source, []).append(gap)
             mapping.add(batch)
             if self._settings.emits_offset_syncs:
@@ -142,7 +141,9 @@ class OffsetService:
                     await duty()
         except (KafkaError, TimeoutError) as error:
             _log.warning(
-                "%s: the last offsets are not written: %s", self._flow.name, error or f"no answer for {FINISH_S:g} s"
+                "%s: the last offsets are not written: %s",
+                self._flow.name,
+                str(error) or f"no answer for {FINISH_S:g} s",
             )
 
     def _written_sides(self) -> set[bool]:
@@ -204,7 +205,7 @@ class OffsetService:
         topic = self._policy.offset_mapping_topic(self._flow.route.source_alias)
         written: list[tuple[OffsetMapping, int]] = []
         try:
-            for partition, mapping in self.mappings.items():
+            for partition, mapping in list(self.mappings.items()):
                 for number, value in mapping.records() if mapping.changed else ():
                     written.append((mapping, number))
                     await producer.send(topic, value, mapping_key(partition, number), partition=0)
@@ -228,13 +229,16 @@ class OffsetService:
                     self.mappings[source].mend(gap.source, runs)
 
     async def _runs_in(self, source: TopicPartition, gap: _Gap) -> list[Run] | None:
+        is_first = not gap.source.start
+        if is_first:
+            gap = gap._replace(source=gap.source[-MENDED_MAX:], target=gap.target[-MENDED_MAX:])
         if max(len(gap.source), len(gap.target)) > MENDED_MAX:
             return None
         ours, theirs = await asyncio.gather(
-            self._clients.offsets(source, gap.source, of_source=True),
-            self._clients.offsets(gap.copy, gap.target, of_source=False),
+            self._clients.marks(source, gap.source, of_source=True),
+            self._clients.marks(gap.copy, gap.target, of_source=False),
         )
-        return paired(ours, theirs)
+        return paired(ours, theirs, is_first=is_first)
 
     async def _translated(self, source: AsyncAdmin) -> list[Checkpoint]:
         """Return the offsets of all selected groups, as far as they can be translated."""

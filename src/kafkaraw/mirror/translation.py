@@ -12,6 +12,7 @@ Source: Kafka's MirrorCheckpointTask, RemoteClusterUtils; KIP-382.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from enum import StrEnum
@@ -24,8 +25,8 @@ from kafkaraw.errors import RetriableError, UsageError
 from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.checkpoints import INACTIVE, Checkpoint
 from kafkaraw.mirror.clients import FlowClients, newest
-from kafkaraw.mirror.mapping import OffsetMapping, Translation
-from kafkaraw.mirror.offset_service import load_mappings, read_checkpoints
+from kafkaraw.mirror.mapping import OffsetMapping, Translation, paired
+from kafkaraw.mirror.offset_service import MENDED_MAX, load_mappings, read_checkpoints
 from kafkaraw.mirror.offset_syncs import OffsetSync, translated
 from kafkaraw.mirror.settings import MirrorFlow
 from kafkaraw.records import TopicPartition
@@ -238,16 +239,50 @@ class GroupTranslator:
                 if original is not None:
                     mapping = into_origin.get(original)
                     other = None if mapping is None else mapping.translate_back(at.offset)
+                    if mapping is not None and other is not None and not other.is_exact:
+                        other = await self._read(mapping, original, origin, at.offset, back=True) or other
                     destination = original
                 elif self._is_copied(origin.topic):
                     copy = self._policy.remote_topic(self.origin_alias, origin.topic)
                     destination = TopicPartition(copy, origin.partition)
                     mapping = into_destination.get(origin)
                     other = None if mapping is None else mapping.translate(at.offset)
+                    if mapping is not None and other is not None and not other.is_exact:
+                        other = await self._read(mapping, origin, destination, at.offset, back=False) or other
                 else:
                     continue
                 found.append(_translated(group_id, origin, at, destination, other))
         return await self._with_timestamps(await self._with_syncs(found))
+
+    async def _read(
+        self, mapping: OffsetMapping, source: TopicPartition, copy: TopicPartition, offset: int, *, back: bool
+    ) -> Translation | None:
+        """Translate an offset where the mapping is coarse, by reading what both topics have there.
+
+        Args:
+            mapping: of the partition.
+            source: the partition of the mapping's source.
+            copy: the partition of its copy.
+            offset: of the source; of the copy if `back` is set.
+            back: whether the offset is one of the copy.
+
+        Returns:
+            None if the offset is in no gap, the gap is too large, or both sides have other records there.
+        """
+        gap = mapping.gap_at(offset, back=back)
+        if gap is None or max(map(len, gap)) > MENDED_MAX:
+            return None
+        of_source = self._from_source != back  # whether the mapping's source is the flow's
+        marks = await asyncio.gather(
+            self._clients.marks(source, gap[0], of_source=of_source),
+            self._clients.marks(copy, gap[1], of_source=not of_source),
+        )
+        if paired(*marks) is None:
+            return None
+        here, there = marks[::-1] if back else marks
+        place = bisect_left(here, offset, key=lambda mark: mark.offset)
+        end = gap[0 if back else 1].stop
+        return Translation(there[place].offset if place < len(there) else end, is_exact=True)
 
     def _original(
         self, origin: TopicPartition, into_origin: Mapping[TopicPartition, OffsetMapping]
