@@ -22,8 +22,7 @@ EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version 
 # The compiled modules: a newer source makes `setup` build them again.
 NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/*/_*.pxd) $(patsubst %,src/kafkaraw/schemas/%.py,arrow/_decoding arrow/_encoding arrow/_json_objects arrow/_memory serializers/_avro_codec)
 # Processes of the tests. Some wait for other processes or for timeouts: one more than there are cores.
-test soak: WORKERS ?= 3
-quick: WORKERS ?= 2
+test soak quick: WORKERS ?= 3
 # Arguments for the command behind the target: make demo ARGS="--limit 20000", make bench ARGS="--records 200000"
 ARGS ?=
 

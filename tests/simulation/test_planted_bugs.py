@@ -11,9 +11,14 @@ from tests.simulation.plants import PLANTS, find
 from tests.spark.test_planted_bugs import PLANTS as SPARK_PLANTS
 
 SLOW = {
+    "cancelled_flush_consumes_failures",
+    "flush_skips_a_batch_when_one_ticket_was_read",
+    "member_acknowledges_a_revocation_too_early",
     "producer_commits_while_offsets_are_in_doubt",
     "producer_does_not_release_memory_of_failed_batches",
     "producer_keeps_its_epoch_after_a_sequence_gap",
+    "producer_reports_maybe_written_records_as_not_written",
+    "producer_resends_maybe_written_batches_as_new_requests",
     "recovery_does_not_verify_checksums",
 }
 """Bugs whose runs take seconds from any seed."""
