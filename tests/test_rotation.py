@@ -21,8 +21,8 @@ from tests.rotation import (
 from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
-COMMITS = 80
-"""So many commits have each sixth of something, but for one time in a million."""
+COMMITS = 120
+"""So many commits together have each tenth of something."""
 
 
 def of_commit(cases: list[str], count: int) -> list[object]:
@@ -78,12 +78,12 @@ def test_each_commit_has_a_sixth_of_the_slow_tests(monkeypatch: pytest.MonkeyPat
     assert set.union(*found) == set(names)
 
 
-def test_each_commit_has_all_tests_of_a_sixth_of_the_scenarios(monkeypatch: pytest.MonkeyPatch):
+def test_each_commit_has_all_tests_of_a_tenth_of_the_scenarios(monkeypatch: pytest.MonkeyPatch):
     names = [each if "::" in each else f"{each}::test_{number}" for each in SCENARIOS for number in "ab"]
     found = runs(monkeypatch, names)
     for run in found:
         counts = Counter(name.partition("::")[0] for name in run)
-        assert len(counts) == len(SCENARIOS) // SCENARIO_SHARE
+        assert len(SCENARIOS) // SCENARIO_SHARE <= len(counts) <= -(-len(SCENARIOS) // SCENARIO_SHARE)
         assert all(counts[name.partition("::")[0]] == 2 for name in run if name not in SCENARIOS)
     assert set.union(*found) == set(names)
 
