@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kafkaraw.client.admin import AclBinding, NewPartitions, NewTopic, ResourcePattern
-from kafkaraw.errors import KafkaError, ProducerFencedError, UsageError
+from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.mirror.interfaces import Delivery, OnLoss, StartAt
-from kafkaraw.mirror.positions import RecordsLostError, SourceReplacedError
+from kafkaraw.mirror.positions import FlowTakenOverError, RecordsLostError, SourceReplacedError
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, ResourceType
 from kafkaraw.records import TIMESTAMP_CREATE_TIME, TopicPartition
 from tests.mirror.two_clusters import COPY, FIRST, FIRST_COPY, TOPIC, TwoClusters, between_clusters, contents, send
@@ -101,21 +101,30 @@ def test_killed_flow_loses_and_repeats_nothing(seed: int) -> None:
     between_clusters(test, seed)
 
 
-def test_later_process_fences_an_earlier_one() -> None:
+@pytest.mark.parametrize("seed", rotating(range(6), 3))
+def test_one_of_two_processes_of_a_flow_ends(seed: int) -> None:
     async def test(clusters: TwoClusters) -> None:
         await clusters.fill(0, 20)
-        first = asyncio.create_task(clusters.flow().run())
+        flows = [clusters.flow() for _ in range(2)]
+        tasks = [asyncio.create_task(flows[0].run())]
         await clusters.copied_records(20)
-        async with clusters.mirroring():
-            await clusters.fill(20, 20)
-            await clusters.copied_records(40)
-            with pytest.raises(KafkaError) as raised:
-                async with asyncio.timeout(60):
-                    await first
-        assert isinstance(raised.value, ProducerFencedError)
+        tasks.append(asyncio.create_task(flows[1].run()))
+        written = 20
+        while not any(task.done() for task in tasks):
+            await clusters.fill(written, 20)
+            written += 20
+            await clusters.copied_records(written)
+            assert clusters.target.now < 300
+        (ended,) = [task for task in tasks if task.done()]
+        assert isinstance(ended.exception(), FlowTakenOverError)
+        await clusters.fill(written, 20)
+        await clusters.copied_records(written + 20)
+        for flow in flows:
+            flow.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await assert_equal(clusters)
 
-    between_clusters(test)
+    between_clusters(test, seed)
 
 
 def test_outage_of_either_cluster_is_survived() -> None:

@@ -88,3 +88,5 @@ def test_position_of_another_process_is_noticed() -> None:
     runs.check({SOURCE: Position(60, 0, ONE, ONE, "own")}, "a->b")
     with pytest.raises(FlowTakenOverError, match="another process"):
         runs.check({SOURCE: Position(70, 0, ONE, ONE, "third")}, "a->b")
+    with pytest.raises(FlowTakenOverError, match="orders-1"):
+        runs.check({SOURCE: Position(51, 3, ONE, ONE, "run")}, "a->b")

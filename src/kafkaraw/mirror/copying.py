@@ -30,6 +30,7 @@ from kafkaraw.records import Batch, BatchHeader, BatchPromise, SealedBatch, Topi
 if TYPE_CHECKING:
     from kafkaraw.client.sending.producer_core import ProducerCore
 
+_SKIP, _VERBATIM = Treatment.SKIP, Treatment.VERBATIM  # slow to look up
 ROOM_S: Final = 300.0
 """How long acknowledgements may fail to come; by `delivery_timeout_ms`, batches fail long before."""
 
@@ -115,11 +116,11 @@ class BatchCopier:
             CorruptBatchError: a batch of the source is damaged.
             KafkaError: the producer takes no batches.
         """
-        sealed: list[SealedBatch] = []
+        now_ms, sealed = self._now_ms(), list[SealedBatch]()
         for of, batch in read.items():
             copy = copies[of]
             for wire in batch.wires:
-                sealed += self._seal(copy, wire, batch.start_offset)
+                self._seal(copy, wire, batch.start_offset, now_ms, sealed)
         if sealed:
             self.sent_count += len(sealed)
             self._core.send_sealed(sealed)
@@ -177,25 +178,25 @@ class BatchCopier:
                     f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not acknowledged"
                 ) from None
 
-    def _seal(self, copy: PartitionCopy, wire: Wire, start_offset: int) -> Iterator[SealedBatch]:
+    def _seal(self, copy: PartitionCopy, wire: Wire, start_offset: int, now_ms: int, sealed: list[SealedBatch]) -> None:
         """Make batches to send of one batch of the source, and note them."""
         header = wire[0]
         treatment = treatment_of(header, start_offset, copy.limits)
-        if treatment is Treatment.SKIP:
+        if treatment is _SKIP:
             return
-        copy.metrics.read(max(0, self._now_ms() - header.max_timestamp))
-        if treatment is Treatment.VERBATIM:
+        copy.metrics.read(max(0, now_ms - header.max_timestamp))
+        if treatment is _VERBATIM:
             promise = self._core.new_promise(*copy.target)
             offsets = range(header.base_offset, header.next_offset)
             self._note(copy, header, offsets.stop, (offsets,), header.size, promise)
-            yield WireBatch(verbatim(wire), promise, created_ms=self._now_ms())
+            sealed.append(WireBatch(verbatim(wire), promise, created_ms=now_ms))
             return
         for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
             promise = self._core.new_promise(*copy.target)
-            sealed = SealedBatch(builder, promise, codec=codec, level=None, created_ms=self._now_ms())
-            sealed.released = True  # as batches that are sent as they are
-            self._note(copy, header, runs[-1].stop, runs, sealed.size_bytes, promise)
-            yield sealed
+            batch = SealedBatch(builder, promise, codec=codec, level=None, created_ms=now_ms)
+            batch.released = True  # as batches that are sent as they are
+            self._note(copy, header, runs[-1].stop, runs, batch.size_bytes, promise)
+            sealed.append(batch)
 
     def _note(
         self,

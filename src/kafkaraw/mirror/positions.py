@@ -114,10 +114,10 @@ class RunIds:
 
     def __init__(self, own: str) -> None:
         self.own: str = own
-        self._found: dict[TopicPartition, str] = {}
+        self._found: dict[TopicPartition, Position] = {}
 
     def check(self, positions: Mapping[TopicPartition, Position], flow: str) -> None:
-        """Take note of positions that were read; later ones must be of the same process, or of this one.
+        """Take note of positions that were read; later ones must be the same, or of this process.
 
         Args:
             positions: by partition of the source.
@@ -127,7 +127,7 @@ class RunIds:
             FlowTakenOverError: another process has committed some since.
         """
         for of, position in positions.items():
-            if position.run_id not in (self.own, self._found.setdefault(of, position.run_id)):
+            if position.run_id != self.own and position != self._found.setdefault(of, position):
                 raise FlowTakenOverError(
                     f"mirror {flow}: another process copies this flow: it has committed a position of {name_of(of)} "
                     f"since this one has begun; one process copies a flow: stop one of them"
