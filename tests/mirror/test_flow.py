@@ -134,7 +134,7 @@ def test_outage_of_either_cluster_is_survived() -> None:
             await clusters.copied_records(20)
             for number, cluster in enumerate((clusters.target, clusters.source)):
                 await cluster.kill()
-                await asyncio.sleep(400)
+                await asyncio.sleep(130)
                 await cluster.restart()
                 await clusters.fill(20 + 20 * number, 20)
                 await clusters.copied_records(40 + 20 * number, 600)
