@@ -22,8 +22,7 @@ EXTRAS = spark,dev$(shell { java -version 2>&1 || true; } | sed -n 's/.*version 
 # The compiled modules: a newer source makes `setup` build them again.
 NATIVE_SOURCES := $(wildcard src/kafkaraw/records/_*.pxd) $(patsubst %,src/kafkaraw/records/%.py,_builder _ticket _batch_table _reader _filling _rows _dumping _compaction) $(wildcard src/kafkaraw/schemas/*/_*.pxd) $(patsubst %,src/kafkaraw/schemas/%.py,arrow/_decoding arrow/_encoding arrow/_json_objects arrow/_memory serializers/_avro_codec)
 # Processes of the tests. Some wait for other processes or for timeouts: one more than there are cores.
-test soak: WORKERS ?= 3
-quick: WORKERS ?= 2
+test soak quick-tests: WORKERS ?= 3
 # Arguments for the command behind the target: make demo ARGS="--limit 20000", make bench ARGS="--records 200000"
 ARGS ?=
 
@@ -74,11 +73,15 @@ types: setup ## What an editor sees: pyright knows the type of every public symb
 	@PATH="$(BIN):$$PATH" $(BIN)/basedpyright --pythonpath $(BIN)/python --verifytypes kafkaraw --ignoreexternal | sed -n '/^Symbols exported/,$$p'
 
 .PHONY: quick
-quick: check ## check, then the tests without Spark, Java and other clients: for every change
+quick: setup ## check, and beside it the tests without Spark, Java and other clients: for every change
+	@$(MAKE) --no-print-directory -j 2 check quick-tests
+
+.PHONY: quick-tests
+quick-tests: setup
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not soak and not foreign and not long" $(ARGS)
 
 .PHONY: test
-test: check ## check, then every test (what CI runs)
+test: check ## check, then the tests of this commit: all quick ones, a part of the slow ones (what CI runs)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not soak" $(ARGS)
 
 .PHONY: test-versions

@@ -58,6 +58,8 @@ LONG = (
     "broker/groups/test_assignors.py",
     "broker/groups/test_histories.py",
     "broker/log/test_cleaner_crashes.py",
+    "broker/log/test_index_file.py",
+    "broker/partitions/test_elections.py",
     "broker/partitions/test_storage_faults.py",
     "broker/quotas/test_throttling.py",
     "broker/test_bounds.py",
@@ -65,6 +67,7 @@ LONG = (
     "broker/test_hostile.py",
     "broker/test_hostile_names.py",
     "broker/test_old_releases.py",
+    "broker/topics/test_replica_placement.py",
     "cli/test_admin_commands.py",
     "cli/test_broker.py",
     "cli/test_broker_nodes.py",
@@ -74,23 +77,31 @@ LONG = (
     "cli/test_group_export.py",
     "cli/test_groups.py",
     "cli/test_log.py",
+    "cli/test_mirror.py",
     "cli/test_perf.py",
     "cli/test_produce.py",
     "cli/test_registry.py",
     "cli/test_schemas.py",
     "cli/test_wire.py",
+    "client/admin/test_transactions.py",
     "client/credentials/test_oidc.py",
+    "client/fetching/test_arrow_sizes.py",
+    "client/fetching/test_idle.py",
     "client/fetching/test_interruptions.py",
     "client/fetching/test_old_formats.py",
+    "client/groups/test_closing.py",
+    "client/groups/test_group.py",
     "client/groups/test_group_changes.py",
     "client/hooks",
     "client/network/test_security.py",
+    "client/network/test_telemetry.py",
     "client/sending/test_close.py",
     "client/sending/test_interrupted_sends.py",
     "client/sending/test_unclosed.py",
     "client/test_against_embedded_broker.py",
     "client/test_blocking.py",
     "client/test_cancelled_calls.py",
+    "client/test_hostile_brokers.py",
     "client/test_leaks.py",
     "client/test_no_secret_is_shown.py",
     "client/test_process.py",
@@ -98,6 +109,7 @@ LONG = (
     "client/test_timeouts.py",
     "client/test_uvloop.py",
     "client/threads",
+    "core/group/test_assignors.py",
     "core/log/test_formats.py",
     "core/producer/test_machine_against_a_broker_model.py",
     "docs/test_architecture.py",
@@ -140,6 +152,7 @@ LONG = (
     "test_imports.py",
     "testing/test_audit_spark.py",
     "testing/test_pytest_plugin.py",
+    "worker/test_endpoints_and_threads.py",
     "worker/test_kills.py",
 )
 
@@ -260,6 +273,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
     if report.passed and not {"A", "P"} & set(item.config.option.reportchars):
         report.sections = []
     return report
+
+
+@pytest.fixture
+def short_topic_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of this process take a topic for missing after 0.2 s, and not after 3 s."""
+    from kafkaraw.client.fetching import reading
+    from kafkaraw.client.network import metadata
+
+    for module in (metadata, reading):
+        monkeypatch.setattr(module, "UNKNOWN_TOPIC_GRACE_S", 0.2)
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,14 @@
-"""A part of the cases of a test in `make test`, other ones with each commit, and all of them in `make soak`.
+"""A part of the slow tests in `make test`, another one with each commit, and all of them in `make soak`.
 
-For cases that differ in data only and take long: the cases of one commit show whether the rule holds at all, the
-commits together check each case. Start at `rotating`.
+The tests of one commit show whether each rule holds at all, the commits together check each case. What a commit has
+depends on its id alone. Start at `leave_slow_tests_to_other_commits`, or at `rotating` for the cases of one test.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final
 
 import pytest
@@ -14,66 +16,166 @@ from _pytest.mark import ParameterSet
 
 from tests.simulation import seeds
 
-SLOW_FILES: Final = (
-    # whole runs and kills, one test each
-    "docs/test_pipelines.py",
-    "docs/test_mirroring.py",
-    "cli/test_mirror_groups.py",
-    "interop/test_mirror_records.py",
-    "docs/test_schemas.py",
+SCENARIOS: Final = (
+    "spark/test_clusters.py",
+    "docs/test_pipelines.py::test_page_runs_from_an_empty_folder",
     "demo/test_pipeline.py",
-    "bench/test_network.py",
-    "mirror/test_flow.py",
+    "spark/test_sink_kill_plans.py::test_rows_are_committed_once_or_refused",
     "pipelines/test_kills.py",
-    "pipelines/test_command_run.py",
-    "spark/test_killed_driver.py",
-    "spark/test_sink_kill_plans.py",
-    "pipelines/test_dead_letters_of_runs.py",
-    "spark/test_no_secret_is_shown.py",
-    "interop/test_connectors.py",
-    "pipelines/test_contents.py",
-    "pipelines/test_scaffold.py",
-    "pipelines/test_bad_records.py",
-    "pipelines/test_analysis.py",
-    "pipelines/test_changed_definitions.py",
-    "pipelines/test_changes.py",
+    "spark/test_programs.py",
+    "interop/test_connectors.py::test_both_connectors_do_what_the_scenario_says",
+    "pipelines/test_command_run.py::test_a_run_shows_its_state_ends_at_sigterm_and_is_continued_by_the_next_one",
+    "interop/test_apache_directories.py",
+    "spark/test_no_secret_is_shown.py::test_spark_shows_no_secret",
+    "records/test_building.py::test_without_a_working_compiler_the_build_succeeds_and_compiles_nothing",
+    "interop/test_token_answers.py",
     "pipelines/test_envelopes.py",
+    "pipelines/test_scaffold.py::test_tests_of_a_new_pipeline_pass",
+    "bench/test_network.py::test_every_kind_is_measured_and_every_setting_is_told",
+    "demo/test_flights.py",
+    "docs/test_schemas.py::test_the_page_runs_from_an_empty_folder",
+    "pipelines/test_dead_letters_of_runs.py",
+    "spark/test_killed_driver.py::test_no_record_is_lost_with_drawn_faults",
+    "bench/test_consume.py::test_rows_are_measured",
+    "bench/test_partitions.py",
+    "interop/test_internal_topics.py",
+    "bench/test_broker.py::test_every_workload_is_measured_on_every_broker",
+    "pipelines/test_killed_replays.py",
+    "bench/test_produce.py::test_rows_are_measured_and_judged",
+    "testing/test_pytest_plugin.py",
+    "spark/lake/test_killed_writers.py",
+    "pipelines/test_changed_definitions.py",
+    "pipelines/test_contents.py",
+)
+"""Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
+
+A commit has each tenth of them, whole, since the fixtures of a file take most of its time. The order
+distributes their seconds evenly: those of a commit stand SCENARIO_SHARE lines apart.
+"""
+
+SCENARIO_SHARE: Final = 10
+
+SLOW_FILES: Final = (
+    "broker/log/test_cleaner_crashes.py",
+    "broker/test_hostile_names.py",
+    "cli/test_doctor.py::test_tls_and_sasl_use_the_settings_of_the_client",
+    "cli/test_log.py::test_dump_in_several_processes_prints_the_same",
+    "cli/test_log.py::test_interrupt_ends_parallel_runs_without_a_traceback",
+    "cli/test_log.py::test_verify_in_several_processes_finds_the_same",
+    "cli/test_mirror_groups.py",
+    "cli/test_mirror_run.py",
+    "client/hooks/test_hooks.py::test_an_operation_inside_a_hook_is_carried_out_or_refused_and_no_record_is_lost",
+    "client/sending/test_unclosed.py",
+    "client/test_leaks.py",
+    "client/test_process.py",
+    "client/test_uvloop.py",
+    "client/threads",
+    "demo/test_replay.py",
+    "docs/test_first_change.py",
+    "docs/test_mirroring.py",
+    "fuzz/test_live.py",
+    "fuzz/test_live_faults.py",
+    "inspect/test_guess.py",
+    "interop/test_acls.py",
+    "interop/test_auto_creation.py",
+    "interop/test_avro_schemas.py",
+    "interop/test_command_line.py",
+    "interop/test_commands_on_apache_kafka.py",
+    "interop/test_everyone_reads_everyone.py",
+    "interop/test_failing_disks.py",
+    "interop/test_group_members.py",
+    "interop/test_groups.py",
+    "interop/test_java_tools_on_both_brokers.py",
+    "interop/test_killed_logs.py",
+    "interop/test_log_cleaner.py",
+    "interop/test_log_files.py",
+    "interop/test_mirror_copies.py",
+    "interop/test_mirror_records.py",
+    "interop/test_mixed_groups.py",
+    "interop/test_moving_leaders.py",
+    "interop/test_our_client.py",
+    "interop/test_restarts.py",
+    "interop/test_retention.py",
+    "interop/test_schema_values.py",
+    "interop/test_security.py",
+    "interop/test_tables.py",
+    "interop/test_users_and_quotas.py",
+    "mirror/test_flow.py",
+    "optimized",
+    "pipelines/test_analysis.py",
+    "pipelines/test_bad_records.py",
+    "pipelines/test_changes.py",
+    "pipelines/test_dead_letter_store.py",
     "pipelines/test_examples.py",
     "pipelines/test_json_columns.py",
     "pipelines/test_plan_command.py",
     "pipelines/test_runs.py",
+    "pipelines/test_spark_files.py",
     "pipelines/test_tables.py",
     "pipelines/testing",
+    "protocol/oracle/test_bytes.py",
+    "protocol/test_decoding_bounds.py",
+    "schemas/server/test_topic.py",
     "spark/databases",
     "spark/launch",
     "spark/test_batch.py",
-    "spark/test_clusters.py",
     "spark/test_exactly_once_queries.py",
     "spark/test_late_binding.py",
     "spark/test_log_dirs.py",
-    "spark/test_programs.py",
+    "spark/test_sql.py",
     "spark/test_streaming.py",
     "spark/test_typed_columns.py",
-    "interop/test_acls.py",
-    "interop/test_apache_directories.py",
-    "interop/test_command_line.py",
-    "interop/test_commands_on_apache_kafka.py",
-    "interop/test_everyone_reads_everyone.py",
-    "interop/test_groups.py",
-    "interop/test_java_tools_on_both_brokers.py",
-    "interop/test_log_files.py",
-    "interop/test_mirror_copies.py",
-    "interop/test_mixed_groups.py",
-    "interop/test_our_client.py",
-    "interop/test_partition_moves.py",
-    "interop/test_retention.py",
-    "interop/test_security.py",
-    "interop/test_users_and_quotas.py",
+    "spark/writing/test_decisions.py::test_a_decision_about_100_000_slots_is_written_and_read",
+    "worker/test_kills.py",
 )
-"""Files and folders below `tests` whose tests take seconds each, most with a JVM."""
+"""Files, folders and tests that take seconds each, most with a JVM; a commit has each sixth of their tests."""
 
-SLOW_SHARE: Final = 3
-"""A commit has each third of the slow tests: three commits have all of them."""
+SLOW_SHARE: Final = 6
+
+REPEATED: Final = (
+    "broker/handlers/test_authorization.py",
+    "broker/partitions/test_storage_faults.py",
+    "broker/test_bounds.py",
+    "broker/test_embedded.py",
+    "broker/test_hostile.py",
+    "cli/test_broker.py",
+    "cli/test_perf.py",
+    "cli/test_registry.py",
+    "cli/test_wire.py",
+    "client/fetching/test_interruptions.py",
+    "client/fetching/test_old_formats.py",
+    "client/groups/test_cancelled_group_calls.py",
+    "client/groups/test_group.py",
+    "client/sending/test_close.py",
+    "client/sending/test_interrupted_sends.py",
+    "client/sending/test_transactions.py",
+    "client/test_cancelled_calls.py",
+    "client/test_timeouts.py",
+    "core/producer/test_machine_against_a_broker_model.py",
+    "docs/test_guides.py",
+    "inspect/test_annotation.py",
+    "interop",
+    "pipelines/test_bad_definitions.py",
+    "property/test_batch.py",
+    "protocol/oracle/test_kio.py",
+    "protocol/test_messages.py",
+    "records/test_decompressed_sizes.py",
+    "records/test_legacy.py",
+    "records/test_switches_between_threads.py",
+    "schemas/arrow/test_protobuf_encoding.py",
+    "schemas/languages/test_versions.py",
+    "schemas/serializers/test_confluent_serializers.py",
+    "simulation/test_scenarios.py",
+    "spark/lake",
+    "spark/reading/test_shared_plan.py",
+    "spark/reading/test_topics_that_vanish.py",
+    "spark/test_losses.py",
+    "spark/test_planted_bugs.py",
+    "spark/writing",
+)
+"""Files and folders whose tests have many cases that differ in data only; a commit has each third case of a test."""
+
+REPEATED_SHARE: Final = 3
 
 
 def rotating(cases: Iterable[object], count: int) -> list[ParameterSet]:
@@ -102,18 +204,52 @@ def _values(case: object) -> tuple[object, ...]:
 
 
 def leave_slow_tests_to_other_commits(items: Sequence[pytest.Item], below: str) -> None:
-    """Mark the slow tests that are not this commit's as `soak`.
+    """Mark the tests of the three lists that are not this commit's as `soak`; a test belongs to the first one.
 
     Args:
         items: all collected tests.
-        below: the folder of `SLOW_FILES`, as node ids begin.
+        below: the folder of the lists, as node ids begin.
     """
-    slow: list[tuple[int, int, pytest.Item]] = []
-    for order, item in enumerate(items):
-        path = item.nodeid.partition("::")[0].removeprefix(below)
-        place = next((place for place, each in enumerate(SLOW_FILES) if (path + "/").startswith(each + "/")), None)
-        if place is not None and item.get_closest_marker("soak") is None:
-            slow.append((place, order, item))
-    for number, (*_, item) in enumerate(sorted(slow, key=lambda each: each[:2])):
-        if (number + seeds.FIRST // 1000) % SLOW_SHARE:
+    slow: list[pytest.Item] = []
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("soak") is not None:
+            continue
+        test = item.nodeid.partition("[")[0].removeprefix(below)
+        scenario = _place(test, SCENARIOS)
+        if scenario is not None:
+            if not _is_of_commit(scenario, SCENARIO_SHARE):
+                item.add_marker("soak")
+        elif _place(test, SLOW_FILES) is not None:
+            slow.append(item)
+        elif _place(test, REPEATED) is not None:
+            cases.setdefault(test, []).append(item)
+    _leave(slow, SLOW_SHARE)
+    for test, each in cases.items():
+        _leave(each, min(REPEATED_SHARE, len(each)), test)
+
+
+def _leave(items: Sequence[pytest.Item], share: int, of: str = "") -> None:
+    for number, item in enumerate(items):
+        if not _is_of_commit(number, share, of):
             item.add_marker("soak")
+
+
+def _is_of_commit(number: int, share: int, of: str = "") -> bool:
+    """Return whether a commit has the test or case with this number.
+
+    Args:
+        number: counts from 0.
+        share: one of so many consecutive ones is the commit's.
+        of: what the numbers are counted in. Tests begin at different cases, and not where `rotating` begins.
+    """
+    return (number + zlib.crc32(f"{seeds.FIRST} {of}".encode())) % share == 0
+
+
+@cache
+def _place(test: str, entries: tuple[str, ...]) -> int | None:
+    """Return the place of the entry that is this test, its file or one of its folders; None if there is none."""
+    return next(
+        (place for place, each in enumerate(entries) if test == each or test.startswith((f"{each}/", f"{each}::"))),
+        None,
+    )

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.rotation import SLOW_FILES, SLOW_SHARE, leave_slow_tests_to_other_commits, rotating
+from tests.rotation import (
+    REPEATED,
+    REPEATED_SHARE,
+    SCENARIO_SHARE,
+    SCENARIOS,
+    SLOW_FILES,
+    SLOW_SHARE,
+    leave_slow_tests_to_other_commits,
+    rotating,
+)
 from tests.simulation import seeds
+
+TESTS = Path(__file__).parent
+COMMITS = 120
+"""So many commits together have each tenth of something."""
 
 
 def of_commit(cases: list[str], count: int) -> list[object]:
@@ -45,18 +60,53 @@ class Item:
         self.marks.append(name)
 
 
-def test_consecutive_commits_have_each_slow_test_once(monkeypatch: pytest.MonkeyPatch):
-    names = [f"tests/{SLOW_FILES[-1]}::test_{number}" for number in range(5)]
-    names += [
-        f"tests/{SLOW_FILES[0]}::test_one",
-        "tests/spark/launch/test_x.py::test_two",
-        "tests/core/test_y.py::test",
-    ]
-    seen: list[set[str]] = []
-    for commit in range(SLOW_SHARE):
+def runs(monkeypatch: pytest.MonkeyPatch, names: Sequence[str]) -> list[set[str]]:
+    """The tests that each of many commits has."""
+    found: list[set[str]] = []
+    for commit in range(COMMITS):
         monkeypatch.setattr(seeds, "FIRST", (1_000_000 + commit) * 1000)
-        items = [*map(Item, names), Item(f"tests/{SLOW_FILES[-1]}::test_long", "soak")]
+        items = [Item(f"tests/{name}") for name in names]
         leave_slow_tests_to_other_commits(items, "tests/")  # type: ignore[arg-type]
-        seen.append({item.nodeid for item in items if "soak" not in item.marks})
-    assert set.union(*seen) == set(names)
-    assert all(one & other == {"tests/core/test_y.py::test"} for one, other in combinations(seen, 2))
+        found.append({item.nodeid.removeprefix("tests/") for item in items if not item.marks})
+    return found
+
+
+def test_each_commit_has_a_sixth_of_the_slow_tests(monkeypatch: pytest.MonkeyPatch):
+    names = [f"{file}/test_x.py::test_{number}" for number in range(6) for file in SLOW_FILES if "." not in file]
+    found = runs(monkeypatch, names)
+    assert {len(run) for run in found} == {len(names) // SLOW_SHARE}
+    assert set.union(*found) == set(names)
+
+
+def test_each_commit_has_all_tests_of_a_tenth_of_the_scenarios(monkeypatch: pytest.MonkeyPatch):
+    names = [each if "::" in each else f"{each}::test_{number}" for each in SCENARIOS for number in "ab"]
+    found = runs(monkeypatch, names)
+    for run in found:
+        counts = Counter(name.partition("::")[0] for name in run)
+        assert len(SCENARIOS) // SCENARIO_SHARE <= len(counts) <= -(-len(SCENARIOS) // SCENARIO_SHARE)
+        assert all(counts[name.partition("::")[0]] == 2 for name in run if name not in SCENARIOS)
+    assert set.union(*found) == set(names)
+
+
+def test_each_commit_has_cases_of_each_test(monkeypatch: pytest.MonkeyPatch):
+    counts = {f"{REPEATED[0]}::test_{count}": count for count in (1, 2, 3, 10)}
+    names = [f"{name}[{number}]" for name, count in counts.items() for number in range(count)]
+    found = runs(monkeypatch, names)
+    for run in found:
+        for name, count in counts.items():
+            cases = sum(each.startswith(f"{name}[") for each in run)
+            assert max(1, count // REPEATED_SHARE) <= cases <= -(-count // REPEATED_SHARE)
+    assert set.union(*found) == set(names)
+
+
+def test_what_is_in_no_list_is_in_each_commit_and_what_is_left_to_a_soak_in_none():
+    items = [Item("tests/core/test_y.py::test"), Item(f"tests/{SCENARIOS[0]}::test_long", "soak")]
+    leave_slow_tests_to_other_commits(items, "tests/")  # type: ignore[arg-type]
+    assert [item.marks for item in items] == [[], ["soak"]]
+
+
+def test_all_that_the_lists_name_exists():
+    for each in (*SCENARIOS, *SLOW_FILES, *REPEATED):
+        path, _, test = each.partition("::")
+        assert (TESTS / path).exists(), each
+        assert not test or f"def {test}(" in (TESTS / path).read_text(), each

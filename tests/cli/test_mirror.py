@@ -138,6 +138,7 @@ def test_one_partition_is_compared_on_request(servers: str) -> None:
     assert [each["partition"] for each in reports(result)] == [1]
 
 
+@pytest.mark.usefixtures("short_topic_grace")
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "text"),
     [

@@ -126,6 +126,7 @@ def test_topics_are_created_listed_described_and_deleted(broker: EmbeddedBroker)
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("short_topic_grace")
 def test_an_unknown_topic_without_auto_create_is_a_clear_error(broker: EmbeddedBroker) -> None:
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:

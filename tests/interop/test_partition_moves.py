@@ -155,6 +155,7 @@ def in_progress(admin: Admin) -> list[object]:
     return [(str(key), move, placement(admin, key)) for key, move in sorted(moves.items(), key=str)]
 
 
+@pytest.mark.soak  # four brokers, three of them with a JVM
 @pytest.mark.timeout(300)
 def test_partitions_move_between_nodes_as_in_apache_kafka(clusters: list[Nodes]) -> None:
     of_kafka, ours = (moves_of(nodes) for nodes in clusters)

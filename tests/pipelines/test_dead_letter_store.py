@@ -120,6 +120,7 @@ def test_a_second_replay_fences_the_first(topics):
     assert topics.replayed() == [0, 1]
 
 
+@pytest.mark.usefixtures("short_topic_grace")
 def test_a_missing_topic_is_named_with_the_remedy(kafka):
     absent = Settings("absent", "absent", NAME, kafka={"kafka.bootstrap.servers": kafka.servers})
     with pytest.raises(KafkaError, match=r"topic 'absent' does not exist: a run of the pipeline makes it"):

@@ -2,9 +2,10 @@
 
     KAFKARAW_SEEDS=7,100-120     runs these seeds only
 
-1 for `make quick`, 2 for a normal run, 1,000 for a soak, unless a test says otherwise. A normal run has 1 new seed, and
-1 that has failed before, or else a second new one: each commit has another one of those that have failed. A soak has
-all. The header of a run names its seeds; a failed test names the command that repeats it (`conftest.py`).
+2 for a normal run, of which `tests/rotation.py` chooses one, and 1,000 for a soak, unless a test says otherwise. Those
+of a normal run are 1 new seed, and 1 that has failed before, or else a second new one: each commit has another one of
+those that have failed. `make quick` has the new one. A soak has all. The header of a run names its seeds; a failed test
+names the command that repeats it (`conftest.py`).
 """
 
 from __future__ import annotations

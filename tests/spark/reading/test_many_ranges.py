@@ -203,7 +203,7 @@ def expected_rows(
     return found
 
 
-@pytest.mark.parametrize("seed", rotating(range(40), 20))
+@pytest.mark.parametrize("seed", rotating(range(40), 5))
 def test_rows_of_many_ranges_are_those_of_a_plain_consumer(cluster, seed: int):
     layout = Layout.random(cluster, "plain", seed)
     ranges = layout.ranges()
@@ -227,7 +227,7 @@ def close_connections(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("trouble", [answer_with_errors, close_connections])
-@pytest.mark.parametrize("seed", rotating(range(100, 120), 20))
+@pytest.mark.parametrize("seed", rotating(range(100, 120), 4))
 def test_rows_of_many_ranges_are_the_same_when_fetches_fail(cluster, seed: int, trouble: Callable[[Layout], None]):
     layout = Layout.random(cluster, trouble.__name__.replace("_", "-"), seed)
     ranges = layout.ranges()
@@ -236,7 +236,7 @@ def test_rows_of_many_ranges_are_the_same_when_fetches_fail(cluster, seed: int, 
     assert rows_of(read_ranges(ranges, SCHEMA, layout.random_settings())) == expected
 
 
-@pytest.mark.parametrize("seed", rotating(range(200, 220), 20))
+@pytest.mark.parametrize("seed", rotating(range(200, 220), 4))
 def test_rows_of_many_ranges_are_the_same_when_leaders_move(cluster, seed: int):
     """The leaders move while a Fetch of the task waits for its response, and again."""
     layout = Layout.random(cluster, "moved", seed)
