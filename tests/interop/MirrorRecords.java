@@ -1,15 +1,19 @@
 // MirrorMaker 2's own classes: bytes of its records, names of its policies, and what its client library reads.
 //
-// Arguments: "codec" or "policies", with questions as lines of tab-separated fields on standard input; or
+// Arguments: "codec", "policies" or "store", with questions as lines of tab-separated fields on standard input; or
 // "client SERVERS ALIAS GROUP". One line of fields for each answer.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -22,6 +26,7 @@ import org.apache.kafka.connect.mirror.Heartbeat;
 import org.apache.kafka.connect.mirror.IdentityReplicationPolicy;
 import org.apache.kafka.connect.mirror.MirrorClient;
 import org.apache.kafka.connect.mirror.OffsetSync;
+import org.apache.kafka.connect.mirror.OffsetSyncStore;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 public class MirrorRecords {
@@ -35,7 +40,11 @@ public class MirrorRecords {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] fields = line.split("\t", -1);
-            System.out.println(arguments[0].equals("codec") ? codec(fields) : policy(fields));
+            System.out.println(switch (arguments[0]) {
+                case "codec" -> codec(fields);
+                case "store" -> store(fields);
+                default -> policy(fields);
+            });
         }
     }
 
@@ -69,6 +78,30 @@ public class MirrorRecords {
         Method method = record.getClass().getDeclaredMethod(name);
         method.setAccessible(true);
         return HEX.formatHex((byte[]) method.invoke(record));
+    }
+
+    /** Topic, partition, our records as key:value,..., offsets; answers what MirrorMaker's checkpoint task makes of each. */
+    private static String store(String[] fields) throws Exception {
+        Constructor<OffsetSyncStore> constructor = OffsetSyncStore.class.getDeclaredConstructor();
+        constructor.setAccessible(true);
+        OffsetSyncStore store = constructor.newInstance();
+        for (String name : new String[] {"readToEnd", "initializationMustReadToEnd"}) {
+            Field field = OffsetSyncStore.class.getDeclaredField(name);
+            field.setAccessible(true);
+            field.setBoolean(store, name.equals("readToEnd"));
+        }
+        Method handle = OffsetSyncStore.class.getDeclaredMethod("handleRecord", ConsumerRecord.class);
+        handle.setAccessible(true);
+        for (String record : fields[2].split(",")) {
+            String[] parts = record.split(":");
+            handle.invoke(store, new ConsumerRecord<>("topic", 0, 0, HEX.parseHex(parts[0]), HEX.parseHex(parts[1])));
+        }
+        TopicPartition partition = new TopicPartition(fields[0], Integer.parseInt(fields[1]));
+        List<String> found = new ArrayList<>();
+        for (String offset : fields[3].split(",")) {
+            found.add(Long.toString(store.translateDownstream("group", partition, Long.parseLong(offset)).orElse(-1)));
+        }
+        return String.join("\t", found);
     }
 
     private static String policy(String[] fields) {

@@ -15,7 +15,9 @@ import pytest
 from kafkaraw import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.mirror.checkpoints import Checkpoint, Heartbeat
-from kafkaraw.mirror.offset_syncs import OffsetSync
+from kafkaraw.mirror.interfaces import CopiedBatch
+from kafkaraw.mirror.mapping import OffsetMapping
+from kafkaraw.mirror.offset_syncs import OffsetSync, SyncSchedule, translated
 from kafkaraw.mirror.policies import IdentityReplicationPolicy, ReplicationPolicy
 from kafkaraw.mirror.running import MirrorRun
 from kafkaraw.mirror.settings import read_mirror_settings
@@ -38,10 +40,8 @@ NUMBERS = (0, 1, 2**40, 2**63 - 1, -1)
 
 @cache
 def class_path() -> tuple[str, ...]:
-    jars = [
-        str(fetch_artifact("org.apache.kafka", f"connect-{name}", kafka_version()))
-        for name in ("mirror", "mirror-client")
-    ]
+    names = ("connect-mirror", "connect-mirror-client", "connect-runtime", "connect-api")
+    jars = [str(fetch_artifact("org.apache.kafka", name, kafka_version())) for name in names]
     path = (f"{fetch_jars()}/*", *jars)
     return (*path, str(compile_java(SOURCE, path)))
 
@@ -88,6 +88,32 @@ def test_records_have_the_bytes_of_mirrormaker_which_reads_them_as_the_same() ->
         lines.append("\t".join([kind, *map(str, fields), record.key.hex(), record.value.hex()]))
         expected.append([record.key.hex(), record.value.hex(), "true"])
     assert answers("codec", given="\n".join(lines) + "\n") == expected
+
+
+def test_mirrormakers_checkpoint_task_translates_from_our_offset_syncs() -> None:
+    """It keeps 64 of all syncs, so far behind the end its answers are earlier than ours, and never ahead."""
+    partition = TopicPartition("orders", 1)
+    schedule, syncs, mapping = SyncSchedule(100), [], OffsetMapping()
+    source = target = 0
+    for number in range(200):
+        count = 1 + number * 7 % 60
+        batch = CopiedBatch(
+            partition, partition, range(source, source + count), (range(source, source + count),), target
+        )
+        schedule.add(batch)
+        mapping.add(batch)
+        source, target = source + count + number % 3, target + count + number % 2
+        syncs += schedule.take(delayed=number % 5 == 0)
+    offsets = [0, 1, 17, source // 2, source - 300, *range(source - 8, source)]
+    records = ",".join(f"{sync.key.hex()}:{sync.value.hex()}" for sync in syncs)
+    (answer,) = answers("store", given=f"orders\t1\t{records}\t{','.join(map(str, offsets))}\n")
+    for offset, found in zip(offsets, map(int, answer), strict=True):
+        ours, exact = translated(syncs, offset), mapping.translate(offset)
+        assert ours is not None or found == -1, offset
+        assert ours is None or found <= ours.offset, (offset, found, ours)
+        assert exact is not None and found <= exact.offset, (offset, found, exact)
+    newest = [(int(found), translated(syncs, offset)) for offset, found in zip(offsets[-3:], answer[-3:], strict=True)]
+    assert all(ours is not None and found == ours.offset for found, ours in newest), newest
 
 
 TOPICS = (

@@ -208,7 +208,11 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
         lost = RecordsLostError(source, position.offset, facts.first_offset - 1)
         if on_loss is OnLoss.FAIL:
             raise lost
-        return Start(facts.first_offset, notice=f"{lost.first_offset} to {lost.last_offset} of {name_of(source)} lost")
+        return Start(
+            facts.first_offset,
+            notice=f"{name_of(source)}: the records at offsets {lost.first_offset} to {lost.last_offset} are lost: the "
+            f"source has deleted them before they were copied",
+        )
     if position.offset > facts.end_offset:
         text = (
             f"{name_of(source)} of the source ends at offset {facts.end_offset}, and was copied up to "
