@@ -3,9 +3,9 @@
     .venv/bin/python -m bench.mirror --records 3000000
 
 Two clusters of one node each run in processes of their own, on the same machine. Each turn fills a topic of the source,
-starts a mirror in a fresh process, and watches the copy: the time to the first record, then rate, CPU time and memory
-until all records are there. CPU time counts from the first record on, so that starting (15 s of CPU for Connect) does
-not count. Both copies are verified by number. Factors are medians over the turns. Start at `main`.
+starts a mirror in a fresh process, and watches the copy: the time until readers see the first record; rate and CPU time
+from the first write to the copy until all records are there and, for ours, the positions are committed. So starting (15
+s of CPU for Connect) does not count. Both copies are verified by number. Factors are medians over the turns. Start at `main`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Measurement:
         turn: the turn, from 0.
         records: that were copied.
         first_s: from the start of the process to the first record of the copy that readers see.
-        seconds: from there to the last one.
+        seconds: from the first write to the copy until all records are there.
         cpu_seconds: of the mirror's process in that time.
         start_cpu_seconds: of the mirror's process before.
         memory_mb: the largest resident size of the process.
@@ -201,16 +201,20 @@ class Copy:
     Args:
         servers: of the target.
         topic: the copy.
-        count: records that it will have.
+        isolation_level: whether records of an open transaction count.
     """
 
-    def __init__(self, servers: str, topic: str, count: int) -> None:
+    def __init__(self, servers: str, topic: str, isolation_level: str) -> None:
         self._partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        self._consumer = Consumer(bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="none")
-        self._count = count
+        self._consumer = Consumer(
+            bootstrap_servers=servers,
+            isolation_level=isolation_level,
+            auto_offset_reset="none",
+            allow_auto_create_topics=False,
+        )
 
     def seen(self) -> int:
-        """Return the offsets that readers may read; with transactions, markers count, too."""
+        """Return the number of offsets that readers may read; with transactions, markers count, too."""
         try:
             return sum(self._consumer.end_offsets(self._partitions).values())
         except Exception:  # noqa: BLE001 - the mirror creates the topic
@@ -225,10 +229,6 @@ class Copy:
                 raise BenchError(f"the copy has {self.seen():,} offsets after {SECONDS_MAX:.0f} s")
             time.sleep(LOOK_S)
 
-    def is_complete(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Whether the mirror's positions are behind all records."""
-        return sum(positions.values()) >= self._count
-
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close()
@@ -237,18 +237,21 @@ class Copy:
 def measure(kind: str, workload: Workload, turn: int, servers: Sequence[str], topic: str, count: int) -> Measurement:
     """Copy a topic with one mirror; the copy is deleted afterwards."""
     source, target = servers
-    copy = Copy(target, f"a.{topic}", count)
+    written, readable = (Copy(target, f"a.{topic}", f"read_{level}") for level in ("uncommitted", "committed"))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        stack.callback(copy.close)
+        stack.callback(written.close)
+        stack.callback(readable.close)
         file = Path(folder) / "mirror.properties"
         properties = properties_of(kind, source, target, topic)
         file.write_text("".join(f"{name} = {value}\n" for name, value in properties.items()))
         began = time.monotonic()
         process = stack.enter_context(running(kind, file))
         deadline = began + SECONDS_MAX
-        copy.wait(1, process, deadline)
-        first, cpu_before, seen_first = time.monotonic(), cpu_seconds(process.pid), copy.seen()
-        wait_for_all(kind, copy, process, target, count, deadline)
+        written.wait(1, process, deadline)
+        first_written, cpu_before, seen_first = time.monotonic(), cpu_seconds(process.pid), written.seen()
+        readable.wait(1, process, deadline)
+        first = time.monotonic()
+        wait_for_all(kind, readable, process, target, count, deadline)
         ended, cpu_after = time.monotonic(), cpu_seconds(process.pid)
         memory = memory_mb(process.pid)
     with Admin(bootstrap_servers=target) as admin:
@@ -263,7 +266,7 @@ def measure(kind: str, workload: Workload, turn: int, servers: Sequence[str], to
         turn,
         records,
         first - began,
-        max(ended - first, LOOK_S),
+        max(ended - first_written, LOOK_S),
         cpu_after - cpu_before,
         cpu_before,
         memory,
@@ -281,7 +284,7 @@ def wait_for_all(
     with Admin(bootstrap_servers=target) as admin:
         while True:
             found = admin.list_group_offsets(["kafkaraw-mirror.a->b"])["kafkaraw-mirror.a->b"]
-            if copy.is_complete({of: at.offset for of, at in found.items() if at is not None}):
+            if sum(at.offset for at in found.values() if at is not None) >= count:
                 return
             if time.monotonic() > deadline or process.poll() is not None:
                 raise BenchError("the mirror's positions do not reach the end of the source")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -99,6 +100,45 @@ def test_killed_flow_loses_and_repeats_nothing(seed: int) -> None:
         await assert_equal(clusters)
 
     between_clusters(test, seed)
+
+
+@pytest.mark.parametrize("seed", rotating(range(30), 3))
+def test_lost_connections_and_silence_lose_and_repeat_nothing(seed: int) -> None:
+    async def test(clusters: TwoClusters) -> None:
+        chosen = random.Random(seed)
+        async with clusters.mirroring(commit_interval_s=0.05, in_flight_max_bytes=2_000) as flow:
+            await clusters.until(lambda: bool(flow.positions))
+            for number in range(12):
+                await clusters.fill(50 * number, 50, batch_size=chosen.choice([300, 1_000, 16_384]))
+                await write_transaction(clusters, number, commit=chosen.random() < 0.7)
+                for cluster in (clusters.source, clusters.target):
+                    if chosen.random() < 0.5:
+                        cluster.cut()
+                    if chosen.random() < 0.15:
+                        cluster.silence()
+                        await asyncio.sleep(chosen.uniform(1, 100))
+                        cluster.silence(False)
+                await asyncio.sleep(chosen.uniform(0, 0.5))
+            ends = await end_offsets(clusters)
+            await clusters.until(lambda: all(flow.positions[of].offset >= end for of, end in ends.items()), 600)
+        await assert_equal(clusters)
+        await assert_offsets_are_mapped(clusters)
+
+    between_clusters(test, seed)
+
+
+async def write_transaction(clusters: TwoClusters, number: int, *, commit: bool) -> None:
+    async with clusters.source.producer(transactional_id="writer") as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        for index in range(5):
+            await send(producer, 10_000 + 100 * number + index)
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
+
+
+async def end_offsets(clusters: TwoClusters) -> dict[TopicPartition, int]:
+    async with clusters.source.consumer(isolation_level="read_committed") as consumer:
+        return await consumer.end_offsets(await consumer.partitions_for(TOPIC))
 
 
 @pytest.mark.parametrize("seed", rotating(range(6), 3))
