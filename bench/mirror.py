@@ -5,7 +5,7 @@
 Two clusters of one node each run in processes of their own, on the same machine. Each turn fills a topic of the source,
 starts a mirror in a fresh process, and watches the copy: the time until readers see the first record; rate and CPU time
 from the first write to the copy until all records are there and, for ours, the positions are committed. So starting (15
-s of CPU for Connect) does not count. Both copies are verified by number. Factors are medians over the turns. Start at `main`.
+s of CPU for Connect) does not count. Factors are medians over the turns. Start at `main`.
 """
 
 from __future__ import annotations
