@@ -41,6 +41,7 @@ SLOW_FILES: Final = (
     "pipelines/test_tables.py",
     "pipelines/testing",
     "spark/databases",
+    "spark/lake",
     "spark/launch",
     "spark/test_batch.py",
     "spark/test_clusters.py",

@@ -13,8 +13,11 @@ from kafkaraw.spark.lake.batches import BatchId
 from kafkaraw.spark.lake.commits import Verdict, commit_batch
 from kafkaraw.spark.lake.data_files import write_files
 from kafkaraw.spark.lake.delta import open_delta, prepare_delta
+from kafkaraw.spark.lake.delta_maintenance import DeltaMaintenance
 from kafkaraw.spark.lake.iceberg import open_iceberg, prepare_iceberg
+from kafkaraw.spark.lake.iceberg_maintenance import IcebergMaintenance
 from kafkaraw.spark.lake.layout import Commit, DataFile, LakeTable, Layout
+from kafkaraw.spark.lake.maintenance import TableMaintenance
 from kafkaraw.spark.options.lake import LakeOptions, parse_delta, parse_iceberg
 
 FORMATS = ("delta", "iceberg")
@@ -45,6 +48,10 @@ class Lake:
 
     def open(self) -> Any:
         return _OPEN[self.kind](self.options())
+
+    def maintenance(self, **options: str) -> TableMaintenance:
+        kind = DeltaMaintenance if self.kind == "delta" else IcebergMaintenance
+        return kind(self.options(**options), self.open())
 
     def write(
         self, rows: pa.Table, batch: BatchId, *, overwrite: bool = False, retried: bool = False, **options: str

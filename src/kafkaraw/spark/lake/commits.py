@@ -22,9 +22,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.spark.errors import ChangedBatchError, TableConflictError
+from kafkaraw.spark.errors import ChangedBatchError, TableConflictError, TableError
 from kafkaraw.spark.lake.batches import BatchId, CommittedBatch, of_batch
-from kafkaraw.spark.lake.layout import Commit, CommitConflictError, LakeTable, Layout
+from kafkaraw.spark.lake.layout import RETENTION_MIN_S, Commit, CommitConflictError, LakeTable, Layout
 from kafkaraw.spark.options.lake import OnChangedBatch
 
 _log = logging.getLogger(__name__)
@@ -95,6 +95,7 @@ def commit_batch(
         if not commit.files and not commit.overwrite:
             return Verdict.COMMIT
         table.check_takes(layout)
+        _check_files(table, commit, layout)
         try:
             table.commit(commit, layout)
         except CommitConflictError as conflict:
@@ -108,6 +109,22 @@ def commit_batch(
         f"{table.name}: {commit.batch} was not committed: other writers changed the table during each of "
         f"{_ATTEMPTS_MAX} attempts. Start the query again; have fewer writers, or let them write less often"
     )
+
+
+def _check_files(table: LakeTable, commit: Commit, layout: Layout) -> None:
+    """Look for files that are old enough to be deleted by maintenance before they are committed.
+
+    Raises:
+        TableError: one was deleted. A table that named it could not be read.
+    """
+    since = time.time() - RETENTION_MIN_S / 2
+    missing = layout.missing([file.path for file in commit.files if file.begun_s < since])
+    if missing:
+        raise TableError(
+            f"{table.name}: {len(missing)} data files of {commit.batch} were deleted before they were committed, among "
+            f"them {missing[0]}. Run vacuum with a retention longer than the longest micro-batch, and start the query "
+            f"again"
+        )
 
 
 def _delete_failed_attempts(table: LakeTable, commit: Commit, layout: Layout) -> None:

@@ -10,6 +10,7 @@ Start at `write_files`.
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -184,6 +185,7 @@ class _OpenFile:
         self.path = path
         self._partition = partition
         self._layout = layout
+        self._begun_s = time.time()
         self._sink = layout.create(path)
         self._rows_count = 0
         self._group_size = 0
@@ -209,7 +211,7 @@ class _OpenFile:
         size_bytes = self._sink.tell()
         self._sink.close()
         statistics = self._layout.statistics(self._writer.writer.metadata)
-        return DataFile(self.path, size_bytes, self._rows_count, self._partition, statistics)
+        return DataFile(self.path, size_bytes, self._rows_count, self._partition, statistics, self._begun_s)
 
     def abandon(self) -> None:
         """Close the file as it is."""

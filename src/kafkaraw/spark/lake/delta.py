@@ -267,7 +267,7 @@ class DeltaLakeTable:
         """Return the files in the table's folder, without those of its log, and seconds since they were written."""
         now = time.time()
         with told(self._options, "listing the files"):
-            found = _file_system(self._options.table, self._options.settings).get_file_info(
+            found = file_system(self._options.table, self._options.settings).get_file_info(
                 fs.FileSelector("", recursive=True, allow_not_found=True)
             )
         return {
@@ -335,10 +335,15 @@ class DeltaLayout:
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete data files; those that are not there are ignored."""
-        files = _file_system(self.uri, self.settings)
+        files = file_system(self.uri, self.settings)
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 files.delete_file(path)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Return those data files that are not there."""
+        found = file_system(self.uri, self.settings).get_file_info(list(paths))
+        return [path for path, info in zip(paths, found, strict=True) if info.type is fs.FileType.NotFound]
 
     def statistics(self, metadata: pq.FileMetaData) -> Mapping[str, object]:
         """Return the statistics of a file, of its first columns."""
@@ -396,7 +401,7 @@ def _local_folder(uri: str) -> Path | None:
     return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", uri) else Path(uri)
 
 
-def _file_system(uri: str, settings: Mapping[str, str]) -> fs.FileSystem:
+def file_system(uri: str, settings: Mapping[str, str]) -> fs.FileSystem:
     """Return the file system of a table, whose paths are those below the table."""
     folder = _local_folder(uri)
     if folder is not None:
