@@ -83,31 +83,64 @@ def commit_batch(
         TableConflictError: other writers were faster, too often.
         TableError: the table does not take the files any more, or cannot be written.
     """
+
+    def put(last: CommittedBatch | None) -> None:
+        if not commit.files and not commit.overwrite:
+            return
+        table.check_takes(layout)
+        _check_files(table, commit, layout)
+        table.commit(commit, layout)
+        is_first_of_run = bool(commit.batch.run_id) and (last is None or last.run_number != commit.batch.run_number)
+        if retried or is_first_of_run:
+            _delete_failed_attempts(table, commit, layout)
+
+    verdict = commit_once(table, commit.batch, commit.rows_count, on_changed, put, sleep=sleep)
+    if verdict is Verdict.REPEATED:
+        layout.delete([file.path for file in commit.files])
+    return verdict
+
+
+def commit_once(
+    table: LakeTable,
+    batch: BatchId,
+    rows_count: int,
+    on_changed: OnChangedBatch,
+    put: Callable[[CommittedBatch | None], None],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Verdict:
+    """Commit a batch unless the table has it, and again after a conflict.
+
+    Args:
+        table: the table.
+        batch: which batch.
+        rows_count: how many rows it has.
+        on_changed: what to do if the table has other rows of this batch.
+        put: commits the rows and the number of the batch in one step, in the newest version of the table; it gets the
+            last batch of the query, and raises `CommitConflictError` if another writer was faster.
+        sleep: waits for a number of seconds.
+
+    Raises:
+        ChangedBatchError: see `judge`.
+        TableConflictError: other writers were faster, too often.
+    """
     for attempt in range(_ATTEMPTS_MAX):
         if attempt:
             sleep(min(_PAUSE_MAX_S, _PAUSE_S * 2**attempt))
         table.refresh()
-        last = table.last_batch(commit.batch.query_id)
-        if judge(commit.batch, commit.rows_count, last, on_changed) is Verdict.REPEATED:
-            _log.info("%s: %s is in the table already", table.name, commit.batch)
-            layout.delete([file.path for file in commit.files])
+        last = table.last_batch(batch.query_id)
+        if judge(batch, rows_count, last, on_changed) is Verdict.REPEATED:
+            _log.info("%s: %s is in the table already", table.name, batch)
             return Verdict.REPEATED
-        if not commit.files and not commit.overwrite:
-            return Verdict.COMMIT
-        table.check_takes(layout)
-        _check_files(table, commit, layout)
         try:
-            table.commit(commit, layout)
+            put(last)
         except CommitConflictError as conflict:
-            _log.info("%s: %s is committed again after a conflict: %s", table.name, commit.batch, conflict)
+            _log.info("%s: %s is committed again after a conflict: %s", table.name, batch, conflict)
             continue
-        is_first_of_run = bool(commit.batch.run_id) and (last is None or last.run_number != commit.batch.run_number)
-        if retried or is_first_of_run:
-            _delete_failed_attempts(table, commit, layout)
         return Verdict.COMMIT
     raise TableConflictError(
-        f"{table.name}: {commit.batch} was not committed: other writers changed the table during each of "
-        f"{_ATTEMPTS_MAX} attempts. Start the query again; have fewer writers, or let them write less often"
+        f"{table.name}: {batch} was not committed: other writers changed the table during each of {_ATTEMPTS_MAX} "
+        f"attempts. Start the query again; have fewer writers, or let them write less often"
     )
 
 

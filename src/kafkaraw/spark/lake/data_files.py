@@ -120,9 +120,9 @@ class _TaskFiles:
             yield key, data.take(places[number].values)
 
     def _write_group(self, key: PartitionKey, waiting: _Waiting) -> None:
-        with _told(self._layout, "writing a data file"):
+        path = self._next_path(key) if waiting.file is None else waiting.file.path
+        with _told(self._layout, f"writing the data file {path}"):
             if waiting.file is None:
-                path = self._next_path(key)
                 waiting.file = _OpenFile(path, key, self._layout, self._options.compression)
             waiting.file.write(waiting.batches)
         self._waiting_bytes -= waiting.size_bytes

@@ -1,8 +1,11 @@
 """Maintenance of Iceberg tables: pyiceberg expires snapshots; it replaces no small files, and finds no files left over.
 
-`optimize` reads the files of a group as a scan does, so deleted rows are left out, and replaces them in a commit that
-requires the snapshot which it has read. If another commit was faster, it looks whether its files are still there, with
-the same deletes, and commits again. `vacuum` compares the folder with what all snapshots name.
+`optimize` reads the files of a group and replaces them in a commit that requires the snapshot which it has read. If
+another commit was faster, it looks whether its files are still there, without deletes, and commits again. It does not
+read through pyiceberg's scan, whose version 0.12 returns an empty list for a null list of structs. So files with
+deletes stay as they are, and so do files whose nested columns have other fields than the table by now.
+
+`vacuum` compares the folder with what all snapshots name.
 
 Source: the Iceberg specification (snapshots, table metadata, orphan files). Start at `IcebergMaintenance`.
 """
@@ -18,10 +21,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table import FileScanTask
 
 from kafkaraw.errors import ConfigError
@@ -105,7 +108,12 @@ class IcebergMaintenance:
             file = task.file
             if is_small(file.file_size_in_bytes, target_file_size) and file.spec_id == inner.spec().spec_id:
                 by_partition[file.partition].append(task)
-        for small in by_partition.values():
+        schema = self._table.schema
+        for candidates in by_partition.values():
+            if len(candidates) == 1:
+                continue
+            with told(self._options, "reading the schemas of small files"):
+                small = [task for task in candidates if self._is_plain(task, schema)]
             small.sort(key=lambda task: task.file.file_path)
             sizes = [task.file.file_size_in_bytes for task in small]
             for group in grouped(sizes, target_file_size):
@@ -113,12 +121,29 @@ class IcebergMaintenance:
 
     def _rewritten(self, group: Sequence[FileScanTask]) -> list[DataFile]:
         """Write the rows of a group into new data files."""
-        inner, layout = self._table.inner, self._table.layout()
-        scan = ArrowScan(inner.metadata, inner.io, inner.schema(), AlwaysTrue())
+        layout = self._table.layout()
         batch = BatchId(f"optimize-{uuid.uuid4().hex}", 0)
         options = replace(self._options, target_file_size=2 * self._options.target_file_size)  # one file comes out
         with told(self._options, "reading small files"):
-            return write_files(scan.to_record_batches(group), layout, options, batch, 0)
+            return write_files(self._rows_of(group, layout.schema), layout, options, batch, 0)
+
+    def _rows_of(self, group: Sequence[FileScanTask], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for task in group:
+            with self._table.inner.io.new_input(task.file.file_path).open() as source:
+                file = pq.ParquetFile(source)
+                places = columns_by_id(file.schema_arrow, schema)
+                assert places is not None  # _is_plain
+                names = [schema.field(number).name for number in places.values()]
+                for batch in file.iter_batches():
+                    columns = [batch.column(place) for place in places]
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _is_plain(self, task: FileScanTask, schema: pa.Schema) -> bool:
+        """Return whether the rows of a file can be read without pyiceberg's scan."""
+        if task.delete_files or task.file.file_format != FileFormat.PARQUET:
+            return False
+        with self._table.inner.io.new_input(task.file.file_path).open() as source:
+            return columns_by_id(pq.read_schema(source), schema) is not None
 
     def _replaced(self, group: Sequence[FileScanTask], written: Sequence[DataFile]) -> bool:
         """Commit the replacement; return whether it was done. If the old files have changed, it is not."""
@@ -160,10 +185,10 @@ class IcebergMaintenance:
                 producer.append_data_file(layout.data_file(new))
 
     def _still_has(self, group: Sequence[FileScanTask]) -> bool:
-        """Return whether the newest snapshot has these files, with the same deletes."""
+        """Return whether the newest snapshot has these files, without deletes."""
         with told(self._options, "planning again which files to replace"):
-            now = {task.file.file_path: _deletes(task) for task in self._table.inner.scan().plan_files()}
-        return all(now.get(task.file.file_path) == _deletes(task) for task in group)
+            now = {task.file.file_path for task in self._table.inner.scan().plan_files() if not task.delete_files}
+        return all(task.file.file_path in now for task in group)
 
     def vacuum(self, retention_s: float, *, dry_run: bool) -> Sequence[str]:
         """Delete files below the table's folders that no snapshot names.
@@ -263,8 +288,47 @@ class IcebergMaintenance:
         return int(text)
 
 
-def _deletes(task: FileScanTask) -> frozenset[str]:
-    return frozenset(file.file_path for file in task.delete_files)
+def columns_by_id(file: pa.Schema, table: pa.Schema) -> dict[int, int] | None:
+    """Return which column of a file is which of the table, by Iceberg's field ids.
+
+    Returns:
+        Places in the file -> places in the table; None if a nested column has other fields, or columns have no ids.
+    """
+    known = {_field_id(field): place for place, field in enumerate(table)}
+    found = {}
+    for place, field in enumerate(file):
+        number = _field_id(field)
+        if number is None:
+            return None
+        if number in known:  # or else it was dropped
+            if not _has_same_fields(field.type, table.field(known[number]).type):
+                return None
+            found[place] = known[number]
+    return found
+
+
+def _has_same_fields(file: pa.DataType, table: pa.DataType) -> bool:
+    """Return whether the fields of a nested type are in the table's, with the same ids and names."""
+    if pa.types.is_nested(file) != pa.types.is_nested(table):
+        return False
+    if pa.types.is_struct(file) and pa.types.is_struct(table):
+        known = {_field_id(field): field for field in table}
+        return all(
+            (same := known.get(_field_id(field))) is not None
+            and same.name == field.name
+            and _has_same_fields(field.type, same.type)
+            for field in file
+        )
+    if pa.types.is_map(file) and pa.types.is_map(table):
+        return _has_same_fields(file.key_type, table.key_type) and _has_same_fields(file.item_type, table.item_type)
+    if pa.types.is_nested(file):
+        return hasattr(file, "value_type") and _has_same_fields(file.value_type, table.value_type)
+    return True
+
+
+def _field_id(field: pa.Field) -> int | None:
+    text = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if text is None else int(text)
 
 
 def _key(location: str) -> str:
