@@ -151,7 +151,14 @@ def _check_files(table: LakeTable, commit: Commit, layout: Layout) -> None:
         TableError: one was deleted. A table that named it could not be read.
     """
     since = time.time() - RETENTION_MIN_S / 2
-    missing = layout.missing([file.path for file in commit.files if file.begun_s < since])
+    old = [file.path for file in commit.files if file.begun_s < since]
+    try:
+        missing = layout.missing(old) if old else []
+    except OSError as error:
+        raise TableError(
+            f"{table.name}: looking for {len(old)} data files of {commit.batch} before the commit failed: {error}. "
+            f"Check the credentials of the object store, and start the query again"
+        ) from error
     if missing:
         raise TableError(
             f"{table.name}: {len(missing)} data files of {commit.batch} were deleted before they were committed, among "

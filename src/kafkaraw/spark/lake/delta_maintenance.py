@@ -6,6 +6,7 @@ the same files, the second keeps what the log names and what is younger than the
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -47,12 +48,12 @@ class DeltaMaintenance:
         """Return what the table has. Queries are those of the commits that the log still has one by one."""
         inner = self._table.inner
         with told(self._options, "reading the log"):
-            sizes: list[int] = self._actions("size_bytes")
-            rows: list[int | None] = self._actions("num_records")
+            files = pa.table(inner.get_add_actions(flatten=False))
             commits = inner.history()
             versions = self._log_versions()
         queries = {str(each["kafkaraw.query"]) for each in commits if "kafkaraw.query" in each}
-        counted = [each for each in rows if each is not None]
+        sizes: list[int] = files.column("size_bytes").to_pylist()
+        rows = files.column("num_records") if "num_records" in files.column_names else pa.nulls(len(sizes))
         return Description(
             self._table.name,
             inner.version(),
@@ -60,17 +61,12 @@ class DeltaMaintenance:
             max((int(each["timestamp"]) for each in commits if "timestamp" in each), default=None),
             len(sizes),
             sum(sizes),
-            sum(counted) if len(counted) == len(sizes) else None,
+            None if rows.null_count else sum(rows.to_pylist()),
             sum(is_small(size, target_file_size) for size in sizes),
             self._table.partition_columns,
             self._table.schema,
             self._last_batches(sorted(queries)),
         )
-
-    def _actions(self, column: str) -> list[int]:
-        found = pa.table(self._table.inner.get_add_actions(flatten=False))
-        values: list[int] = found.column(column).to_pylist() if column in found.column_names else []
-        return values or [0] * found.num_rows
 
     def _last_batches(self, queries: Sequence[str]) -> Mapping[str, CommittedBatch]:
         found = ((query, self._table.last_batch(query)) for query in queries)
@@ -81,21 +77,17 @@ class DeltaMaintenance:
         inner = self._table.inner
         for _ in range(_ATTEMPTS_MAX):
             self._table.refresh()
-            before = self._files()
             with told(self._options, "replacing small files"):
                 try:
-                    inner.optimize.compact(target_size=target_file_size)
+                    done = inner.optimize.compact(target_size=target_file_size)
                 except CommitFailedError:
                     continue
-            return _compared(before, self._files())
+            removed, added = (_total_bytes(done[name]) for name in ("filesRemoved", "filesAdded"))
+            return Optimized(done["numFilesRemoved"], removed, done["numFilesAdded"], added)
         raise TableConflictError(
             f"{self._table.name}: small files were not replaced: other writers changed them during each of "
             f"{_ATTEMPTS_MAX} attempts. Nothing was changed; optimize when fewer writers overwrite or merge"
         )
-
-    def _files(self) -> dict[str, int]:
-        found = pa.table(self._table.inner.get_add_actions(flatten=False))
-        return dict(zip(found.column("path").to_pylist(), found.column("size_bytes").to_pylist(), strict=True))
 
     def vacuum(self, retention_s: float, *, dry_run: bool) -> Sequence[str]:
         """Delete files that no version names any more, and those that none has ever named."""
@@ -137,8 +129,7 @@ class DeltaMaintenance:
         return int(found[1]) * _SECONDS[found[2].lower()]
 
 
-def _compared(before: Mapping[str, int], after: Mapping[str, int]) -> Optimized:
-    """Return what changed; files of writers that appended meanwhile count as added."""
-    removed = [size for path, size in before.items() if path not in after]
-    added = [size for path, size in after.items() if path not in before]
-    return Optimized(len(removed), sum(removed), len(added), sum(added))
+def _total_bytes(statistics: str | Mapping[str, int]) -> int:
+    """Return the size of the files that a statistic of deltalake counts, which it writes as JSON."""
+    found = json.loads(statistics) if isinstance(statistics, str) else statistics
+    return int(found["totalSize"])
