@@ -27,7 +27,7 @@ def main(folder: str, servers: str, topic: str, ends: bool) -> None:
             .option("kafka.bootstrap.servers", servers)
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", str(ROWS_PER_BATCH))
+            .option("maxOffsetsPerTrigger", "1000000" if ends else str(ROWS_PER_BATCH))
             .load()
             .selectExpr("cast(cast(value AS string) AS bigint) AS n", "partition")
         )

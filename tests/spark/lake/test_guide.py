@@ -40,7 +40,11 @@ def test_programs_write_the_tables_and_commands_maintain_them(spark, kafka, tmp_
     for change in changes:
         kafka.producer.send("shop.customers", None if change is None else json.dumps(change).encode()).result(30)
 
+    # Spark's processes are in the folder in which the session was started.
     program = program_of(PAGE).replace("localhost:9092", kafka.servers).replace("/srv/lake", str(tmp_path / "srv"))
+    for name in ("lake/", "checkpoints/"):
+        program = program.replace(f'"{name}', f'"{tmp_path}/{name}')
+    program = program.replace("sqlite:///", f"sqlite:///{tmp_path}/")
     exec(compile(program, str(PAGE), "exec"), {"__name__": "__main__"})
     flights = polars.from_arrow(DeltaTable("lake/flights").to_pyarrow_table())
     assert flights.sort("offset")["flight"].to_list() == ["late", "on time", None, "late", "gone"]
