@@ -17,7 +17,7 @@ from kafkaraw.spark.errors import TableConflictError, TableError
 from kafkaraw.spark.lake import iceberg_maintenance
 from kafkaraw.spark.lake.commits import commit_batch
 from kafkaraw.spark.lake.iceberg_maintenance import IcebergMaintenance
-from kafkaraw.spark.lake.layout import Commit
+from kafkaraw.spark.lake.layout import Commit, CommitConflictError
 from kafkaraw.spark.lake.maintenance import check_retention, grouped
 from tests.spark.lake.tables import FORMATS, Lake, batch, no_pause, numbered
 
@@ -266,7 +266,7 @@ def test_replacements_that_always_conflict_are_told(iceberg, monkeypatch):
     _interrupt(monkeypatch, lambda: None)
 
     def conflict(*_: object) -> None:
-        raise iceberg_maintenance.CommitFailedException("another one was faster")
+        raise CommitConflictError("another one was faster")
 
     monkeypatch.setattr(IcebergMaintenance, "_commit", conflict)
     with pytest.raises(TableConflictError, match="other writers changed the table during each of 10 attempts"):

@@ -32,7 +32,7 @@ from kafkaraw.spark.errors import TableConflictError, TableError
 from kafkaraw.spark.lake.batches import BatchId, CommittedBatch
 from kafkaraw.spark.lake.data_files import write_files
 from kafkaraw.spark.lake.iceberg import IcebergLakeTable, IcebergLayout, file_system, told
-from kafkaraw.spark.lake.layout import DataFile
+from kafkaraw.spark.lake.layout import CommitConflictError, DataFile
 from kafkaraw.spark.lake.maintenance import Description, OldVersion, Optimized, grouped, is_small
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class IcebergMaintenance:
             with self._table.inner.io.new_input(task.file.file_path).open() as source:
                 file = pq.ParquetFile(source)
                 places = columns_by_id(file.schema_arrow, schema)
-                assert places is not None  # _is_plain
+                if places is None:
+                    raise TableError(f"{self._table.name}: another writer changed its columns; run the command again")
                 names = [schema.field(number).name for number in places.values()]
                 for batch in file.iter_batches():
                     columns = [batch.column(place) for place in places]
@@ -143,7 +144,15 @@ class IcebergMaintenance:
         if task.delete_files or task.file.file_format != FileFormat.PARQUET:
             return False
         with self._table.inner.io.new_input(task.file.file_path).open() as source:
-            return columns_by_id(pq.read_schema(source), schema) is not None
+            places = columns_by_id(pq.read_schema(source), schema)
+        # Other engines may leave partition columns out of files.
+        return places is not None and self._partition_places(schema) <= set(places.values())
+
+    def _partition_places(self, schema: pa.Schema) -> set[int]:
+        names = (
+            self._table.inner.schema().find_column_name(each.source_id) for each in self._table.inner.spec().fields
+        )
+        return {schema.get_field_index(name.split(".")[0]) for name in names if name}
 
     def _replaced(self, group: Sequence[FileScanTask], written: Sequence[DataFile]) -> bool:
         """Commit the replacement; return whether it was done. If the old files have changed, it is not."""
@@ -159,7 +168,7 @@ class IcebergMaintenance:
                     self._commit(layout, [task.file for task in group], written)
                     self._table.refresh()
                     return True
-                except (CommitFailedException, ValidationException):
+                except CommitConflictError:
                     continue
             else:
                 raise TableConflictError(
@@ -174,15 +183,18 @@ class IcebergMaintenance:
 
     def _commit(self, layout: IcebergLayout, old: Iterable[IcebergDataFile], written: Iterable[DataFile]) -> None:
         summary = {"kafkaraw.operation": "optimize"}
-        with (
-            told(self._options, "replacing small files"),
-            self._table.without_retries().transaction() as transaction,
-            transaction.update_snapshot(snapshot_properties=summary).overwrite() as producer,
-        ):
-            for file in old:
-                producer.delete_data_file(file)
-            for new in written:
-                producer.append_data_file(layout.data_file(new))
+        with told(self._options, "replacing small files"):
+            try:
+                with (
+                    self._table.without_retries().transaction() as transaction,
+                    transaction.update_snapshot(snapshot_properties=summary).overwrite() as producer,
+                ):
+                    for file in old:
+                        producer.delete_data_file(file)
+                    for new in written:
+                        producer.append_data_file(layout.data_file(new))
+            except (CommitFailedException, ValidationException) as error:
+                raise CommitConflictError(str(error)) from error
 
     def _still_has(self, group: Sequence[FileScanTask]) -> bool:
         """Return whether the newest snapshot has these files, without deletes."""
