@@ -111,6 +111,7 @@ SLOW_FILES: Final = (
     "protocol/test_decoding_bounds.py",
     "schemas/server/test_topic.py",
     "spark/databases",
+    "spark/lake",
     "spark/launch",
     "spark/test_batch.py",
     "spark/test_exactly_once_queries.py",
