@@ -8,9 +8,12 @@ begin and end anywhere in them, also inside batches and where no record is. The 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,10 +24,11 @@ from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import TopicPartition
+from kafkaraw.records import Batch, TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.reading.range_consumer import RangeConsumer
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from tests.rotation import rotating
 
@@ -302,6 +306,70 @@ def test_data_loss_in_one_of_many_ranges_is_an_error_or_a_warning(cluster, caplo
     }
     assert "lossy-1 starts at offset 4 now, 2 is gone" in caplog.text
     assert "lossy-2 ends at offset 10 now, records up to 15 were expected" in caplog.text
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_log_that_an_unclean_election_truncates_while_a_task_reads_it_is_a_loss(caplog, monkeypatch, strict):
+    """Twenty records are on both nodes; of the next ones, the task reads some before the other node leads."""
+    properties = {"unclean.leader.election.enable": "true", "replica.lag.time.max.ms": "500"}
+    with EmbeddedCluster(2, properties=properties) as cluster:
+        servers = cluster.bootstrap_servers
+
+        def produce(values: Iterable[int], text: bytes) -> None:
+            with Producer(bootstrap_servers=servers) as producer:
+                for value in values:
+                    producer.send("cut", text + b"%d" % value + bytes(200)).result(30)
+
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("cut", 1)])
+        leader = cluster.leader_of("cut")
+        assert leader is not None
+        produce(range(20), b"kept ")
+        cluster.pause_replication(1 - leader)
+        produce(range(20, 60), b"lost ")
+        poll, is_cut = RangeConsumer.poll, threading.Event()
+
+        def poll_and_cut(consumer: RangeConsumer, timeout: float | None = None) -> dict[TopicPartition, Batch]:
+            found = poll(consumer, timeout)
+            if not is_cut.is_set() and any(batch.next_offset > 30 for batch in found.values()):
+                is_cut.set()
+                cluster.kill_node(leader)
+                produce(range(20, 80), b"new ")
+            return found
+
+        monkeypatch.setattr(RangeConsumer, "poll", poll_and_cut)
+        client = consumer_settings({"bootstrap_servers": servers, "max_partition_fetch_bytes": "300"})
+        ranges = [OffsetRange("cut", 0, 0, 60)]
+        message = r"the log of cut-0 was truncated before offset \d+, as by an unclean leader election"
+        if strict:
+            with pytest.raises(DataLossError, match=f"{message}.*Set the option failOnDataLoss to false"):
+                list(read_ranges(ranges, SCHEMA, ReadSettings(client, True, 30_000)))
+            return
+        found = rows_of(read_ranges(ranges, SCHEMA, ReadSettings(client, False, 30_000)))
+        rows = found[TopicPartition("cut", 0)]
+        assert [row[4] for row in rows] == list(range(60))
+        assert re.search(message, caplog.text)
+        texts = [bytes(row[1]).split()[0] for row in rows]
+        assert [text for text, _ in itertools.groupby(texts)] == [b"kept", b"lost", b"new"]
+        assert texts.index(b"lost") == 20
+
+
+def test_task_whose_leader_is_dead_ends_with_the_poll_timeout():
+    with EmbeddedCluster(2) as cluster:
+        servers = cluster.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+            admin.create_topics([NewTopic("dead", assignments={0: [0], 1: [1]})])
+            for partition in range(2):
+                producer.send("dead", b"1", partition=partition)
+            producer.flush()
+        cluster.kill_node(1)
+        ranges = [OffsetRange("dead", partition, 0, 1) for partition in range(2)]
+        settings = ReadSettings(consumer_settings({"bootstrap_servers": servers}), True, 1_500)
+        began_s = time.monotonic()
+        read = read_ranges(ranges, SCHEMA, settings)
+        with pytest.raises(KafkaTimeoutError, match=r"dead-1: the position 0 did not advance within 1500 ms"):
+            list(read)
+        assert time.monotonic() - began_s < 30, "not the default timeout of lookups, which is a minute"
 
 
 @pytest.mark.parametrize("strict", [True, False])
