@@ -35,6 +35,7 @@ def asking(server) -> str:
     place.query("SELECT pg_reload_conf()")
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_spark_shows_no_password_of_a_database(server, asking, tmp_path):
     """Explanations, user interface, REST API, progress, checkpoint, event log, errors, output, command lines."""

@@ -31,6 +31,7 @@ from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.range_consumer import RangeConsumer
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from tests.rotation import rotating
+from tests.waiting import wait_until
 
 SCHEMA = pa.schema(
     [
@@ -50,6 +51,13 @@ PASSING = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.0",
+    "internal.segment.bytes": "3000",
+    "delete.retention.ms": "0",
+}
 
 Row = tuple[object, ...]
 
@@ -73,6 +81,7 @@ class Layout:
     Attributes:
         counts: the number of partitions, by topic.
         ends: the end of each partition's log, as `committed_only` consumers see it.
+        is_compacted: whether keys come again and again, and the log cleaner removes records.
     """
 
     cluster: EmbeddedCluster
@@ -81,11 +90,12 @@ class Layout:
     committed_only: bool
     counts: dict[str, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
+    is_compacted: bool = False
 
     @classmethod
-    def random(cls, cluster: EmbeddedCluster, name: str, seed: int) -> Layout:
+    def random(cls, cluster: EmbeddedCluster, name: str, seed: int, *, is_compacted: bool = False) -> Layout:
         rng = random.Random(seed)
-        layout = cls(cluster, f"{name}-{seed}", rng, committed_only=rng.random() < 0.7)
+        layout = cls(cluster, f"{name}-{seed}", rng, rng.random() < 0.7, is_compacted=is_compacted)
         layout._write()
         return layout
 
@@ -101,7 +111,8 @@ class Layout:
         rng, servers = self.rng, self.cluster.bootstrap_servers
         self.counts = {f"{self.name}-{number}": rng.choice((1, 2, 5, 12)) for number in range(rng.choice((1, 3)))}
         with Admin(bootstrap_servers=servers) as admin:
-            configs = {"retention.ms": "-1"}  # timestamps are of any age
+            # timestamps are of any age
+            configs = COMPACTED if self.is_compacted else {"retention.ms": "-1"}
             admin.create_topics([NewTopic(topic, count, configs=configs) for topic, count in self.counts.items()])
             full = [of for of in self.partitions if rng.random() < 0.8]
             for _ in range(rng.choice((1, 3))):
@@ -109,7 +120,7 @@ class Layout:
             with Consumer(bootstrap_servers=servers, isolation_level=self.isolation_level) as consumer:
                 self.ends = consumer.end_offsets(self.partitions)
             deleted = {of: rng.randrange(self.ends[of] + 1) for of in full if rng.random() < 0.2}
-            if deleted:
+            if deleted and not self.is_compacted:
                 admin.delete_records(deleted)
 
     def _write_some(self, partitions: Sequence[TopicPartition]) -> None:
@@ -138,6 +149,7 @@ class Layout:
             for _ in range(rng.choice((0, 1, 5, 40))):
                 size = rng.choice((0, 10, 100, 100, 20_000))
                 key = None if rng.random() < 0.5 else rng.randbytes(4)
+                key = b"k%d" % rng.randrange(5) if self.is_compacted else key
                 value = None if size == 0 else rng.randbytes(size)
                 producer.send(of.topic, value, key, partition=of.partition, timestamp_ms=rng.randrange(10**12))
         producer.flush()
@@ -216,6 +228,35 @@ def test_rows_of_many_ranges_are_those_of_a_plain_consumer(cluster, seed: int):
     settings = layout.settings()
     one_by_one = (batch for each in ranges for batch in read_ranges([each], SCHEMA, settings))
     assert rows_of(one_by_one) == expected
+
+
+@pytest.fixture(scope="module")
+def cleaning_cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, properties={"log.cleaner.backoff.ms": "100"}) as embedded:
+        yield embedded
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(300, 320))
+def test_rows_of_many_ranges_of_compacted_topics_are_those_of_a_plain_consumer(cleaning_cluster, seed: int):
+    layout = Layout.random(cleaning_cluster, "compacted", seed, is_compacted=True)
+
+    def count() -> int:
+        return sum(map(len, layout.consumed().values()))
+
+    first = count()
+    assert wait_until(lambda: count() < first or first < 100, 30), "the cleaner has removed records"
+    ranges, found = layout.ranges(), None
+    before = layout.consumed()
+
+    def is_read_between_two_cleanings() -> bool:
+        nonlocal found, before
+        found = rows_of(read_ranges(ranges, SCHEMA, layout.random_settings()))
+        last, before = before, layout.consumed()
+        return last == before
+
+    assert wait_until(is_read_between_two_cleanings, 60)
+    assert found == expected_rows(before, ranges)
 
 
 def answer_with_errors(layout: Layout) -> None:
@@ -308,7 +349,7 @@ def test_data_loss_in_one_of_many_ranges_is_an_error_or_a_warning(cluster, caplo
     assert "lossy-2 ends at offset 10 now, records up to 15 were expected" in caplog.text
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("strict", rotating([True, False], 1))
 def test_log_that_an_unclean_election_truncates_while_a_task_reads_it_is_a_loss(caplog, monkeypatch, strict):
     """Twenty records are on both nodes; of the next ones, the task reads some before the other node leads."""
     properties = {"unclean.leader.election.enable": "true", "replica.lag.time.max.ms": "500"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, repeat
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
@@ -116,7 +116,7 @@ def _check_column(name: str, given: str, nullable: bool) -> None:
         raise ConfigError(f"schema(): the column {name} is null in some records: leave out NOT NULL")
 
 
-Counts = Sequence[tuple[str, int, int]]
+Counts: TypeAlias = Sequence[tuple[str, int, int]]
 """Topic, partition and number of rows of each stretch of rows that come from one partition."""
 
 
