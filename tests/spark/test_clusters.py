@@ -103,7 +103,7 @@ def test_job_runs_on_two_executors_on_this_machine_and_nothing_shows_its_secret(
         options = [*conf_options(conf), "--secret", f"{PASSWORD}={tmp_path}/password"]
         arguments = (kafka.servers, source, target, str(folder), str(NUMBERS))
         done = submit("local-cluster[2,1,1024]", JOB, *arguments, folder=tmp_path, options=options)
-        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         check(kafka, target, folder)
     ended = [event for event in events_of(events) if event["Event"] == "SparkListenerTaskEnd"]
     assert {event["Task Info"]["Executor ID"] for event in ended} == {"0", "1"}
@@ -127,7 +127,7 @@ def test_job_runs_on_workers_without_packages(kafka, source, archive, workers, t
     options = ["--archive", str(archive)]
     arguments = (kafka.servers, source, target, str(folder), "180")
     done = submit(workers.url, JOB, *arguments, folder=folder, options=options)
-    assert done.returncode == 0, done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
     check(kafka, target, folder)
     places = json.loads((folder / "executors.json").read_text())
     assert all(str(workers.folder) in text for place in places for text in place), (
@@ -147,7 +147,7 @@ def test_job_runs_by_an_archive_that_was_unpacked_beforehand_as_in_an_image(kafk
     options = ["--worker-python", str(image / "bin/python")]
     arguments = (kafka.servers, source, target, str(folder), str(NUMBERS))
     done = submit(workers.url, JOB, *arguments, folder=folder, options=options)
-    assert done.returncode == 0, done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
     check(kafka, target, folder)
     places = json.loads((folder / "executors.json").read_text())
     assert all(str(image) in text for place in places for text in place)
@@ -186,7 +186,7 @@ def test_nothing_is_lost_or_twice_if_a_worker_and_then_the_driver_are_killed(kaf
     second = tmp_path / "second"
     second.mkdir()
     done = submit(workers.url, JOB, *arguments, folder=second, options=options)
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     check(kafka, target, shared)
 
 
@@ -199,7 +199,7 @@ def test_nothing_is_lost_or_twice_while_executors_come_and_go(kafka, source, arc
     options = ["--archive", str(archive), *conf_options(DYNAMIC_ALLOCATION | event_log(events))]
     arguments = (kafka.servers, source, target, str(folder), str(NUMBERS // 3), "6")
     done = submit(workers.url, JOB, *arguments, folder=folder, options=options)
-    assert done.returncode == 0, done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
     check(kafka, target, folder)
     names = [event["Event"].removeprefix("SparkListener") for event in events_of(events)]
     assert names.count("ExecutorAdded") >= 3

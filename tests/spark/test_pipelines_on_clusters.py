@@ -8,6 +8,7 @@ Python of the archive.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -113,7 +114,7 @@ def test_client_mode_runs_a_pipeline_on_workers_without_packages(kafka, topics, 
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
     check(kafka, topics[1], tmp_path / "storage")
     assert len(list((workers.folder).rglob("work/app-*/*/stderr"))) == 2, "the cluster's executors ran it"
 
@@ -134,7 +135,9 @@ def test_job_of_cluster_mode_runs_by_the_python_of_the_archive(
     options = ["--master", "yarn", "--deploy-mode", "cluster", "--archive", str(archive), "--secret", "SERVERS"]
     words = [*options, *settings(tmp_path), "--once"]
     result = CliRunner().invoke(main, ["pipelines", "submit", str(folder), *words])
-    assert result.exit_code == 0, result.output + "".join(each.stderr[-6000:] for each in outcomes)
+    assert result.exit_code == 0, result.output + "".join(
+        each.stdout[-4000:] + each.stderr[-4000:] for each in outcomes
+    )
     check(kafka, topics[1], tmp_path / "storage")
 
 
@@ -152,7 +155,8 @@ def as_application_master(
     variables = {name.removeprefix(prefix): text for name, text in planned.conf.items() if name.startswith(prefix)}
     conf = {name: text for name, text in planned.conf.items() if not name.startswith(prefix)}
     conf |= {"spark.master": workers.url, "spark.submit.deployMode": "client"}
-    words = [workers.url if word == "yarn" else word for word in planned.arguments]
+    job, *arguments = planned.arguments
+    words = [shutil.copy(job, container), *(workers.url if word == "yarn" else word for word in arguments)]
     return subprocess.run(
         [str(spark_home() / "bin/spark-submit"), *conf_options(conf), *words],
         cwd=container,

@@ -49,7 +49,7 @@ def refused(workers: StandaloneCluster, kafka, folder: Path, *options: str) -> s
     words = [*options, *conf_options({"spark.task.maxFailures": "1"})]
     done = submit(workers.url, JOB, *arguments, folder=folder, options=words)
     assert done.returncode != 0
-    return done.stderr
+    return done.stdout + done.stderr  # Spark's launcher prints all that the driver prints on standard output
 
 
 @pytest.mark.soak
