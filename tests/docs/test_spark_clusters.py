@@ -130,8 +130,9 @@ def test_commands_of_the_connect_part_serve_a_client_without_kafkaraw(
         python = connect_python()
     except FetchError as error:
         pytest.skip(str(error))
-    kafka.admin.create_topics([NewTopic("flights", 1), NewTopic("connected", 2), NewTopic("copied", 1)])
-    kafka.produce("flights", range(7))
+    kafka.admin.create_topics([NewTopic("connected", 2), NewTopic("copied", 1)])
+    flights = kafka.new_topic()
+    kafka.produce(flights, range(7))
     for partition in range(2):
         kafka.produce("connected", range(partition, 60, 2), partition)
     port, logs = free_port(), tmp_path / "logs"
@@ -140,6 +141,7 @@ def test_commands_of_the_connect_part_serve_a_client_without_kafkaraw(
         "localhost:9092": kafka.servers,
         "spark://localhost:7077": workers.url,
         "localhost:15002": f"127.0.0.1:{port}",
+        '"flights"': f'"{flights}"',
         "--archives": shlex.join([*conf_options(executor_settings() | binding), "--archives"]),
     }
     (tmp_path / "environment.tar.gz").symlink_to(archive)
