@@ -117,6 +117,7 @@ SLOW_FILES: Final = (
     "spark/test_exactly_once_queries.py",
     "spark/test_late_binding.py",
     "spark/test_log_dirs.py",
+    "spark/test_many_topics.py",
     "spark/test_sql.py",
     "spark/test_streaming.py",
     "spark/test_typed_columns.py",
