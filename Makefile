@@ -131,6 +131,10 @@ bench-schemas: setup ## Serializers of Avro, JSON Schema and Protobuf, ours and 
 bench-schemas-registry: setup ## A registry: 1,000 versions under BACKWARD_TRANSITIVE, and cached look-ups of the client
 	@$(BIN)/python -m bench.schemas_registry $(ARGS)
 
+.PHONY: bench-mirror
+bench-mirror: setup ## Mirror topics between two Apache Kafka clusters, with kafkaraw and with MirrorMaker 2
+	@$(BIN)/python -m bench.mirror $(ARGS)
+
 .PHONY: bench-network
 bench-network: setup ## Round trips and large reads, ours and bare sockets' side by side
 	@$(BIN)/python -m bench.network $(ARGS)

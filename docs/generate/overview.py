@@ -15,6 +15,7 @@ Everything with a name, made from the declarations in the sources. A test checks
 |---|---|
 | producers, consumers, admin clients | [client settings](client-settings.md), with the names in Java and librdkafka |
 | workers | [worker settings](worker-settings.md) |
+| mirrors of topics in other clusters | [mirror properties](mirror-properties.md) |
 | the embedded broker | [broker properties](broker-properties.md), and configurations of topics |
 | the Spark format `kafkaraw` | [Spark options](spark-options.md) |
 | the command line | [commands](commands/README.md) with their options |

@@ -77,6 +77,7 @@ SECTIONS: Final = (
                     "docs/how-to/log-in.md",
                     "docs/how-to/use-the-command-line.md",
                     "docs/how-to/administer.md",
+                    "docs/mirroring.md",
                     "docs/how-to/monitor.md",
                     "docs/how-to/tune-performance.md",
                     "docs/how-to/*.md",

@@ -27,12 +27,20 @@ BOOTSTRAP = f"{HOST}:{PORT}"
 class VirtualCluster:
     """One broker on virtual time, with what tests want to do to it and know of it."""
 
-    def __init__(self, simulation: Simulation, properties: dict[str, object], max_versions: str | None = None) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        properties: dict[str, object],
+        max_versions: str | None = None,
+        *,
+        port: int = PORT,
+    ) -> None:
         self.simulation = simulation
+        self.port, self.bootstrap = port, f"{HOST}:{port}"
         self.max_versions = max_versions
         self.network = simulation.network
         self.storage = MemoryStorage()
-        self.properties = {"listeners": f"PLAINTEXT://{BOOTSTRAP}", **properties}
+        self.properties = {"listeners": f"PLAINTEXT://{self.bootstrap}", **properties}
         self._clients = 0
         self._producers: list[AsyncProducer] = []
         self.node = self.new_node()
@@ -43,7 +51,7 @@ class VirtualCluster:
             network=self.network,
             storage=self.storage,
             clock=self.simulation.clock,
-            rng=random.Random(1),
+            rng=random.Random(1 + self.port - PORT),  # its cluster has another id
             max_versions=self.max_versions,
         )
 
@@ -59,16 +67,16 @@ class VirtualCluster:
         return self.simulation.loop.time()
 
     def producer(self, **settings: object) -> AsyncProducer:
-        producer = AsyncProducer(bootstrap_servers=BOOTSTRAP, runtime=self.runtime, **settings)
+        producer = AsyncProducer(bootstrap_servers=self.bootstrap, runtime=self.runtime, **settings)
         self._producers.append(producer)
         return producer
 
     def consumer(self, **settings: object) -> AsyncConsumer:
         given = {"auto_offset_reset": "earliest", **settings}
-        return AsyncConsumer(bootstrap_servers=BOOTSTRAP, runtime=self.runtime, **given)
+        return AsyncConsumer(bootstrap_servers=self.bootstrap, runtime=self.runtime, **given)
 
     def admin(self) -> AsyncAdmin:
-        return AsyncAdmin(bootstrap_servers=BOOTSTRAP, runtime=self.runtime)
+        return AsyncAdmin(bootstrap_servers=self.bootstrap, runtime=self.runtime)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         async with self.admin() as admin:
@@ -102,10 +110,10 @@ class VirtualCluster:
         await self.node.start()
 
     def silence(self, silent: bool = True) -> None:
-        self.network.silence(HOST, PORT, silent)
+        self.network.silence(HOST, self.port, silent)
 
     def cut(self) -> None:
-        self.network.cut(HOST, PORT)
+        self.network.cut(HOST, self.port)
 
     def requests(self) -> list[object]:
         """Every request so far."""

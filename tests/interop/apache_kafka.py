@@ -129,10 +129,17 @@ def fetch_artifact(group: str, name: str, version: str) -> Path:
     return _fetch(target, "dependency:copy", f"-Dartifact={group}:{name}:{version}") / f"{name}-{version}.jar"
 
 
-def _fetch(target: Path, *goal: str) -> Path:
+def fetch_dependencies(pom: Path, name: str) -> Path:
+    """Have Maven copy the jars of another pom, once per user and version; returns the folder `name`-VERSION."""
+    target = _cached_jars().with_name(f"{name}-{kafka_version()}")
+    version = f"-Dkafka.version={kafka_version()}"
+    return _fetch(target, "dependency:copy-dependencies", "-DincludeScope=runtime", version, pom=pom)
+
+
+def _fetch(target: Path, *goal: str, pom: Path = POM) -> Path:
     with made_once(target) as scratch:
         if scratch is not None:
-            command = ["mvn", "-B", "-q", "-f", str(POM), *goal]
+            command = ["mvn", "-B", "-q", "-f", str(pom), *goal]
             done = subprocess.run(
                 [*command, f"-DoutputDirectory={scratch}"], capture_output=True, text=True, timeout=600, check=False
             )

@@ -11,9 +11,17 @@ import click
 
 from kafkaraw.cli import LazyGroup
 
-COMMANDS: Final = {"verify": "kafkaraw.cli.mirror_verify:verify"}
+COMMANDS: Final = {
+    "failback": "kafkaraw.cli.mirror_failover:failback",
+    "failover": "kafkaraw.cli.mirror_failover:failover",
+    "run": "kafkaraw.cli.mirror_run:run",
+    "status": "kafkaraw.cli.mirror_status:status",
+    "topics": "kafkaraw.cli.mirror_topics:topics",
+    "translate": "kafkaraw.cli.mirror_translate:translate",
+    "verify": "kafkaraw.cli.mirror_verify:verify",
+}
 
 
 @click.group(cls=LazyGroup, commands_table=COMMANDS)
 def mirror() -> None:
-    """Check copies of topics, whichever tool has made them."""
+    """Copy topics to other clusters, move groups there and back, and check copies."""

@@ -856,3 +856,8 @@ async def close_of(consumer: AsyncConsumer, deadline: Deadline, *, in_doubt: boo
 def group_of(consumer: AsyncConsumer) -> Group | None:
     """Return the `Group` of a consumer; None without a `group_id`."""
     return consumer._group  # noqa: SLF001 - same module
+
+
+def engine_of(consumer: AsyncConsumer) -> Engine:
+    """Return the `Engine` of a consumer."""
+    return consumer._engine  # noqa: SLF001 - same module

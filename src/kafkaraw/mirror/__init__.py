@@ -1,5 +1,5 @@
-"""Copies of topics in other clusters: whether a copy is complete.
+"""Copies of topics in other clusters: copied batch by batch, with offsets that translate, and compared.
 
-`comparison` compares two sequences of records, without I/O; `verification` reads both topics and reports. Start at
-`verification.verify_topic`.
+`flow.Flow` copies the topics of one cluster to another one, from the settings in `interfaces`; `running.MirrorRun` does
+so with everything beside it. `verification.verify_topic` compares a topic with its copy.
 """

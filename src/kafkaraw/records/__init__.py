@@ -23,6 +23,7 @@ from kafkaraw.records.header import (
     patch_header,
     stamp_create_time,
     unpack_header,
+    unstamped,
     verify_crc,
 )
 from kafkaraw.records.record import (
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
         RowColumns,
         SentPart,
     )
-    from kafkaraw.records.sealed import SealedBatch
+    from kafkaraw.records.sealed import SealedBatch, WireBatch
     from kafkaraw.records.splitting import split_batch
 
 __all__ = [
@@ -124,6 +125,7 @@ __all__ = [
     "TopicPartition",
     "Waiter",
     "Wire",
+    "WireBatch",
     "batches_of",
     "codec_by_id",
     "codec_by_name",
@@ -146,6 +148,7 @@ __all__ = [
     "split_batch",
     "stamp_create_time",
     "unpack_header",
+    "unstamped",
     "verify_crc",
     "whole_number",
 ]
@@ -175,7 +178,7 @@ _HOMES: Final = {
     ),
     "promise": ("BatchPromise", "PromiseState", "Waiter"),
     "rows": ("UNSOUND", "BadRow", "BytesColumn", "Fault", "HeadersColumn", "NumbersColumn", "RowColumns", "SentPart"),
-    "sealed": ("SealedBatch",),
+    "sealed": ("SealedBatch", "WireBatch"),
     "splitting": ("split_batch",),
 }
 _MODULES: Final = {name: module for module, names in _HOMES.items() for name in names}

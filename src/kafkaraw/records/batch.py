@@ -202,6 +202,14 @@ class Batch:
         """Return the headers of the wire batches, control batches included."""
         return [header for header, _ in self._batches]
 
+    @property
+    def wires(self) -> Sequence[Wire]:
+        """Return the wire batches as they were sent, with their headers, control batches included.
+
+        The first one may begin before `start_offset`. Those of aborted transactions have no records.
+        """
+        return self._batches
+
     def starting_at(self, offset: int) -> Batch:
         """Return the same records from a later offset on, sharing the data."""
         rest = self._copy()

@@ -1,15 +1,22 @@
 """A sealed batch: it takes no more records and waits to be sent.
 
 It owns its bytes until the client releases it. Start at `SealedBatch.encode`. The sender decides when to send it, and
-with which sequence; `OpenBatches` adds the records.
+with which sequence; `OpenBatches` adds the records. `WireBatch` is one that was made elsewhere, as for a mirror.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kafkaraw.records.compression import Codec
-from kafkaraw.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, stamp_crc, stamp_producer
+from kafkaraw.records.compression import Codec, codec_by_id
+from kafkaraw.records.header import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Wire,
+    stamp_crc,
+    stamp_producer,
+)
 from kafkaraw.records.interface import BatchBuilder
 from kafkaraw.records.promise import BatchPromise
 
@@ -29,6 +36,7 @@ class SealedBatch:
         size_bytes: uncompressed size, header included, which counts against `buffer_memory`. After a batch split, the
             parts share its size.
         promise: set when the broker has responded.
+        released: whether it counts for no buffer memory, any more or at all.
     """
 
     __slots__ = (
@@ -87,7 +95,8 @@ class SealedBatch:
             else:
                 stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
         else:
-            batch = memoryview(bytearray(self._encoded))
+            # What was never sent is written to in place.
+            batch = self._encoded if self._stamp is None else memoryview(bytearray(self._encoded))
             stamp_producer(batch, producer_id, producer_epoch, base_sequence, transactional)
         self._encoded = batch
         self._stamp = stamp
@@ -100,3 +109,25 @@ class SealedBatch:
 
     def __repr__(self) -> str:
         return f"SealedBatch({self.topic}-{self.partition}, {self.records_count} records, {self.size_bytes} bytes)"
+
+
+class WireBatch(SealedBatch):
+    """A whole batch in wire format to produce, which is not decoded, and counts for no buffer memory.
+
+    Args:
+        wire: header and bytes; records without gaps in their offsets. The bytes become this batch's own: `encode`
+            writes the producer's numbers and the checksum into them, unless they are read-only.
+        promise: set when the broker has responded.
+        created_ms: when it was made, in milliseconds since 1970.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, wire: Wire, promise: BatchPromise, *, created_ms: int) -> None:
+        header, encoded = wire
+        self.topic, self.partition, self.promise = promise.topic, promise.partition, promise
+        self.records_count, self.size_bytes = header.records_count, header.size
+        self.created_ms, self.released = created_ms, True
+        self.codec, self.level = codec_by_id(header.codec_id), None
+        self._builder, self._stamp = None, None
+        self._encoded = memoryview(bytearray(encoded)) if encoded.readonly else encoded

@@ -40,6 +40,7 @@ def split_batch(batch: SealedBatch) -> list[SealedBatch]:
     )
     second.size_bytes -= HEADER_SIZE
     first.size_bytes = batch.size_bytes - second.size_bytes
+    first.released = second.released = batch.released  # a batch that was never counted has nothing to release
     batch.released = True
     return [first, second]
 

@@ -222,6 +222,15 @@ class RecordAccumulator:
         self.metadata.note_used([batch.topic for batch in sealed], now_ms)
         return BatchesSealed(sealed, [min(max(0, wall_ms - batch.created_ms), linger_ms) for batch in sealed])
 
+    def note_sealed(self, batches: Iterable[SealedBatch], now_ms: int) -> None:
+        """Note that batches which were made elsewhere are sent now.
+
+        Raises:
+            KafkaError: no records are taken: the producer is closed, or no transaction is open.
+        """
+        self.open_batches.check_refusal()
+        self.metadata.note_used({batch.topic for batch in batches}, now_ms)
+
     def drain_unsent(self) -> list[tuple[SealedBatch, Unacknowledged]]:
         """Return all batches, each with its report, when the machine takes no more batches."""
         return [(batch, _report_unsent(batch)) for batch in self.open_batches.seal_all()]

@@ -12,7 +12,7 @@ memory. Start at `ProducerCore.admit`, `ProducerCore.flush` and `ProducerCore.cl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.arguments import topic_of
@@ -39,7 +39,15 @@ from kafkaraw.errors import (
     copy_to_raise,
 )
 from kafkaraw.net.loop_thread import on_loop_fault
-from kafkaraw.records import AppendStatus, Headers, Ticket, TopicPartition, whole_number
+from kafkaraw.records import (
+    AppendStatus,
+    BatchPromise,
+    Headers,
+    SealedBatch,
+    Ticket,
+    TopicPartition,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from kafkaraw.client.sending.arrow_rows import ArrowSending
@@ -211,8 +219,28 @@ class ProducerCore:
             UnknownTopicError: there is no such topic.
         """
         self._begin()
-        deadline = Deadline(self._config.max_block_ms / 1000)
-        return {topic: await self.accumulator.metadata.learn(topic, None, deadline) for topic in topics}
+        deadline, metadata = Deadline(self._config.max_block_ms / 1000), self.accumulator.metadata
+        wanted = list(topics)
+        unknown = [topic for topic in wanted if not metadata.is_known(topic)]
+        if len(unknown) > 1:  # with one request for all of them
+            await self._engine.wait_for_topics(unknown, timeout=deadline.remaining)
+        return {topic: await metadata.learn(topic, None, deadline) for topic in wanted}
+
+    def new_promise(self, topic: str, partition: int) -> BatchPromise:
+        """Make the promise of a batch for `send_sealed`."""
+        return BatchPromise(topic, partition, self._waiter)
+
+    def send_sealed(self, batches: Sequence[SealedBatch]) -> None:
+        """Send batches that were made elsewhere, those of a partition in this order.
+
+        They do not count for `buffer_memory`: the caller limits how much is in flight. `learn_topics` was called with
+        their topics.
+
+        Raises:
+            KafkaError: the producer is closed, or no transaction is open.
+        """
+        self._begin()
+        self.sender.send_sealed(batches)
 
     async def wait_for_memory(self, releases: int, *, first: bool) -> None:
         """Wait for buffer memory for up to `max_block_ms`, as `BufferPool.wait`.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +36,7 @@ from kafkaraw.core.producer.events import (
     Action,
     AddPartitions,
     Answered,
+    BatchesSealed,
     BatchSplit,
     Event,
     Fail,
@@ -160,6 +161,15 @@ class Sender:
             in_time = self.wakeups.is_due_within(self._config.linger_ms)
         if not in_time:
             self.wakeups.wakeup_from_thread()
+
+    def send_sealed(self, batches: Sequence[SealedBatch]) -> None:
+        """Send batches that were made elsewhere, in this order; on the loop. Their topics are known.
+
+        Raises:
+            BaseException: a bug; the producer is broken.
+        """
+        self._accumulator.note_sealed(batches, self.wakeups.now_ms())
+        self.receive(BatchesSealed(batches, [0] * len(batches)))
 
     # ---- what callers wait for
 

@@ -1,0 +1,374 @@
+"""Mirroring between two Apache Kafka clusters: with kafkaraw, and with MirrorMaker 2 and tuned settings.
+
+    .venv/bin/python -m bench.mirror --records 3000000
+
+Two clusters of one node each run in processes of their own, on the same machine. Each turn fills a topic of the source,
+starts a mirror in a fresh process, and watches the copy: the time to the first record, then rate, CPU time and memory
+until all records are there. CPU time counts from the first record on, so that starting (15 s of CPU for Connect) does
+not count. Both copies are verified by number. Factors are medians over the turns. Start at `main`.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from bench.report import Goal, Line, Report, environment, output_options
+from bench.worker import BenchError
+from kafkaraw import Admin, Consumer, NewTopic, Producer
+from kafkaraw.records import TopicPartition
+
+MIRROR_MAKER_POM: Final = Path(__file__).with_name("mirror_maker.xml")
+PARTITIONS: Final = 4
+SECONDS_MAX: Final = 900.0
+LOOK_S: Final = 0.02
+OURS: Final = "kafkaraw"
+AT_LEAST_ONCE: Final = "kafkaraw, at least once"
+MIRROR_MAKER: Final = "MirrorMaker 2"
+KINDS: Final = (OURS, AT_LEAST_ONCE, MIRROR_MAKER)
+TUNED: Final = {
+    "tasks.max": "2",
+    "b.producer.batch.size": "262144",
+    "b.producer.linger.ms": "20",
+    "a.consumer.max.poll.records": "20000",
+    "a.consumer.fetch.max.bytes": "52428800",
+    "refresh.topics.interval.seconds": "5",
+    "sync.topic.configs.enabled": "false",
+    "sync.topic.acls.enabled": "false",
+    "dedicated.mode.enable.internal.rest": "false",
+}
+"""Of MirrorMaker 2, found by trying; with its defaults it is 1.8 to 2.5 times slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What the source's topic holds.
+
+    Attributes:
+        name: of the workload.
+        codec: compression of the source's batches.
+        size_bytes: of a record's value.
+        share: of the number of records that the command names.
+        goal: the factor of the rates.
+    """
+
+    name: str
+    codec: str
+    size_bytes: int
+    share: float
+    goal: Goal
+
+
+WORKLOADS: Final = (
+    Workload("100 bytes, lz4", "lz4", 100, 1.0, Goal(6, 12)),
+    Workload("100 bytes, uncompressed", "none", 100, 1.0, Goal(5, 10)),
+    Workload("1 KiB, uncompressed", "none", 1024, 0.1, Goal(3, 5)),
+)
+CPU_GOAL: Final = Goal(0.06, 0.02, less_is_better=True)
+DELIVERY_GOAL: Final = Goal(0.85, 0.95)
+MEMORY_GOAL: Final = Goal(150, 100, less_is_better=True, unit=" MB")
+START_GOAL: Final = Goal(1.0, 0.3, less_is_better=True, unit=" s")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One mirror of one turn.
+
+    Attributes:
+        kind: one of `KINDS`.
+        workload: name of the workload.
+        turn: the turn, from 0.
+        records: that were copied.
+        first_s: from the start of the process to the first record of the copy that readers see.
+        seconds: from there to the last one.
+        cpu_seconds: of the mirror's process in that time.
+        start_cpu_seconds: of the mirror's process before.
+        memory_mb: the largest resident size of the process.
+        megabytes: of keys and values.
+    """
+
+    kind: str
+    workload: str
+    turn: int
+    records: int
+    first_s: float
+    seconds: float
+    cpu_seconds: float
+    start_cpu_seconds: float
+    memory_mb: float
+    megabytes: float
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds
+
+    @property
+    def cpu_per_mb(self) -> float:
+        """Milliseconds of CPU time for a megabyte."""
+        return 1000 * max(self.cpu_seconds, 1 / os.sysconf("SC_CLK_TCK")) / self.megabytes
+
+
+def fill(servers: str, topic: str, workload: Workload, count: int) -> None:
+    """Create a topic and write its records, with keys, in batches of 64 KiB before compression."""
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS)])
+    settings = {"compression_type": workload.codec, "batch_size": 65_536, "linger_ms": 20}
+    text = b"%012d the quick brown fox jumps over the lazy dog; "
+    with Producer(bootstrap_servers=servers, **settings) as producer:
+        for number in range(count):
+            value = (text % number * (workload.size_bytes // 40 + 1))[: workload.size_bytes]
+            producer.send(topic, value, b"%d" % (number % 10_000), partition=number % PARTITIONS)
+
+
+# -- the mirrors
+
+
+def properties_of(kind: str, source: str, target: str, topic: str) -> dict[str, str]:
+    """Return the configuration of a mirror."""
+    shared = {
+        "clusters": "a, b",
+        "a.bootstrap.servers": source,
+        "b.bootstrap.servers": target,
+        "a->b.enabled": "true",
+        "a->b.topics": topic,
+        "replication.factor": "1",
+        "emit.heartbeats.enabled": "false",
+        "emit.checkpoints.enabled": "false",
+    }
+    if kind == MIRROR_MAKER:
+        internal = ("offset-syncs", "checkpoints", "heartbeats")
+        factors = {f"{name}.topic.replication.factor": "1" for name in internal}
+        storage = {f"{name}.storage.replication.factor": "1" for name in ("offset", "status", "config")}
+        return shared | factors | storage | TUNED
+    return shared | {"delivery": "exactly-once" if kind == OURS else "at-least-once"}
+
+
+def command_of(kind: str, file: Path) -> list[str]:
+    """Return the command line of a mirror."""
+    if kind != MIRROR_MAKER:
+        return [sys.executable, "-m", "kafkaraw", "mirror", "run", "--quiet", str(file)]
+    from tests.interop.apache_kafka import fetch_dependencies
+
+    jars = fetch_dependencies(MIRROR_MAKER_POM, "mirror-maker")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", "-Xmx2G", quiet, "-cp", f"{jars}/*", "org.apache.kafka.connect.mirror.MirrorMaker", str(file)]
+
+
+@contextmanager
+def running(kind: str, file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a mirror while the block runs."""
+    process = subprocess.Popen(command_of(kind, file), stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int) -> float:
+    """Return the largest resident size of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class Copy:
+    """The copy, watched from outside.
+
+    Args:
+        servers: of the target.
+        topic: the copy.
+        count: records that it will have.
+    """
+
+    def __init__(self, servers: str, topic: str, count: int) -> None:
+        self._partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        self._consumer = Consumer(bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="none")
+        self._count = count
+
+    def seen(self) -> int:
+        """Return the offsets that readers may read; with transactions, markers count, too."""
+        try:
+            return sum(self._consumer.end_offsets(self._partitions).values())
+        except Exception:  # noqa: BLE001 - the mirror creates the topic
+            return 0
+
+    def wait(self, offsets: int, process: subprocess.Popen[bytes], deadline: float) -> None:
+        """Wait until there are so many offsets."""
+        while self.seen() < offsets:
+            if process.poll() is not None:
+                raise BenchError(f"the mirror has ended with {process.returncode}")
+            if time.monotonic() > deadline:
+                raise BenchError(f"the copy has {self.seen():,} offsets after {SECONDS_MAX:.0f} s")
+            time.sleep(LOOK_S)
+
+    def is_complete(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Whether the mirror's positions are behind all records."""
+        return sum(positions.values()) >= self._count
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+
+def measure(kind: str, workload: Workload, turn: int, servers: Sequence[str], topic: str, count: int) -> Measurement:
+    """Copy a topic with one mirror; the copy is deleted afterwards."""
+    source, target = servers
+    copy = Copy(target, f"a.{topic}", count)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.callback(copy.close)
+        file = Path(folder) / "mirror.properties"
+        properties = properties_of(kind, source, target, topic)
+        file.write_text("".join(f"{name} = {value}\n" for name, value in properties.items()))
+        began = time.monotonic()
+        process = stack.enter_context(running(kind, file))
+        deadline = began + SECONDS_MAX
+        copy.wait(1, process, deadline)
+        first, cpu_before, seen_first = time.monotonic(), cpu_seconds(process.pid), copy.seen()
+        wait_for_all(kind, copy, process, target, count, deadline)
+        ended, cpu_after = time.monotonic(), cpu_seconds(process.pid)
+        memory = memory_mb(process.pid)
+    with Admin(bootstrap_servers=target) as admin:
+        admin.delete_topics([f"a.{topic}"])
+        if kind != MIRROR_MAKER:
+            admin.delete_groups(["kafkaraw-mirror.a->b"])
+    records = max(1, count - min(seen_first, count))
+    megabytes = records * (workload.size_bytes + 4) / 1e6
+    return Measurement(
+        kind,
+        workload.name,
+        turn,
+        records,
+        first - began,
+        max(ended - first, LOOK_S),
+        cpu_after - cpu_before,
+        cpu_before,
+        memory,
+        megabytes,
+    )
+
+
+def wait_for_all(
+    kind: str, copy: Copy, process: subprocess.Popen[bytes], target: str, count: int, deadline: float
+) -> None:
+    """Wait until the copy is complete: by its end offsets, and for ours by the positions, because of markers."""
+    copy.wait(count, process, deadline)
+    if kind == MIRROR_MAKER:
+        return
+    with Admin(bootstrap_servers=target) as admin:
+        while True:
+            found = admin.list_group_offsets(["kafkaraw-mirror.a->b"])["kafkaraw-mirror.a->b"]
+            if copy.is_complete({of: at.offset for of, at in found.items() if at is not None}):
+                return
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise BenchError("the mirror's positions do not reach the end of the source")
+            time.sleep(LOOK_S)
+
+
+# -- the result
+
+
+def median(found: Sequence[Measurement], kind: str, workload: str, name: str) -> float:
+    """Return the median of a number over the turns."""
+    return statistics.median(getattr(each, name) for each in found if each.kind == kind and each.workload == workload)
+
+
+def lines_of(found: Sequence[Measurement], workloads: Sequence[Workload], kinds: Sequence[str]) -> list[Line]:
+    """Return the medians, held against the goals."""
+    lines: list[Line] = []
+    for workload in workloads:
+        name = workload.name
+        rates = {kind: median(found, kind, name, "rate") for kind in kinds}
+        if MIRROR_MAKER in kinds:
+            lines += against_mirror_maker(found, workload, rates)
+        if AT_LEAST_ONCE in kinds:
+            factor = rates[OURS] / rates[AT_LEAST_ONCE]
+            lines.append(
+                Line(f"{name}: exactly once", "records/s", rates[OURS], DELIVERY_GOAL, factor, "at least once",
+                     rates[AT_LEAST_ONCE])
+            )  # fmt: skip
+        memory, first = (median(found, OURS, name, each) for each in ("memory_mb", "first_s"))
+        lines.append(Line(f"{name}: memory", "MB", memory, MEMORY_GOAL, memory))
+        lines.append(Line(f"{name}: first record", "s", first, START_GOAL, first, digits=".2f"))
+    return lines
+
+
+def against_mirror_maker(found: Sequence[Measurement], workload: Workload, rates: Mapping[str, float]) -> list[Line]:
+    """Return rate and CPU time beside MirrorMaker's."""
+    ours, theirs = (median(found, kind, workload.name, "cpu_per_mb") for kind in (OURS, MIRROR_MAKER))
+    return [
+        Line(workload.name, "records/s", rates[OURS], workload.goal, rates[OURS] / rates[MIRROR_MAKER], MIRROR_MAKER,
+             rates[MIRROR_MAKER], cpu_factor=theirs / ours),
+        Line(f"{workload.name}: CPU", "ms/MB", ours, CPU_GOAL, ours / theirs, MIRROR_MAKER, theirs, digits=",.1f"),
+    ]  # fmt: skip
+
+
+@click.command()
+@click.option("--records", default=3_000_000, show_default=True, type=click.IntRange(1_000))
+@click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Runs of each; medians are shown.")
+@click.option("--only", multiple=True, type=click.Choice([each.name for each in WORKLOADS]), help="These workloads.")
+@click.option("--without-mirror-maker", is_flag=True, help="Measure kafkaraw only.")
+@output_options
+def main(
+    records: int,
+    turns: int,
+    only: tuple[str, ...],
+    without_mirror_maker: bool,
+    output: Path | None,
+    picture: Path | None,
+) -> None:
+    """Copy topics between two Apache Kafka clusters, and compare the factors with the minimum."""
+    from tests.interop.apache_kafka import ApacheKafka, kafka_version, why_missing
+
+    missing = why_missing()
+    if missing is not None:
+        raise BenchError(missing)
+    report = Report("mirror", output, picture)
+    workloads = [each for each in WORKLOADS if not only or each.name in only]
+    kinds = KINDS[:-1] if without_mirror_maker else KINDS
+    found: list[Measurement] = []
+    with ApacheKafka(optimize=True) as a, ApacheKafka(optimize=True) as b:
+        report.begin(
+            environment(f"two of Apache Kafka {kafka_version()}, one node each, in processes of their own"),
+            {"records": f"{records:,}", "partitions": PARTITIONS, "turns": turns, "MirrorMaker 2": TUNED},
+        )
+        for workload in workloads:
+            topic, count = f"bench{WORKLOADS.index(workload)}", max(1, int(records * workload.share))
+            fill(a.bootstrap_servers, topic, workload, count)
+            servers = (a.bootstrap_servers, b.bootstrap_servers)
+            for turn in range(turns):
+                for kind in kinds if turn % 2 == 0 else reversed(kinds):
+                    each = measure(kind, workload, turn, servers, topic, count)
+                    found.append(each)
+                    report.say(
+                        f"{workload.name}, turn {turn}, {kind}: first record after {each.first_s:.2f} s, then "
+                        f"{each.rate:,.0f} records/s, {each.cpu_per_mb:.1f} ms of CPU per MB, {each.memory_mb:.0f} MB"
+                    )
+    raise SystemExit(0 if report.publish(lines_of(found, workloads, kinds), found) else 1)
+
+
+if __name__ == "__main__":
+    main()

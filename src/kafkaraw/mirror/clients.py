@@ -1,0 +1,169 @@
+"""The clients of a flow's two clusters, and MirrorMaker's compacted topics: how they are made, written and read.
+
+Start at `FlowClients`.
+Source: Kafka's MirrorUtils.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final
+
+from kafkaraw.client.admin.client import AsyncAdmin
+from kafkaraw.client.admin.topics import NewTopic
+from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.producer import AsyncProducer
+from kafkaraw.client.runtime import Runtime
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
+from kafkaraw.mirror.interfaces import FlowSettings
+from kafkaraw.mirror.mapping import Mark
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import Record, TopicPartition
+
+INTERNAL_REPLICATION_FACTOR: Final = 3
+"""MirrorMaker's default for its own topics, if the cluster has as many brokers."""
+_POLL_S: Final = 1.0
+_STALLED_S: Final = 30.0
+
+
+class FlowClients:
+    """Makes clients of both clusters of a flow; each one is closed by its user.
+
+    Args:
+        settings: of the flow.
+        source_runtime: network, clock and randomness of clients of the source; the real ones when None.
+        target_runtime: of clients of the target.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        *,
+        source_runtime: Runtime | None = None,
+        target_runtime: Runtime | None = None,
+    ) -> None:
+        self._settings = settings
+        self._connections: dict[bool, dict[str, Any]] = {True: dict(settings.source), False: dict(settings.target)}
+        self._runtimes = {True: source_runtime, False: target_runtime}
+
+    def admin(self, *, of_source: bool) -> AsyncAdmin:
+        """Return an admin client."""
+        return AsyncAdmin(runtime=self._runtimes[of_source], **self._connections[of_source])
+
+    def producer(self, *, of_source: bool) -> AsyncProducer:
+        """Return a producer for MirrorMaker's own topics: idempotent, without transactions."""
+        return AsyncProducer(runtime=self._runtimes[of_source], **self._connections[of_source])
+
+    def consumer(self, *, of_source: bool, read_committed: bool | None = None) -> AsyncConsumer:
+        """Return a consumer without a group.
+
+        Args:
+            of_source: which cluster.
+            read_committed: whether records of aborted transactions are left out; None as the flow does.
+        """
+        only_committed = self._settings.read_committed if read_committed is None else read_committed
+        more: dict[str, Any] = {
+            "group_id": None,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed" if only_committed else "read_uncommitted",
+            "allow_auto_create_topics": False,
+        }
+        return AsyncConsumer(runtime=self._runtimes[of_source], **self._connections[of_source], **more)
+
+    async def records(self, topic: str, *, of_source: bool) -> list[tuple[bytes, bytes | None]]:
+        """Return keys and values of a compacted topic with one partition, in order; none if it does not exist.
+
+        Raises:
+            KafkaError: the cluster does not answer.
+        """
+        partition = TopicPartition(topic, 0)
+        async with self.consumer(of_source=of_source, read_committed=False) as consumer:
+            if topic not in await consumer.list_topics():
+                return []
+            end = (await consumer.end_offsets([partition]))[partition]
+            return [
+                (record.key, record.value)
+                async for record in _read_until(consumer, partition, end)
+                if record.key is not None
+            ]
+
+    async def marks(self, of: TopicPartition, offsets: range, *, of_source: bool) -> list[Mark]:
+        """Return all records of a partition that are in a range, with timestamps and keys as their contents.
+
+        Raises:
+            KafkaError: the cluster does not answer.
+        """
+        async with self.consumer(of_source=of_source) as consumer:
+            consumer.assign([of])
+            consumer.seek(of, offsets.start)
+            return [
+                Mark(record.offset, (record.timestamp_ms, record.key))
+                async for record in _read_until(consumer, of, offsets.stop)
+            ]
+
+    async def timestamp_of(self, of: TopicPartition, offset: int, *, of_source: bool) -> int | None:
+        """Return the timestamp of the first record from an offset on, in milliseconds; None if there is none.
+
+        Raises:
+            KafkaError: the cluster does not answer.
+        """
+        async with self.consumer(of_source=of_source) as consumer:
+            end = (await consumer.end_offsets([of]))[of]
+            consumer.assign([of])
+            consumer.seek(of, offset)
+            async for record in _read_until(consumer, of, end):
+                return record.timestamp_ms
+        return None
+
+
+def newest(records: Iterable[tuple[bytes, bytes | None]]) -> dict[bytes, bytes]:
+    """Return the newest value of each key that is not deleted."""
+    found = dict(records)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+async def _read_until(consumer: AsyncConsumer, partition: TopicPartition, end: int) -> AsyncIterator[Record]:
+    """Yield the records of a partition before an offset."""
+    if partition not in consumer.assignment():
+        consumer.assign([partition])
+        consumer.seek_to_beginning([partition])
+    waited_s = 0.0
+    while await consumer.position(partition) < end:
+        batches = await consumer.poll(timeout=_POLL_S)
+        waited_s = 0.0 if batches else waited_s + _POLL_S
+        if waited_s >= _STALLED_S:
+            raise KafkaTimeoutError(
+                f"{partition.topic}-{partition.partition}: no record came for {_STALLED_S:.0f} s before offset {end}; "
+                "is its leader up?"
+            )
+        for batch in batches.values():
+            for record in batch:
+                if record.offset < end:
+                    yield record
+
+
+async def create_compacted(admin: AsyncAdmin, topics: Sequence[str], replication_factor: int | None) -> None:
+    """Create those topics that do not exist: compacted, with one partition.
+
+    Args:
+        admin: of the cluster.
+        topics: their names.
+        replication_factor: None for MirrorMaker's default, or the number of brokers if there are fewer.
+
+    Raises:
+        KafkaError: the cluster refuses, or does not answer.
+    """
+    listed, cluster = await asyncio.gather(admin.list_topics(), admin.describe_cluster())
+    there = {topic.name for topic in listed}
+    factor = replication_factor or min(INTERNAL_REPLICATION_FACTOR, len(cluster.brokers))
+    missing = [NewTopic(name, 1, factor, {"cleanup.policy": "compact"}) for name in topics if name not in there]
+    if not missing:
+        return
+    try:
+        await admin.create_topics(missing)
+    except KafkaError as error:
+        failures = error.failures.values() or (error,)
+        for each in failures:
+            if not isinstance(each, BrokerError) or each.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise

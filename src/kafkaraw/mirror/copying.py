@@ -1,0 +1,333 @@
+"""Batches of the source become batches of the target: sent, acknowledged, and reported with their offsets.
+
+`BatchCopier` sends what was read to the partitions of the copies, limits how many bytes are in flight, and knows which
+offset of the source became which one of the target. `ExactlyOnce` and `AtLeastOnce` bring the positions to the target:
+in the transaction of the records, or after their acknowledgement. `flow.py` decides when. Nothing here reads the
+source. Start at `BatchCopier.send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.client.consumer import AsyncConsumer
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.producer import AsyncProducer, core_of
+from kafkaraw.errors import KafkaTimeoutError
+from kafkaraw.light_classes import dataclass
+from kafkaraw.mirror.batches import TargetLimits, Treatment, pieces, rewritten, treatment_of, verbatim
+from kafkaraw.mirror.interfaces import CopiedBatch
+from kafkaraw.mirror.metrics import PartitionMetrics
+from kafkaraw.mirror.positions import Position
+from kafkaraw.protocol import Uuid
+from kafkaraw.records import Batch, BatchHeader, BatchPromise, SealedBatch, TopicPartition, Wire, WireBatch
+
+if TYPE_CHECKING:
+    from kafkaraw.client.sending.producer_core import ProducerCore
+
+_SKIP, _VERBATIM = Treatment.SKIP, Treatment.VERBATIM  # slow to look up
+ROOM_S: Final = 300.0
+"""How long acknowledgements may fail to come; by `delivery_timeout_ms`, batches fail long before."""
+
+
+@dataclass(slots=True)
+class PartitionCopy:
+    """A partition of the source, and its copy.
+
+    Attributes:
+        source: the partition.
+        target: its copy.
+        limits: what the copy's configuration says about batches.
+        source_id: id of the source's topic.
+        target_id: id of the copy's topic.
+        settled_offset: offsets of the source before it are settled by batches that were sent.
+        target_offset: the next offset of the copy, as far as is known; -1 if it is not.
+        metrics: what is counted.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    limits: TargetLimits
+    source_id: Uuid
+    target_id: Uuid
+    settled_offset: int
+    target_offset: int
+    metrics: PartitionMetrics
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch that was sent.
+
+    Attributes:
+        copy: where it is from and goes to.
+        source_offsets: what it settles.
+        runs: offsets of its records.
+        size_bytes: in flight until it is settled.
+        max_timestamp: of its records, in milliseconds.
+        promise: of the producer.
+    """
+
+    copy: PartitionCopy
+    source_offsets: range
+    runs: tuple[range, ...]
+    size_bytes: int
+    max_timestamp: int
+    promise: BatchPromise
+
+
+class BatchCopier:
+    """Sends batches of the source to the target.
+
+    Args:
+        producer: of the target; knows the topics.
+        in_flight_max_bytes: limit of the bytes that are sent and not acknowledged; one poll may exceed it.
+        now_ms: the wall clock.
+
+    Attributes:
+        failure: why a batch could not be written; None while all is well.
+        sent_count: number of batches sent.
+        changed: set when batches were settled.
+    """
+
+    def __init__(self, producer: AsyncProducer, in_flight_max_bytes: int, now_ms: Callable[[], int]) -> None:
+        self.failure: BaseException | None = None
+        self.sent_count: int = 0
+        self.changed: asyncio.Event = asyncio.Event()
+        self._core: ProducerCore = core_of(producer)
+        self._in_flight_max_bytes = in_flight_max_bytes
+        self._in_flight_bytes = 0
+        self._now_ms = now_ms
+        self._sent: deque[_Sent] = deque()
+
+    def send(self, read: Mapping[TopicPartition, Batch], copies: Mapping[TopicPartition, PartitionCopy]) -> int:
+        """Send what was read; returns the number of batches, which may be none.
+
+        Args:
+            read: batches by partition of the source.
+            copies: where they go; all of `read` are in it.
+
+        Raises:
+            CorruptBatchError: a batch of the source is damaged.
+            KafkaError: the producer takes no batches.
+        """
+        now_ms, sealed = self._now_ms(), list[SealedBatch]()
+        for of, batch in read.items():
+            copy = copies[of]
+            for wire in batch.wires:
+                self._seal(copy, wire, batch.start_offset, now_ms, sealed)
+        if sealed:
+            self.sent_count += len(sealed)
+            self._core.send_sealed(sealed)
+        return len(sealed)
+
+    async def wait_for_room(self) -> None:
+        """Wait until fewer bytes than the limit are in flight.
+
+        Raises:
+            KafkaTimeoutError: no batch was acknowledged for long.
+            KafkaError: a batch could not be written.
+        """
+        await self._wait(lambda: self._in_flight_bytes < self._in_flight_max_bytes)
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until the batches up to the `count`-th that was sent are acknowledged; raises as `wait_for_room`."""
+        await self._wait(lambda: self.acknowledged_count >= count)
+
+    def check(self) -> None:
+        """Raise the error of a batch that could not be written."""
+        if self.failure is not None:
+            raise self.failure
+
+    @property
+    def acknowledged_count(self) -> int:
+        """How many batches, from the first one on, are acknowledged without a gap."""
+        count = self.sent_count - len(self._sent)
+        for sent in self._sent:
+            if not sent.promise.done:
+                break
+            count += 1
+        return count
+
+    def take_copied(self, count: int) -> list[CopiedBatch]:
+        """Return what became of the batches up to the `count`-th that was sent, which are all acknowledged."""
+        copied: list[CopiedBatch] = []
+        while self._sent and self.sent_count - len(self._sent) < count:
+            copied += _copied(self._sent.popleft())
+        return copied
+
+    # -- inside
+
+    async def _wait(self, is_over: Callable[[], bool]) -> None:
+        deadline = Deadline(ROOM_S)
+        while True:
+            self.check()
+            if is_over():
+                return
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    await self.changed.wait()
+            except TimeoutError:
+                raise KafkaTimeoutError(
+                    f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not acknowledged"
+                ) from None
+
+    def _seal(self, copy: PartitionCopy, wire: Wire, start_offset: int, now_ms: int, sealed: list[SealedBatch]) -> None:
+        """Make batches to send of one batch of the source, and note them."""
+        header = wire[0]
+        treatment = treatment_of(header, start_offset, copy.limits)
+        if treatment is _SKIP:
+            return
+        copy.metrics.read(max(0, now_ms - header.max_timestamp))
+        if treatment is _VERBATIM:
+            promise = self._core.new_promise(*copy.target)
+            offsets = range(header.base_offset, header.next_offset)
+            self._note(copy, header, offsets.stop, (offsets,), header.size, promise)
+            sealed.append(WireBatch(verbatim(wire), promise, created_ms=now_ms))
+            return
+        for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
+            promise = self._core.new_promise(*copy.target)
+            batch = SealedBatch(builder, promise, codec=codec, level=None, created_ms=now_ms)
+            batch.released = True  # as batches that are sent as they are
+            self._note(copy, header, runs[-1].stop, runs, batch.size_bytes, promise)
+            sealed.append(batch)
+
+    def _note(
+        self,
+        copy: PartitionCopy,
+        header: BatchHeader,
+        next_offset: int,
+        runs: tuple[range, ...],
+        size_bytes: int,
+        promise: BatchPromise,
+    ) -> None:
+        offsets = range(copy.settled_offset, next_offset)
+        copy.settled_offset = next_offset
+        sent = _Sent(copy, offsets, runs, size_bytes, header.max_timestamp, promise)
+        self._sent.append(sent)
+        self._in_flight_bytes += size_bytes
+        promise.add_callback(partial(self._settled, sent))
+
+    def _settled(self, sent: _Sent, promise: BatchPromise) -> None:
+        self._in_flight_bytes -= sent.size_bytes
+        records_count = sum(map(len, sent.runs))
+        if promise.error is not None:
+            promise.note_seen(range(records_count))
+            self.failure = self.failure or promise.error
+        else:
+            latency_ms = max(0, self._now_ms() - sent.max_timestamp)
+            now_s = asyncio.get_running_loop().time()
+            sent.copy.metrics.acknowledged(records_count, sent.size_bytes, latency_ms, now_s)
+        self.changed.set()
+
+
+def _copied(sent: _Sent) -> Iterator[CopiedBatch]:
+    """Return the mapping of a batch; one for each part if the producer has divided it."""
+    copy, left = sent.copy, sent.runs
+    count, begin = sum(map(len, left)), sent.source_offsets.start
+    for promise, _, here in sent.promise.pieces_of(0, count):  # each is a whole part
+        part, left = pieces(left, 0, here), pieces(left, here, count)
+        end = part[-1].stop if left else sent.source_offsets.stop
+        if promise.base_offset >= 0:
+            copy.target_offset = promise.base_offset + here
+        yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset)
+        begin = end
+
+
+# -- positions
+
+
+class Commits(Protocol):
+    """How positions reach the target.
+
+    Attributes:
+        overlaps: batches may be sent while a commit is under way.
+    """
+
+    overlaps: bool
+
+    async def open(self) -> None:
+        """Prepare; positions that were committed before are final from then on."""
+
+    async def begin(self) -> None:
+        """Do what has to be done before batches are sent."""
+
+    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
+        """Commit positions behind the batches that were sent.
+
+        Args:
+            positions: by partition of the copy.
+            count: how many batches are before them.
+        """
+
+
+class ExactlyOnce:
+    """Positions and records are in one transaction.
+
+    Args:
+        producer: with the flow's transactional id.
+        group_id: has the positions.
+    """
+
+    overlaps: bool = False
+
+    def __init__(self, producer: AsyncProducer, group_id: str) -> None:
+        self._producer = producer
+        self._group_id = group_id
+        self._is_open = False
+
+    async def open(self) -> None:
+        """Fence an earlier process of the flow, and end its transaction."""
+        await self._producer.init_transactions()
+
+    async def begin(self) -> None:
+        """Begin a transaction, unless one is open."""
+        if not self._is_open:
+            await self._producer.begin_transaction()
+            self._is_open = True
+
+    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
+        """Commit the transaction, which waits for all batches."""
+        await self.begin()
+        await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
+        await self._producer.commit_transaction()
+        self._is_open = False
+
+
+class AtLeastOnce:
+    """Positions are committed once the records before them are acknowledged.
+
+    Args:
+        copier: knows which are.
+        consumer: of the target, with the flow's group.
+    """
+
+    overlaps: bool = True
+
+    def __init__(self, copier: BatchCopier, consumer: AsyncConsumer) -> None:
+        self._copier = copier
+        self._consumer = consumer
+
+    async def open(self) -> None:
+        """Nothing has to be prepared."""
+
+    async def begin(self) -> None:
+        """Nothing has to be begun."""
+
+    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
+        """Commit positions of batches that were sent, when these are acknowledged."""
+        await self._copier.wait_for(count)
+        await self._consumer.commit(_offsets(positions))
+
+
+def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        target: OffsetAndMetadata(position.offset, position.metadata, position.leader_epoch)
+        for target, position in positions.items()
+    }

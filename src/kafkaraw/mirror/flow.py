@@ -1,0 +1,619 @@
+"""`Flow`: copy topics of one cluster to another one, until it is stopped.
+
+Theory of operation. One task reads and sends: a long poll returns whole batches of any number of partitions, they are
+sent at once, and the next poll waits until there is room in flight. Meanwhile the consumer fetches the next response,
+and the producer has up to five requests in flight for each broker. When the source has no more, or `commit_interval_s`
+has passed, the positions are committed: with `ExactlyOnce` in the transaction of the records, which then begins anew.
+
+A flow runs in sessions. A session makes clients, asks the plan for topics, takes over the transactional id, reads the
+positions in the target, and copies. A failure that may pass (a broker that is not reachable, a transaction that has to
+be aborted, a leader that has moved its log) ends the session, and the next one begins as after a restart of the
+process: there is no other state than the positions. A failure that does not pass ends the flow: missing permissions, a
+batch that the target refuses, records that the source has lost.
+
+A process that begins with a flow fences an earlier one. The earlier one cannot tell this from a transaction that was
+open for too long, so it begins a new session, too; there it finds positions of another run, and ends
+(`FlowTakenOverError`). The other process begins a new session, and continues.
+
+Start at `Flow.run`, then `_Session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkaraw.client.committed import OffsetAndMetadata
+from kafkaraw.client.consumer import AsyncConsumer, engine_of
+from kafkaraw.client.producer import AsyncProducer, core_of
+from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.core.retry import Backoff
+from kafkaraw.errors import (
+    AuthenticationError,
+    BrokerError,
+    CorruptBatchError,
+    KafkaError,
+    LogTruncationError,
+    RetriableError,
+    UnsupportedVersionError,
+    UsageError,
+)
+from kafkaraw.light_classes import dataclass
+from kafkaraw.mirror.batches import TargetLimits
+from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy
+from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
+from kafkaraw.mirror.metrics import FlowMetrics
+from kafkaraw.mirror.positions import (
+    FlowTakenOverError,
+    PartitionFacts,
+    Position,
+    RecordsLostError,
+    RunIds,
+    SourceReplacedError,
+    SourceTruncatedError,
+    name_of,
+    random_run_id,
+    start_of,
+)
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.records import Batch, TopicPartition
+
+log: logging.Logger = logging.getLogger(__name__)
+
+FETCH_BYTES: Final = 8 << 20
+"""Of one response."""
+REQUEST_BYTES: Final = 8 << 20
+"""Of one Produce request, which has at most one batch of each partition."""
+IDLE_S: Final = 0.01
+"""How long the source has nothing new until positions are committed before `commit_interval_s` has passed."""
+METADATA_KEPT_MS: Final = 24 * 3_600_000
+"""How long the producer knows topics to which nothing is written: the flow will write to them."""
+LOOK_S: Final = 0.2
+"""How soon a flow without new records looks whether it is to stop, or to copy other topics."""
+COMMIT_PAUSE_S: Final = 0.05
+"""The least time between two commits: each costs two round trips."""
+POSITIONS_KEPT_S: Final = 6 * 3600.0
+"""All positions are committed again after this time: brokers delete those that are older than a week."""
+CLOSE_S: Final = 5.0
+"""For closing the clients of a session that has failed."""
+TRIES_MAX: Final = 5
+"""Sessions in a row that may fail with an error that is neither known to pass nor to last."""
+_BACKOFF_MS: Final = (200, 10_000)
+
+_LASTING: Final = (
+    AuthenticationError,
+    UsageError,
+    UnsupportedVersionError,
+    FlowTakenOverError,
+    CorruptBatchError,
+    LogTruncationError,
+    RecordsLostError,
+    SourceReplacedError,
+    SourceTruncatedError,
+)
+_LASTING_CODES: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class Flow:
+    """Copies topics of a source cluster to a target cluster.
+
+    Args:
+        settings: of the flow.
+        plan: which topics.
+        on_copied: called with what the target has acknowledged and, with transactions, committed.
+        ready: no batch is copied before it is set; the flow connects meanwhile. None waits for nothing.
+        source_runtime: network, clock and randomness of clients of the source; the real ones when None.
+        target_runtime: of clients of the target.
+
+    Attributes:
+        settings: as given.
+        sessions_count: how many sessions have begun.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        plan: TopicPlan,
+        on_copied: OnCopied = lambda _: None,
+        *,
+        ready: asyncio.Event | None = None,
+        source_runtime: Runtime | None = None,
+        target_runtime: Runtime | None = None,
+    ) -> None:
+        self.settings: FlowSettings = settings
+        self.sessions_count: int = 0
+        self._plan = plan
+        self._on_copied = on_copied
+        self._ready = ready
+        self._runtimes = (source_runtime, target_runtime)
+        self._metrics = FlowMetrics()
+        self._session: _Session | None = None
+        self._stop = asyncio.Event()
+        self._runs = RunIds(random_run_id((target_runtime or system_runtime()).rng))
+        self._has_opened = False
+        self._progress = 0
+
+    def metrics(self) -> dict[TopicPartition, dict[str, float]]:
+        """Return the metrics by partition of the source, with MirrorMaker's names; see `metrics.MEANINGS`.
+
+        On the flow's loop.
+        """
+        return self._metrics.as_dict(asyncio.get_running_loop().time())
+
+    @property
+    def positions(self) -> dict[TopicPartition, Position]:
+        """The positions that were committed last, by partition of the source."""
+        return {} if self._session is None else self._session.committed
+
+    def stop(self) -> None:
+        """Have `run` commit what was sent, and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Copy until `stop` is called.
+
+        Raises:
+            KafkaError: a failure that does not pass; the message says what to do.
+        """
+        runtime = self._runtimes[1] or system_runtime()
+        backoff, tries = Backoff(*_BACKOFF_MS), 0
+        while not self._stop.is_set():
+            before = self._progress
+            try:
+                await self._run_session()
+            except KafkaError as error:
+                tries = 1 if self._progress > before else tries + 1
+                if is_lasting(error) or (tries >= TRIES_MAX and not _passes(error)) or not self._has_opened:
+                    raise
+                log.warning("mirror %s: %s; beginning again at the last positions", self.settings.name, error)
+                delay_s = backoff.delay_ms(tries - 1, runtime.rng) / 1000
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay_s):
+                        await self._stop.wait()
+
+    async def _run_session(self) -> None:
+        self.sessions_count += 1
+        session = _Session(self.settings, self._plan, self._runs, self._metrics, self._runtimes, self._committed)
+        self._session = session
+        try:
+            await session.open()
+            self._has_opened = True
+            if self._ready is not None:
+                await self._ready.wait()
+            await session.copy(self._stop)
+        except BaseException:
+            await session.discard()
+            raise
+        await session.close()
+
+    def _committed(self, copied: Sequence[CopiedBatch]) -> None:
+        self._progress += 1
+        if copied:
+            self._on_copied(copied)
+
+
+def is_lasting(error: BaseException | None) -> bool:
+    """Return whether an error, or its cause, stays the same however often a flow begins again."""
+    while error is not None:
+        if isinstance(error, _LASTING) or (isinstance(error, BrokerError) and error.code in _LASTING_CODES):
+            return True
+        error = error.__cause__
+    return False
+
+
+def _passes(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, RetriableError):
+            return True
+        error = error.__cause__
+    return False
+
+
+@dataclass(slots=True)
+class _Clients:
+    """The clients of a session.
+
+    Attributes:
+        source: reads the source, without a group.
+        target: asks the target about topics and positions, with the flow's group.
+        producer: writes to the target.
+    """
+
+    source: AsyncConsumer
+    target: AsyncConsumer
+    producer: AsyncProducer
+
+
+class _Session:
+    """One run of a flow, from the positions in the target to the first failure.
+
+    Args:
+        settings: of the flow.
+        plan: which topics.
+        runs: tell whether another process has taken over.
+        metrics: count what is copied.
+        runtimes: of the clients of source and target.
+        on_committed: called after each commit with what was copied since the one before.
+
+    Attributes:
+        committed: the positions that were committed last, by partition of the source.
+    """
+
+    def __init__(
+        self,
+        settings: FlowSettings,
+        plan: TopicPlan,
+        runs: RunIds,
+        metrics: FlowMetrics,
+        runtimes: tuple[Runtime | None, Runtime | None],
+        on_committed: OnCopied,
+    ) -> None:
+        self.committed: dict[TopicPartition, Position] = {}
+        self._settings = settings
+        self._plan = plan
+        self._runs = runs
+        self._metrics = metrics
+        self._on_committed = on_committed
+        self._clients = _clients_of(settings, runtimes)
+        clock = (runtimes[1] or system_runtime()).clock
+        self._copier = BatchCopier(self._clients.producer, settings.in_flight_max_bytes, clock.time_ms)
+        self._commits: Commits = (
+            ExactlyOnce(self._clients.producer, settings.group_id)
+            if settings.delivery is Delivery.EXACTLY_ONCE
+            else AtLeastOnce(self._copier, self._clients.target)
+        )
+        self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._schedule = _CommitSchedule(settings.commit_interval_s)
+        self._committing: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[Sequence[CopiedTopic]] | None = None
+        self._refresh_at_s = 0.0
+
+    # -- the beginning
+
+    async def open(self) -> None:
+        """Connect, take over the transactional id, and find topics and positions.
+
+        Raises:
+            KafkaError: a cluster cannot be reached, both are the same one, or a partition cannot be continued.
+        """
+        source, target = self._clients.source, self._clients.target
+        await _together(engine_of(source).start(), engine_of(target).start())
+        self._check_clusters()
+        topics, _ = await _together(self._plan.refresh(), self._commits.open())
+        self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
+        await self._adopt(topics)
+
+    def _check_clusters(self) -> None:
+        ids = [engine_of(client).cluster.cluster_id for client in (self._clients.source, self._clients.target)]
+        if ids[0] is not None and ids[0] == ids[1]:
+            raise UsageError(
+                f"mirror {self._settings.name}: {self._settings.source_alias!r} and {self._settings.target_alias!r} "
+                f"are the same cluster (id {ids[0]}); a cluster is not mirrored onto itself: check bootstrap.servers"
+            )
+
+    async def _adopt(self, topics: Sequence[CopiedTopic]) -> None:
+        """Copy exactly these topics: begin with partitions that are new, end with those that are gone."""
+        source = self._clients.source
+        found, _ = await _together(source.list_topics(), self._learn_targets({topic.target for topic in topics}))
+        wanted: dict[TopicPartition, CopiedTopic] = {}
+        for topic in topics:
+            if topic.source not in found:
+                log.warning("mirror %s: the source has no topic %r any more", self._settings.name, topic.source)
+            wanted.update(dict.fromkeys(found.get(topic.source, ()), topic))
+        for gone in self._copies.keys() - wanted.keys():
+            log.info("mirror %s: %s is not copied any more", self._settings.name, name_of(gone))
+            del self._copies[gone]
+        for of, copy in self._copies.items():
+            copy.limits = TargetLimits.of(wanted[of].target_config)
+        starts = await self._starts_of({of: topic for of, topic in wanted.items() if of not in self._copies})
+        source.assign(self._copies)
+        for of, at in starts.items():
+            source.seek(of, at)
+        if not self.committed.keys() >= self._copies.keys():
+            # Before the first record: from now on a copy with records and without a position is not this flow's.
+            await self._commit(wait=True)
+
+    async def _starts_of(self, new: Mapping[TopicPartition, CopiedTopic]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Begin with partitions; returns where each of them continues."""
+        all_facts = await self._facts_of(new)
+        positions = {facts.source: facts.position for facts in all_facts if facts.position is not None}
+        self._runs.check(positions, self._settings.name)
+        starts: dict[TopicPartition, OffsetAndMetadata] = {}
+        for facts in all_facts:
+            of = facts.source
+            start = start_of(facts, on_loss=self._settings.on_loss, start_at=self._settings.start_at)
+            if start.notice:
+                log.warning("mirror %s: %s", self._settings.name, start.notice)
+            elif facts.position is not None:
+                self.committed[of] = facts.position
+            self._copies[of] = PartitionCopy(
+                of,
+                facts.target,
+                TargetLimits.of(new[of].target_config),
+                facts.source_id,
+                facts.target_id,
+                start.offset,
+                facts.target_end_offset,
+                self._metrics.of(of, _now_s()),
+            )
+            starts[of] = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
+        return starts
+
+    async def _learn_targets(self, topics: Iterable[str]) -> None:
+        """Have the producer and the target's consumer know the copies, which may be some milliseconds old."""
+        if topics:
+            await core_of(self._clients.producer).learn_topics(topics)
+            await _together(self._clients.target.list_topics())
+
+    async def _facts_of(self, new: Mapping[TopicPartition, CopiedTopic]) -> list[PartitionFacts]:
+        """Ask both clusters about partitions that are to be copied."""
+        if not new:
+            return []
+        source, target = self._clients.source, self._clients.target
+        copies = {of: TopicPartition(topic.target, of.partition) for of, topic in new.items()}
+        first, ends, target_ends, committed = await _together(
+            source.beginning_offsets(new),
+            source.end_offsets(new),
+            target.end_offsets(copies.values()),
+            target.committed(copies.values()),
+        )
+        return [
+            PartitionFacts(
+                of,
+                copy,
+                source.topic_id(of.topic),
+                target.topic_id(copy.topic),
+                None if (at := committed[copy]) is None else Position.parse(at.offset, at.leader_epoch, at.metadata),
+                first[of],
+                ends[of],
+                target_ends[copy],
+            )
+            for of, copy in copies.items()
+        ]
+
+    # -- copying
+
+    async def copy(self, stop: asyncio.Event) -> None:
+        """Copy until `stop` is set; then commit.
+
+        Raises:
+            KafkaError: a failure; nothing that was not committed counts.
+        """
+        while not stop.is_set():
+            await self._refresh_if_due()
+            read = await self._read()
+            self._copier.check()
+            if read:
+                await self._send(read)
+            if self._schedule.is_due(_now_s(), is_idle=not read):
+                await self._commit()
+            await self._check_committing()
+        await self._commit(wait=True)
+
+    async def _read(self) -> dict[TopicPartition, Batch]:
+        """Wait for batches for a short time; a Fetch stays in flight meanwhile."""
+        wait_s = IDLE_S if self._schedule.is_open else LOOK_S
+        if not self._copies:
+            await asyncio.sleep(wait_s)
+            return {}
+        return await self._clients.source.poll(timeout=wait_s)
+
+    async def _send(self, read: dict[TopicPartition, Batch]) -> None:
+        source = self._clients.source
+        for of in read:
+            copy = self._copies[of]
+            if copy.source_id != source.topic_id(of.topic):
+                raise KafkaError(f"topic {of.topic!r} of the source was deleted and created again")
+            copy.metrics.lag = source.lag(of)
+        await self._commits.begin()
+        self._schedule.sent(_now_s())
+        self._copier.send(read, self._copies)
+        await self._copier.wait_for_room()
+
+    # -- positions
+
+    async def _commit(self, *, wait: bool = False) -> None:
+        """Commit the positions behind all that was read; with `wait`, it is done when this returns."""
+        if self._committing is not None:
+            await self._committing
+            self._committing = None
+        positions = self._moved_positions()
+        everything = _now_s() >= self._schedule.all_at_s
+        if everything:
+            positions = {**self.committed, **positions}
+        if not positions:
+            self._schedule.committed(_now_s(), everything=everything)
+            return
+        settled = {
+            of: range(copy.settled_offset, position.offset)
+            for of, position in positions.items()
+            if (copy := self._copies.get(of)) is not None and copy.settled_offset < position.offset
+        }
+        for of, offsets in settled.items():
+            self._copies[of].settled_offset = offsets.stop
+        work = self._commit_positions(positions, settled, self._copier.sent_count)
+        self._schedule.committed(_now_s(), everything=everything)
+        if wait or not self._commits.overlaps:
+            await work
+        else:
+            self._committing = asyncio.get_running_loop().create_task(work, name=f"positions of {self._settings.name}")
+
+    async def _commit_positions(
+        self, positions: dict[TopicPartition, Position], settled: Mapping[TopicPartition, range], count: int
+    ) -> None:
+        """Commit positions, then tell what was copied.
+
+        Args:
+            positions: by partition of the source.
+            settled: offsets behind the batches that were sent, which have no records for users.
+            count: how many batches were sent.
+        """
+        targets = {self._copies[of].target: position for of, position in positions.items() if of in self._copies}
+        await self._commits.commit(targets, count)
+        self.committed.update(positions)
+        copied = self._copier.take_copied(count)
+        for of, offsets in settled.items():
+            copy = self._copies.get(of)
+            if copy is not None:
+                copied.append(CopiedBatch(copy.source, copy.target, offsets, (), copy.target_offset))
+        self._on_committed(copied)
+
+    def _moved_positions(self) -> dict[TopicPartition, Position]:
+        moved: dict[TopicPartition, Position] = {}
+        for of, at in self._clients.source.next_offsets().items():
+            copy, before = self._copies.get(of), self.committed.get(of)
+            if copy is not None and (before is None or before.offset != at.offset):
+                moved[of] = Position(at.offset, at.leader_epoch, copy.source_id, copy.target_id, self._runs.own)
+        return moved
+
+    async def _check_committing(self) -> None:
+        if self._committing is not None and self._committing.done():
+            committing, self._committing = self._committing, None
+            await committing
+
+    # -- new topics
+
+    async def _refresh_if_due(self) -> None:
+        if self._refreshing is None and _now_s() >= self._refresh_at_s:
+            refresh: Any = self._plan.refresh()
+            self._refreshing = asyncio.get_running_loop().create_task(refresh, name=f"topics of {self._settings.name}")
+            self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
+        if self._refreshing is not None and self._refreshing.done():
+            refreshing, self._refreshing = self._refreshing, None
+            try:
+                topics = await refreshing
+            except RetriableError as error:
+                log.warning("mirror %s: cannot look for new topics: %s", self._settings.name, error)
+                return
+            await self._commit(wait=True)
+            await self._adopt(topics)
+
+    # -- the end
+
+    async def close(self) -> None:
+        """Close the clients, after everything was committed."""
+        await self._end_tasks()
+        await _together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
+
+    async def discard(self) -> None:
+        """Close the clients after a failure; an open transaction is aborted here, or by the next session."""
+        await self._end_tasks()
+        for closing in (self._clients.producer.close, self._clients.source.close, self._clients.target.close):
+            with contextlib.suppress(KafkaError):
+                await closing(CLOSE_S)
+
+    async def _end_tasks(self) -> None:
+        tasks = [task for task in (self._committing, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _CommitSchedule:
+    """When positions are committed: when the source has no more, or after the interval.
+
+    Args:
+        interval_s: of commits under load.
+
+    Attributes:
+        all_at_s: when all positions are committed again.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._sent_at_s: float | None = None  # of the first batch since the last commit
+        self._committed_at_s = 0.0
+        self.all_at_s: float = _now_s() + POSITIONS_KEPT_S
+
+    def sent(self, now_s: float) -> None:
+        """Batches were sent."""
+        if self._sent_at_s is None:
+            self._sent_at_s = now_s
+
+    def is_due(self, now_s: float, *, is_idle: bool) -> bool:
+        """Return whether to commit now."""
+        if now_s >= self.all_at_s:
+            return True
+        if self._sent_at_s is None:
+            return False
+        idle = is_idle and now_s >= self._committed_at_s + min(COMMIT_PAUSE_S, self._interval_s)
+        return idle or now_s >= self._sent_at_s + self._interval_s
+
+    @property
+    def is_open(self) -> bool:
+        """Whether batches were sent since the last commit."""
+        return self._sent_at_s is not None
+
+    def committed(self, now_s: float, *, everything: bool) -> None:
+        """Positions were committed, or there was none to commit."""
+        self._sent_at_s = None
+        self._committed_at_s = now_s
+        if everything:
+            self.all_at_s = now_s + POSITIONS_KEPT_S
+
+
+def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime | None]) -> _Clients:
+    reading: dict[str, Any] = {
+        "fetch_max_bytes": FETCH_BYTES,
+        **settings.source,
+        **settings.consumer,
+        "group_id": None,
+        "auto_offset_reset": "none",
+        "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
+        "allow_auto_create_topics": False,
+    }
+    asking: dict[str, Any] = {
+        **settings.target,
+        "group_id": settings.group_id,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": False,
+    }
+    writing: dict[str, Any] = {
+        "max_request_size": REQUEST_BYTES,
+        **settings.target,
+        **settings.producer,
+        "acks": "all",
+        "linger_ms": 0,
+        "metadata_max_idle_ms": METADATA_KEPT_MS,
+        "enable_idempotence": True,
+        "transactional_id": settings.transactional_id if settings.delivery is Delivery.EXACTLY_ONCE else None,
+    }
+    return _Clients(
+        AsyncConsumer(runtime=runtimes[0], **reading),
+        AsyncConsumer(runtime=runtimes[1], **asking),
+        AsyncProducer(runtime=runtimes[1], **writing),
+    )
+
+
+async def _together(*work: Awaitable[Any]) -> list[Any]:
+    """Wait for all; after the first error the others are cancelled, and it is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,425 @@
+"""`OffsetMapping`: which offset of a copy an offset of its source is, exactly, for one partition. Pure.
+
+Theory of operation. A copy has the records of its source in their order; offsets differ where one side has offsets
+without records for users: markers of transactions, aborted or compacted records. So the mapping is a list of runs:
+`length` offsets from `source` on are the offsets from `target` on. A run continues the one before it if both sides have
+grown by the same number. Between two runs, neither side has records, so an offset there is translated to the next
+record of the other side. That is exact.
+
+Its size is bounded. Runs are in chunks of `CHUNK_RUNS`. When a level has more than `LEVEL_CHUNKS` chunks, the two
+oldest of it are thinned to one of the next level, so the mapping is exact for the newest runs and gets coarser with the
+age of the offsets. In a gap that thinning has left, an offset is translated to the end of the run before it: records
+may be read again, none is skipped. `is_exact` tells both cases apart. Reading both topics in that gap
+(`gap_at`, `paired`) makes it exact again.
+
+Chunks are the records of a compacted topic of the target, so a mapping survives restarts, and any program can read it.
+Must not read or write topics: `offset_service.py` does. Start at `OffsetMapping.add` and `OffsetMapping.translate`.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kafkaraw.errors import ProtocolError
+from kafkaraw.light_classes import NamedTuple, dataclass
+from kafkaraw.mirror.interfaces import CopiedBatch
+from kafkaraw.records import TopicPartition
+
+CHUNK_RUNS: Final = 256
+LEVEL_CHUNKS: Final = 16
+"""With one run for each of two transactions a second: exact for half an hour, then at each second transaction, ..."""
+_VERSION: Final = 0
+
+
+class Run(NamedTuple):
+    """Consecutive offsets that are consecutive on both sides.
+
+    Attributes:
+        source: the first offset in the source.
+        target: the first offset in the copy.
+        length: number of offsets.
+        is_followed: whether no records are between this run and the next one.
+    """
+
+    source: int
+    target: int
+    length: int
+    is_followed: bool = True
+
+
+class Translation(NamedTuple):
+    """An offset on the other side.
+
+    Attributes:
+        offset: the position to continue at.
+        is_exact: whether it is the position after the same records; otherwise it is before it.
+    """
+
+    offset: int
+    is_exact: bool
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Closed runs.
+
+    Attributes:
+        number: counts up; part of the record's key.
+        level: how often it was thinned.
+        runs: at most `CHUNK_RUNS`, encoded.
+        source, target: first offsets.
+    """
+
+    number: int
+    level: int
+    runs: bytes
+    source: int
+    target: int
+
+
+class OffsetMapping:
+    """The mapping of one partition.
+
+    Attributes:
+        source_end: the offset of the source up to which everything is copied; None before the first batch.
+        changed: numbers of chunks that differ from what was last written.
+    """
+
+    def __init__(self) -> None:
+        self.source_end: int | None = None
+        self.changed: set[int] = set()
+        self._chunks: list[_Chunk] = []
+        self._open: list[Run] = []
+        self._next_number = 0
+
+    @property
+    def target_end(self) -> int | None:
+        """The offset behind the last copied record; None before the first one."""
+        last = self._open[-1] if self._open else None
+        return None if last is None else last.target + last.length
+
+    def runs(self) -> list[Run]:
+        """Return all runs in order."""
+        return [run for chunk in self._chunks for run in _decoded(chunk.runs)] + self._open
+
+    def add(self, batch: CopiedBatch) -> None:
+        """Take note of a copied batch.
+
+        Offsets that were copied before are replaced: with at-least-once delivery, a batch may be copied again.
+        """
+        settled, end = batch.source_offsets, self.source_end
+        if end is not None and self.target_end is not None and -1 < batch.target_base_offset < self.target_end:
+            self._clear()  # the topic of the target was created anew
+            end = None
+        if end is not None and settled.start < end:
+            self._truncate(settled.start)
+        elif end is not None and settled.start > end:
+            self._open_gap()
+        target = batch.target_base_offset
+        for run in batch.runs:
+            self._append(Run(run.start, target, len(run)))
+            target += len(run)
+        self.source_end = settled.stop
+        self.changed.add(self._next_number)
+        self._close_chunks()
+
+    def mend(self, gap: range, runs: Iterable[Run]) -> None:
+        """Fill a gap between batches, or before the first one, with what both topics have there.
+
+        Args:
+            gap: offsets of the source that no batch has settled.
+            runs: the records in the gap.
+        """
+        while self._chunks and (not self._open or self._open[0].source >= gap.stop):
+            self._reopen()
+        place = bisect_right(self._open, gap.start, key=lambda run: run.source)
+        before, after = self._open[:place], self._open[place:]
+        if before and (before[-1].is_followed or before[-1].source + before[-1].length > gap.start):
+            return  # it was thinned or replaced meanwhile
+        known = [*before[:-1], before[-1]._replace(is_followed=True)] if before else []
+        self._open = []
+        for run in (*known, *runs, *after):
+            self._append(run)
+        self.changed.add(self._next_number)
+        self._close_chunks()
+
+    def gap_at(self, offset: int, *, back: bool = False) -> tuple[range, range] | None:
+        """Return the offsets of source and copy around an offset, of whose records only the ends are known.
+
+        Args:
+            offset: a position in the source.
+            back: it is one in the copy.
+
+        Returns:
+            None if the offset is not in a gap.
+        """
+        side = 1 if back else 0
+        runs, following = self._runs_near(offset, side)
+        place = bisect_right(runs, offset, key=lambda run: run[side]) - 1
+        after = runs[place + 1] if place + 1 < len(runs) else following
+        if place < 0 or after is None or runs[place].is_followed:
+            return None
+        source, target, length, _ = runs[place]
+        if offset < runs[place][side] + length:
+            return None
+        return range(source + length, after.source), range(target + length, after.target)
+
+    def translate(self, offset: int) -> Translation | None:
+        """Return the position in the copy for a position in the source.
+
+        Returns:
+            None if the position is before the first copied record, and the copy has unknown records before it.
+        """
+        return self._looked_up(offset, 0)
+
+    def translate_back(self, offset: int) -> Translation | None:
+        """Return the position in the source for a position in the copy, None as for `translate`."""
+        return self._looked_up(offset, 1)
+
+    def _looked_up(self, offset: int, side: int) -> Translation | None:
+        """Find the run of an offset; `side` is 0 for offsets of the source, 1 for those of the copy."""
+        runs, following = self._runs_near(offset, side)
+        place = bisect_right(runs, offset, key=lambda run: run[side]) - 1
+        if place < 0:
+            first = runs[0] if runs else None
+            is_begin = first is not None and side == 0 and first.target == 0
+            return Translation(0, is_exact=True) if is_begin else None
+        run = runs[place]
+        other = run[1 - side]
+        if offset < run[side] + run.length:
+            return Translation(other + offset - run[side], is_exact=True)
+        after = runs[place + 1] if place + 1 < len(runs) else following
+        if after is not None:
+            is_exact = run.is_followed
+            return Translation(after[1 - side] if is_exact else other + run.length, is_exact)
+        assert self.source_end is not None
+        if not run.is_followed:  # batches without records have followed, after a gap
+            return Translation(other + run.length, is_exact=offset == run[side] + run.length)
+        if side == 1:
+            return Translation(self.source_end, is_exact=True)
+        return Translation(other + run.length, is_exact=offset <= self.source_end)
+
+    def _runs_near(self, offset: int, side: int) -> tuple[list[Run], Run | None]:
+        """Return the runs of the chunk that has an offset, and the first run behind them."""
+        first = self._open[0] if self._open else None
+        if not self._chunks or (first is not None and first[side] <= offset):
+            return self._open, None
+        starts = [chunk.target if side else chunk.source for chunk in self._chunks]
+        place = max(0, bisect_right(starts, offset) - 1)
+        following = first
+        if place + 1 < len(self._chunks):
+            following = next(_decoded(self._chunks[place + 1].runs))
+        return list(_decoded(self._chunks[place].runs)), following
+
+    # -- changes
+
+    def _append(self, run: Run) -> None:
+        last = self._open[-1] if self._open else None
+        if last is not None and last.is_followed and run.source - last.source == run.target - last.target:
+            self._open[-1] = last._replace(length=run.source - last.source + run.length)
+        else:
+            self._open.append(run)
+
+    def _open_gap(self) -> None:
+        if self._open:
+            self._open[-1] = self._open[-1]._replace(is_followed=False)
+
+    def _clear(self) -> None:
+        self.changed |= {chunk.number for chunk in self._chunks} | {self._next_number}
+        self._chunks, self._open, self.source_end = [], [], None
+
+    def _truncate(self, source: int) -> None:
+        """Forget what is known of offsets from one on; the copy has it again."""
+        while self._chunks and (not self._open or self._open[0].source >= source):
+            self._reopen()
+        kept = [run for run in self._open if run.source < source]
+        if kept and kept[-1].source + kept[-1].length > source:
+            kept[-1] = kept[-1]._replace(length=source - kept[-1].source)
+        self._open = kept
+
+    def _reopen(self) -> None:
+        chunk = self._chunks.pop()
+        self.changed |= {chunk.number, self._next_number}
+        self._open[:0] = _decoded(chunk.runs)
+
+    def _close_chunks(self) -> None:
+        if len(self._open) <= CHUNK_RUNS:
+            return
+        while len(self._open) > CHUNK_RUNS:
+            closed, self._open = self._open[:CHUNK_RUNS], self._open[CHUNK_RUNS:]
+            self._chunks.append(_chunk(self._next_number, 0, closed))
+            self.changed.add(self._next_number)
+            self._next_number += 1
+            self.changed.add(self._next_number)
+        level = 0
+        while sum(chunk.level == level for chunk in self._chunks) > LEVEL_CHUNKS:
+            place = next(place for place, chunk in enumerate(self._chunks) if chunk.level == level)
+            older, newer = self._chunks[place : place + 2]
+            runs = _thinned([*_decoded(older.runs), *_decoded(newer.runs)])
+            self._chunks[place : place + 2] = [_chunk(older.number, level + 1, runs)]
+            self.changed |= {older.number, newer.number}
+            level += 1
+
+    # -- records
+
+    def records(self) -> list[tuple[int, bytes | None]]:
+        """Return chunk numbers with the values of their records; None deletes one. All of them count as written."""
+        chunks = {chunk.number: chunk for chunk in self._chunks}
+        found: list[tuple[int, bytes | None]] = []
+        for number in sorted(self.changed):
+            if number == self._next_number and self.source_end is not None:
+                found.append((number, _value(0, self.source_end, _encoded(self._open))))
+            elif number in chunks:
+                found.append((number, _value(chunks[number].level, self.source_end or 0, chunks[number].runs)))
+            else:
+                found.append((number, None))
+        self.changed.clear()
+        return found
+
+    @classmethod
+    def of_records(cls, records: Iterable[tuple[int, bytes]]) -> OffsetMapping:
+        """Return the mapping that chunk numbers and values describe.
+
+        Raises:
+            ProtocolError: a value is not one of this topic.
+        """
+        mapping = cls()
+        end = level = 0
+        for number, value in sorted(records):
+            if mapping._open:
+                mapping._chunks.append(_chunk(mapping._next_number, level, mapping._open))
+            level, source_end, encoded = _parsed(value)
+            runs = [run for run in _decoded(encoded) if run.source >= end]  # a merge of chunks may be half written
+            mapping._open, mapping._next_number, mapping.source_end = runs, number, source_end
+            end = runs[-1].source + runs[-1].length if runs else end
+        return mapping
+
+
+class Mark(NamedTuple):
+    """A record on one side.
+
+    Attributes:
+        offset: its offset.
+        contents: what must be the same on the other side.
+    """
+
+    offset: int
+    contents: object
+
+
+def paired(source: Sequence[Mark], target: Sequence[Mark], *, is_first: bool = False) -> list[Run] | None:
+    """Return the runs of records that are the same, one after the other, on both sides.
+
+    Args:
+        source: all records of a range of the source.
+        target: all records of a range of the copy.
+        is_first: both ranges begin with the topics, so the oldest records may be gone on one side.
+
+    Returns:
+        None if they are not the same: one side has lost records, by compaction or retention, or has them twice.
+    """
+    if is_first:
+        count = min(len(source), len(target))
+        source, target = source[len(source) - count :], target[len(target) - count :]
+    if [mark.contents for mark in source] != [mark.contents for mark in target]:
+        return None
+    runs: list[Run] = []
+    for (ours, _), (theirs, _) in zip(source, target, strict=True):
+        last = runs[-1] if runs else None
+        if last is not None and (ours, theirs) == (last.source + last.length, last.target + last.length):
+            runs[-1] = last._replace(length=last.length + 1)
+        else:
+            runs.append(Run(ours, theirs, 1))
+    return runs
+
+
+def _chunk(number: int, level: int, runs: list[Run]) -> _Chunk:
+    return _Chunk(number, level, _encoded(runs), runs[0].source, runs[0].target)
+
+
+def _thinned(runs: list[Run]) -> list[Run]:
+    """Keep every second run; in the gaps between them, offsets are not known exactly any more."""
+    return [run._replace(is_followed=run.is_followed and place + 1 == len(runs)) for place, run in enumerate(runs[::2])]
+
+
+# -- the form of a chunk: differences to the run before it, as variable-length numbers
+
+
+def _encoded(runs: list[Run]) -> bytes:
+    data = bytearray()
+    source = target = 0
+    for run in runs:
+        for number in (run.source - source, run.target - target, run.length << 1 | run.is_followed):
+            _put(data, number)
+        source, target = run.source + run.length, run.target + run.length
+    return bytes(data)
+
+
+def _decoded(data: bytes) -> Iterator[Run]:
+    source = target = at = 0
+    while at < len(data):
+        gap, at = _take(data, at)
+        other_gap, at = _take(data, at)
+        length, at = _take(data, at)
+        source, target = source + gap, target + other_gap
+        yield Run(source, target, length >> 1, bool(length & 1))
+        source, target = source + (length >> 1), target + (length >> 1)
+
+
+def _put(data: bytearray, number: int) -> None:
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+
+
+def _take(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+    raise ProtocolError(f"an offset mapping ends within a number, at byte {at}")
+
+
+def _value(level: int, source_end: int, runs: bytes) -> bytes:
+    data = bytearray((_VERSION,))
+    _put(data, level)
+    _put(data, source_end)
+    return bytes(data) + runs
+
+
+def _parsed(value: bytes) -> tuple[int, int, bytes]:
+    if not value or value[0] != _VERSION:
+        raise ProtocolError(f"an offset mapping has the version {value[:1].hex() or 'none'}, not {_VERSION}")
+    level, at = _take(value, 1)
+    source_end, at = _take(value, at)
+    return level, source_end, value[at:]
+
+
+def mapping_key(source: TopicPartition, chunk: int) -> bytes:
+    """Return the key of a chunk's record."""
+    topic = source.topic.encode()
+    return struct.pack(f">hh{len(topic)}sii", _VERSION, len(topic), topic, source.partition, chunk)
+
+
+def parsed_mapping_key(key: bytes) -> tuple[TopicPartition, int]:
+    """Return the partition of the source and the number of the chunk of a key.
+
+    Raises:
+        ProtocolError: it is not a key of this topic.
+    """
+    try:
+        version, length = struct.unpack_from(">hh", key)
+        topic, partition, chunk = struct.unpack_from(f">{length}sii", key, 4)
+        if version != _VERSION or len(key) != 12 + length:
+            raise ProtocolError(f"the key {key.hex()} is not one of an offset mapping")
+        return TopicPartition(topic.decode(), partition), chunk
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the key {key.hex()} is not one of an offset mapping") from error

@@ -1,0 +1,88 @@
+"""`MirrorRun`: one flow with everything beside the copying: its topics, offsets, checkpoints, groups and heartbeats.
+
+Start at `MirrorRun.run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.mirror.clients import FlowClients
+from kafkaraw.mirror.flow import Flow
+from kafkaraw.mirror.offset_service import OffsetService
+from kafkaraw.mirror.policies import Topology
+from kafkaraw.mirror.settings import MirrorFlow
+from kafkaraw.mirror.topics import MirrorTopics
+
+
+class MirrorRun:
+    """Copies the topics of a flow, and translates the offsets of its groups.
+
+    Args:
+        flow: its settings.
+        topology: of all flows.
+        source_runtime: network, clock and randomness of clients of the source; the real ones when None.
+        target_runtime: of clients of the target.
+
+    Attributes:
+        clients: of both clusters.
+        offsets: the offset service.
+    """
+
+    def __init__(
+        self,
+        flow: MirrorFlow,
+        topology: Topology,
+        *,
+        source_runtime: Runtime | None = None,
+        target_runtime: Runtime | None = None,
+    ) -> None:
+        self.clients: FlowClients = FlowClients(flow.copy, source_runtime=source_runtime, target_runtime=target_runtime)
+        clock = (target_runtime or system_runtime()).clock
+        self.offsets: OffsetService = OffsetService(flow, self.clients, now_ms=clock.time_ms)
+        self.flow: Flow | None = None
+        self._settings = flow
+        self._topology = topology
+        self._runtimes = (source_runtime, target_runtime)
+        self._started = asyncio.Event()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Have `run` commit what was copied, write what is known of offsets, and return."""
+        self._is_stopped = True
+        self._started.set()
+        if self.flow is not None:
+            self.flow.stop()
+
+    async def run(self) -> None:
+        """Copy until `stop` is called.
+
+        Raises:
+            KafkaError: a failure that does not pass; the message says what to do.
+        """
+        offsets = asyncio.create_task(self.offsets.run(started=self._started.set), name="offsets")
+        offsets.add_done_callback(lambda _: self.stop())
+        try:
+            await self._copy()
+        finally:
+            offsets.cancel()
+            await asyncio.gather(offsets, return_exceptions=True)
+        if not offsets.cancelled() and (error := offsets.exception()) is not None:
+            raise error
+
+    async def _copy(self) -> None:
+        async with (
+            self.clients.admin(of_source=True) as source,
+            self.clients.admin(of_source=False) as target,
+        ):
+            self.flow = Flow(
+                self._settings.copy,
+                MirrorTopics(source, target, self._settings, self._topology),
+                self.offsets.on_copied,
+                ready=self._started,
+                source_runtime=self._runtimes[0],
+                target_runtime=self._runtimes[1],
+            )
+            if not self._is_stopped:
+                await self.flow.run()

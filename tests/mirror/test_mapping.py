@@ -1,0 +1,274 @@
+"""`OffsetMapping` translates offsets as a list of all copied records would, in bounded space."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaraw import TopicPartition
+from kafkaraw.errors import ProtocolError
+from kafkaraw.mirror import mapping as module
+from kafkaraw.mirror.interfaces import CopiedBatch
+from kafkaraw.mirror.mapping import (
+    CHUNK_RUNS,
+    LEVEL_CHUNKS,
+    Mark,
+    OffsetMapping,
+    Run,
+    Translation,
+    mapping_key,
+    paired,
+    parsed_mapping_key,
+)
+
+SOURCE, TARGET = TopicPartition("orders", 3), TopicPartition("east.orders", 3)
+
+
+def batch(settled: range, runs: list[range], target: int) -> CopiedBatch:
+    return CopiedBatch(SOURCE, TARGET, settled, tuple(runs), target)
+
+
+class Copy:
+    """A source with gaps and its copy with gaps, and the list of all pairs that a mapping must agree with."""
+
+    def __init__(self) -> None:
+        self.mapping = OffsetMapping()
+        self.pairs: list[tuple[int, int]] = []
+        self.source_end = self.target_end = 0
+
+    def copy(self, lengths: list[int], gaps: list[int], marker: int) -> None:
+        start, at, runs = self.source_end, self.source_end, []
+        target = self.target_end
+        for length, gap in zip(lengths, gaps, strict=True):
+            at += gap
+            runs.append(range(at, at + length))
+            self.pairs += [(at + n, self.target_end + n) for n in range(length)]
+            at += length
+            self.target_end += length
+        self.mapping.add(batch(range(start, at + 1), runs, target))
+        self.source_end = at + 1
+        self.target_end += marker
+
+    def expected(self, offset: int) -> int:
+        place = bisect_left(self.pairs, (offset, -1))
+        return self.pairs[place][1] if place < len(self.pairs) else self.pairs[-1][1] + 1
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> Copy:
+    made = Copy()
+    for _ in range(draw(st.integers(1, 8))):
+        count = draw(st.integers(1, 3))
+        lengths = draw(st.lists(st.integers(1, 5), min_size=count, max_size=count))
+        gaps = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+        made.copy(lengths, gaps, draw(st.integers(0, 2)))
+    return made
+
+
+def same_position(made: Copy, found: Translation | None, expected: int) -> bool:
+    """Whether two positions of the target are before the same record."""
+    assert found is not None
+    targets = [target for _, target in made.pairs]
+    return found.is_exact and bisect_left(targets, found.offset) == bisect_left(targets, expected)
+
+
+@given(copies())
+def test_every_offset_is_translated_to_the_same_record_in_both_directions(made: Copy) -> None:
+    for offset in range(made.source_end + 1):
+        assert same_position(made, made.mapping.translate(offset), made.expected(offset)), offset
+    for source, target in made.pairs:
+        assert made.mapping.translate_back(target) == Translation(source, is_exact=True)
+    assert made.mapping.translate_back(made.target_end) == Translation(made.source_end, is_exact=True)
+
+
+@given(copies())
+def test_a_mapping_that_is_written_and_read_is_the_same(made: Copy) -> None:
+    written = [(number, value) for number, value in made.mapping.records() if value is not None]
+    again = OffsetMapping.of_records(written)
+    assert (again.runs(), again.source_end) == (made.mapping.runs(), made.mapping.source_end)
+    assert made.mapping.records() == []
+
+
+def test_a_mapping_without_gaps_is_one_run() -> None:
+    mapping = OffsetMapping()
+    for start in range(0, 1000, 10):
+        mapping.add(batch(range(start, start + 10), [range(start, start + 10)], start + 7))
+    assert mapping.runs() == [Run(0, 7, 1000)]
+    assert mapping.target_end == 1007
+
+
+def test_equal_gaps_on_both_sides_continue_a_run() -> None:
+    mapping = OffsetMapping()
+    mapping.add(batch(range(11), [range(10)], 0))
+    mapping.add(batch(range(11, 22), [range(11, 21)], 11))
+    assert mapping.runs() == [Run(0, 0, 21)]
+
+
+def test_a_position_ahead_of_the_copy_is_never_translated_ahead_of_it() -> None:
+    mapping = OffsetMapping()
+    mapping.add(batch(range(10), [range(10)], 100))
+    assert mapping.translate(10) == Translation(110, is_exact=True)
+    assert mapping.translate(50) == Translation(110, is_exact=False)
+
+
+def test_a_position_before_the_first_copied_record_is_known_only_if_the_copy_begins_with_it() -> None:
+    mapping = OffsetMapping()
+    assert mapping.translate(3) is None
+    mapping.add(batch(range(50, 60), [range(50, 60)], 0))
+    assert mapping.translate(3) == Translation(0, is_exact=True)
+    mapping = OffsetMapping()
+    mapping.add(batch(range(50, 60), [range(50, 60)], 5))
+    assert mapping.translate(3) is None
+    assert mapping.translate_back(4) is None
+
+
+def test_a_batch_that_is_copied_again_replaces_the_first_copy() -> None:
+    mapping = OffsetMapping()
+    mapping.add(batch(range(10), [range(10)], 0))
+    mapping.add(batch(range(10, 20), [range(10, 20)], 10))
+    mapping.add(batch(range(15, 25), [range(15, 25)], 20))
+    assert mapping.runs() == [Run(0, 0, 15), Run(15, 20, 10)]
+    assert mapping.translate(16) == Translation(21, is_exact=True)
+
+
+def test_a_topic_that_was_created_anew_begins_a_new_mapping() -> None:
+    mapping = OffsetMapping()
+    mapping.add(batch(range(10), [range(10)], 0))
+    mapping.add(batch(range(10, 12), [range(10, 12)], 0))
+    assert mapping.runs() == [Run(10, 0, 2)]
+
+
+def test_between_batches_that_are_not_known_a_translation_is_not_exact_and_not_ahead() -> None:
+    mapping = OffsetMapping()
+    mapping.add(batch(range(10), [range(10)], 0))
+    mapping.add(batch(range(30, 40), [range(30, 40)], 30))
+    assert mapping.translate(15) == Translation(10, is_exact=False)
+    assert mapping.translate_back(15) == Translation(10, is_exact=False)
+    assert mapping.translate(30) == Translation(30, is_exact=True)
+
+
+def test_behind_a_gap_without_later_records_a_translation_is_not_exact_until_the_gap_is_mended() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(10), [range(10)], 0))
+    made.add(batch(range(30, 33), [], 22))
+    assert made.translate(10) == Translation(10, is_exact=True)
+    assert made.translate(20) == Translation(10, is_exact=False)
+    assert made.translate_back(15) == Translation(10, is_exact=False)
+    made.mend(range(10, 30), [Run(12, 11, 8)])
+    assert made.translate(15) == Translation(14, is_exact=True)
+    assert made.translate(33) == Translation(19, is_exact=True)
+    assert made.translate_back(22) == Translation(33, is_exact=True)
+
+
+def test_what_was_copied_before_the_mapping_began_is_mended_from_both_topics() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(30, 40), [range(30, 40)], 22))
+    assert made.translate(5) is None
+    source = [Mark(offset, offset) for offset in range(10, 30)]
+    runs = paired(source, [Mark(offset, offset + 8) for offset in range(1, 22)], is_first=True)
+    assert runs == [Run(10, 2, 20)]
+    made.mend(range(30), runs)
+    assert made.translate(10) == Translation(2, is_exact=True)
+    assert made.translate(30) == Translation(22, is_exact=True)
+    assert made.translate(9) is None
+
+
+def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
+    made = OffsetMapping()
+    made.add(batch(range(10), [range(10)], 0))
+    made.add(batch(range(30, 40), [range(30, 40)], 22))
+    assert made.gap_at(15) == (range(10, 30), range(10, 22))
+    assert made.gap_at(15, back=True) == (range(10, 30), range(10, 22))
+    assert made.gap_at(9) is made.gap_at(30) is None
+    source = [Mark(offset, n) for n, offset in enumerate((10, 11, 15, 16, 17))]
+    runs = paired(source, [Mark(offset, n) for n, offset in enumerate((11, 12, 13, 14, 15))])
+    assert runs == [Run(10, 11, 2), Run(15, 13, 3)]
+    made.mend(range(10, 30), runs)
+    assert made.runs() == [Run(0, 0, 10), Run(10, 11, 2), Run(15, 13, 3), Run(30, 22, 10)]
+    assert made.translate(20) == Translation(22, is_exact=True)
+    made.mend(range(10, 30), runs)
+    assert len(made.runs()) == 4
+    assert made.gap_at(15) is None
+    assert paired(source, source[1:]) is None
+    assert paired([Mark(1, "a")], [Mark(1, "b")]) is None
+
+
+def test_a_mapping_is_bounded_exact_for_new_offsets_and_never_ahead_for_old_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_RUNS", 4)
+    monkeypatch.setattr(module, "LEVEL_CHUNKS", 2)
+    made, kept = Copy(), dict[int, bytes]()
+    for turn in range(300):
+        made.copy([1 + turn % 3], [0], turn % 2)
+        for number, value in made.mapping.records():
+            kept.pop(number, None) if value is None else kept.update({number: value})
+    assert len(made.mapping.runs()) < 100
+    again = OffsetMapping.of_records(kept.items())
+    assert (again.runs(), again.source_end) == (made.mapping.runs(), made.mapping.source_end)
+    inexact = 0
+    before = -1
+    for offset in range(made.source_end + 1):
+        found = made.mapping.translate(offset)
+        assert found is not None
+        assert found.offset <= made.expected(offset)
+        assert found.offset >= before
+        before = found.offset
+        if found.is_exact:
+            assert same_position(made, found, made.expected(offset))
+        inexact += not found.is_exact
+    assert inexact > 0
+    assert all(made.mapping.translate(offset).is_exact for offset in range(made.source_end - 20, made.source_end))  # type: ignore[union-attr]
+    again.add(
+        batch(
+            range(made.source_end, made.source_end + 1), [range(made.source_end, made.source_end + 1)], made.target_end
+        )
+    )
+    assert again.runs()[:-1] == made.mapping.runs()[: len(again.runs()) - 1]
+
+
+def test_a_half_written_merge_of_chunks_is_read_without_the_repeated_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK_RUNS", 2)
+    monkeypatch.setattr(module, "LEVEL_CHUNKS", 2)
+    made, kept = Copy(), dict[int, bytes]()
+    for _ in range(7):
+        made.copy([1], [0], 1)
+        records = made.mapping.records()
+        assert made.mapping.runs()
+        if any(value is None for _, value in records):
+            for number, value in records:
+                if value is not None:
+                    kept[number] = value
+            break
+        kept.update({number: value for number, value in records if value is not None})
+    sources = [run.source for run in OffsetMapping.of_records(kept.items()).runs()]
+    assert sources == sorted(set(sources))
+
+
+def test_the_size_of_a_mapping_has_a_limit() -> None:
+    made = OffsetMapping()
+    source = target = 0
+    noise = random.Random(7)
+    for _ in range(40 * CHUNK_RUNS):
+        length = noise.randrange(1, 2000)
+        made.add(batch(range(source, source + length), [range(source, source + length)], target))
+        source, target = source + length, target + length + 1
+    assert len(made.runs()) <= (LEVEL_CHUNKS + 1) * CHUNK_RUNS * 2
+
+
+@pytest.mark.parametrize("value", [b"", b"\x01", b"\x00\x80", b"\x00\x00\x00\x81"])
+def test_a_value_of_another_form_is_refused(value: bytes) -> None:
+    with pytest.raises(ProtocolError, match="an offset mapping"):
+        OffsetMapping.of_records([(0, value)]).runs()
+
+
+def test_the_key_of_a_chunk_names_partition_and_number() -> None:
+    key = mapping_key(SOURCE, 9)
+    assert parsed_mapping_key(key) == (SOURCE, 9)
+    for wrong in (key[:-1], b"", key + b"x", b"\x00\x01" + key[2:]):
+        with pytest.raises(ProtocolError, match="is not one of an offset mapping"):
+            parsed_mapping_key(wrong)
