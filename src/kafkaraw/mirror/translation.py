@@ -236,7 +236,7 @@ class GroupTranslator:
         for group_id, offsets in committed.items():
             for origin, at in sorted(offsets.items()):
                 original = self._original(origin, into_origin)
-                if original is not None:
+                if original is not None and not _has(into_destination.get(origin), at.offset):
                     mapping = into_origin.get(original)
                     other = None if mapping is None else mapping.translate_back(at.offset)
                     if mapping is not None and other is not None and not other.is_exact:
@@ -349,6 +349,11 @@ class GroupTranslator:
             current = None if at is None else at.offset
             found.append(replace(each, current=current, end=ends.get(each.destination)))
         return found
+
+
+def _has(mapping: OffsetMapping | None, offset: int) -> bool:
+    """Whether a mapping has an offset: of topics that keep their names, each direction has copied a part."""
+    return mapping is not None and mapping.translate(offset) is not None
 
 
 def _translated(
