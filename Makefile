@@ -156,6 +156,10 @@ bench-produce: setup ## Send with our client and with others, and what the facto
 bench-spark: setup ## Spark jobs with our connector and with Spark's own, and what the factors must be
 	@$(BIN)/python -m bench.spark $(ARGS)
 
+.PHONY: bench-tables
+bench-tables: setup ## A topic into a Delta table and Parquet files, with our connector and with Spark's own
+	@$(BIN)/python -m bench.tables $(ARGS)
+
 .PHONY: wheel
 wheel: setup ## Build the source distribution and a wheel for every Python 3.11-3.14 that is here, and check them
 	@$(BIN)/python -m release.distributions $(ARGS)

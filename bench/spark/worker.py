@@ -37,7 +37,8 @@ class Job:
     Args:
         asked: connector ("kafka" or "kafkaraw"), servers, source (a topic), records (in it), logs (options logDirs,
             kafka.bootstrap.servers and subscribe of a topic of as many records in files), targets (topics to write to),
-            trickles (topics that are written to, by row), small (a topic of few records), jars, rows.
+            trickles (topics that are written to, by row), small (a topic of few records), jars, rows; target_file_size
+            (of tables, in bytes) and warm (rows whose jobs are run once before), which may be missing.
     """
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -50,6 +51,8 @@ class Job:
         self.trickles: dict[str, str] = asked["trickles"]
         self.small: str = asked["small"]
         self.rows: list[str] = asked["rows"]
+        self.target_file_size: int = asked.get("target_file_size", 128 << 20)
+        self.warm: list[str] = asked.get("warm", [])
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
         self.spark = self._session(asked["jars"])
 
@@ -130,6 +133,19 @@ def read_to_parquet(job: Job) -> float:
     return job.records / seconds(lambda: job.read().write.parquet(job.folder("parquet") + "/out"))
 
 
+def read_to_delta(job: Job) -> float:
+    """Rows per second into a Delta table, which only this connector has without a JAR; tells sizes of full files."""
+    folder = Path(job.folder("delta"), "table")
+    writer = job.read().write.format("kafkaraw.delta").option("targetFileSize", str(job.target_file_size))
+    rate = job.records / seconds(lambda: writer.mode("append").save(str(folder)))
+    of_tasks: dict[str, list[tuple[int, int]]] = {}
+    for path in folder.glob("kafkaraw_*.parquet"):
+        task, _, count = path.stem.rpartition("_")
+        of_tasks.setdefault(task, []).append((int(count), path.stat().st_size))
+    say({"full_files": [size for files in of_tasks.values() for _, size in sorted(files)[:-1]]})
+    return rate
+
+
 def copy(job: Job) -> float:
     """Rows per second from topic to topic."""
     frame = job.read("key binary, value binary")
@@ -202,6 +218,7 @@ WORK: dict[str, Callable[[Job], float]] = {
     "read through the broker of the directories": lambda job: read_logs(job, "kafka.bootstrap.servers"),
     "read, value only": read_values,
     "read to Parquet": read_to_parquet,
+    "read to a Delta table": read_to_delta,
     "copy key and value": copy,
     "stream, available now": stream,
     "trickle, 4 partitions": lambda job: trickle(job, "trickle, 4 partitions"),
@@ -222,6 +239,8 @@ def main() -> None:
     job = Job(json.loads(sys.argv[1]))
     job.spark.sparkContext.setLogLevel("OFF")
     to_noop(job.read().limit(WARM_ROWS))
+    for name in job.warm:
+        WORK[name](job)
     for name in job.rows:
         say({"row": name, "number": WORK[name](job)})
     job.spark.stop()

@@ -107,6 +107,7 @@ class ScriptedCluster:
         self.versions: dict[int, tuple[int, int]] = {}
         self.errors: dict[tuple[str, object], list[int]] = {}
         self.left_out: Counter[str] = Counter()  # how many answers with metadata leave a topic out
+        self.left_out_offsets: Counter[TopicPartition] = Counter()  # ... with offsets leave a partition out
         self.hold: Callable[[object], asyncio.Event | None] = lambda message: None
         self.tasks: set[asyncio.Task[None]] = set()
         self.news = asyncio.Event()
@@ -212,9 +213,15 @@ class ScriptedCluster:
         topics = []
         for topic in message.topics:
             partitions = [
-                self._offset(node_id, TopicPartition(topic.name, asked.partition_index), asked.timestamp)
+                self._offset(node_id, tp, asked.timestamp)
                 for asked in topic.partitions
+                if not self.left_out_offsets[tp := TopicPartition(topic.name, asked.partition_index)]
             ]
+            self.left_out_offsets.subtract(
+                tp
+                for asked in topic.partitions
+                if self.left_out_offsets[tp := TopicPartition(topic.name, asked.partition_index)]
+            )
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 

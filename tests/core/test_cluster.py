@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafkaraw.core.cluster import BrokerNode, ClusterView
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -9,6 +11,7 @@ from kafkaraw.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkaraw.protocol.metadata_frames import DecodedMetadata
 from kafkaraw.records import TopicPartition
 
 ID_A = Uuid(b"a" * 16)
@@ -172,3 +175,50 @@ def test_forgetting_what_is_old_looks_at_nothing_that_is_not() -> None:
     view.forget_old(4, InUse({"t2"}))
     assert looked_at == ["t1", "t2", "t3"]
     assert view.topics.keys() == {f"t{number}" for number in range(100)} - {"t1", "t3"}
+
+
+def decoded(*topics: MetadataResponseTopic, unchanged: tuple[str, ...] = (), **encoded: bytes) -> DecodedMetadata:
+    return DecodedMetadata(answer(*topics), list(unchanged), encoded)
+
+
+def test_topic_that_a_response_repeats_stays_as_it_is() -> None:
+    view = ClusterView()
+    first = decoded(topic("t", partition()), topic("u", partition(), topic_id=ID_B), t=b"t-bytes", u=b"u-bytes")
+    exhaust(view.update_in_steps(first, 1000))
+    before = view.topics["t"]
+    assert view.encoded == {"t": b"t-bytes", "u": b"u-bytes"}
+    exhaust(view.update_in_steps(decoded(unchanged=("t",)), 2000, all_topics=True))
+    assert view.topics["t"] is before
+    assert set(view.topics) == set(view.encoded) == {"t"}, "the response has all topics, and u is not there"
+    view.forget_old(2000, ())
+    assert set(view.topics) == {"t"}
+
+
+def test_bytes_of_a_topic_are_dropped_when_anything_else_has_changed_its_view() -> None:
+    """Otherwise a later response with those bytes would leave the view as it is."""
+    view = ClusterView()
+    exhaust(view.update_in_steps(decoded(topic("t", partition()), t=b"t-bytes"), 1000))
+    view.update(answer(topic("t", partition())), 2000)  # a small response, which has no bytes
+    assert view.encoded == {}
+    exhaust(view.update_in_steps(decoded(topic("t", partition()), t=b"t-bytes"), 3000))
+    assert view.update_leader(P0, 2, 9)
+    assert view.encoded == {}
+    failed = decoded(topic("t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), t=b"t-bytes")
+    exhaust(view.update_in_steps(failed, 4000))
+    assert view.encoded == {}
+
+
+def test_leader_that_is_updated_between_two_steps_is_kept() -> None:
+    view = view_of(topic("t", partition(0), partition(1)))
+    steps = view.update_in_steps(decoded(topic("t", partition(0, epoch=6), partition(1, epoch=6))), 2000)
+    next(steps)
+    assert view.leader_epoch_of(P0) == 5, "a topic is as before until all of its partitions are merged"
+    assert view.update_leader(P0, 2, 9)
+    exhaust(steps)
+    assert (view.leader_of(P0), view.leader_epoch_of(P0)) == (2, 9)
+    assert view.leader_epoch_of(TopicPartition("t", 1)) == 6
+
+
+def exhaust(steps: Iterable[None]) -> None:
+    for _ in steps:
+        pass

@@ -66,6 +66,7 @@ def test_all_examples_are_run_and_one_that_cannot_be_is_named(exit_code, outcome
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_tables_rebuilt_from_changes_are_those_of_the_database(spark, tmp_path):
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'psycopg[binary]'")
     from examples.commit_log.__main__ import run
@@ -78,6 +79,7 @@ def test_tables_rebuilt_from_changes_are_those_of_the_database(spark, tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_sessions_of_a_browser_are_those_of_plain_python(spark, tmp_path):
     from examples.activity.__main__ import run
     from examples.activity.site import find_browser
@@ -89,6 +91,7 @@ def test_sessions_of_a_browser_are_those_of_plain_python(spark, tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("run", [flights, messaging, metrics], ids=["flights", "messaging", "metrics"])
 def test_the_result_of_a_small_run_is_that_of_plain_python(run, spark, tmp_path):
     definition = FLIGHTS if run is flights else EXAMPLES / run.__module__.split(".")[1]

@@ -80,14 +80,14 @@ def record_batches(
 
 def record_leader_epochs(name: str, view: ClusterView, history: History) -> None:
     """Record the leader epochs that a client stores in its view of the cluster."""
-    seen, update, update_leader = history.leader_epochs[name], view.update, view.update_leader
+    seen, update, update_leader = history.leader_epochs[name], view.update_in_steps, view.update_leader
 
     def note() -> None:
         for tp in view.partitions_of(TOPIC) or ():
             seen.append((tp, view.topic_id_of(TOPIC), view.leader_epoch_of(tp)))
 
-    def recorded_update(*args: object, **kwargs: object) -> None:
-        update(*args, **kwargs)
+    def recorded_update(*args: object, **kwargs: object) -> Iterator[None]:
+        yield from update(*args, **kwargs)
         note()
 
     def recorded_update_leader(*args: object) -> bool:
@@ -95,7 +95,7 @@ def record_leader_epochs(name: str, view: ClusterView, history: History) -> None
         note()
         return changed
 
-    view.update, view.update_leader = recorded_update, recorded_update_leader
+    view.update_in_steps, view.update_leader = recorded_update, recorded_update_leader
 
 
 def record_commits(name: str, progress: Progress, group: GroupHistory, clock: Callable[[], float]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from kafkaraw.spark.writing import dead_letters, decisions, exactly_once
 from kafkaraw.spark.writing import task as writing
 from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.spark.kafka import Kafka
+from tests.spark.standalone import StandaloneCluster, executor_archive, standalone_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +65,19 @@ def spark(tmp_path_factory) -> Iterator[SparkSession]:
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def archive() -> Path:
+    """The environment of executors that have nothing installed."""
+    return executor_archive()
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    """A standalone cluster with two workers of one core each, which have Spark and Java only."""
+    with standalone_cluster(tmp_path / "cluster", {}, {}) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,7 @@ import io
 import json
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -51,10 +51,14 @@ def pages(spark: SparkSession) -> dict[str, str]:
     context = spark.sparkContext
     api = f"api/v1/applications/{context.applicationId}"
     paths = [f"{page}/" for page in _PAGES] + [f"{api}/{what}" for what in _REST]
-    paths += [f"SQL/execution/?id={number}" for number in range(3)]
+    return page_texts(spark, [*paths, *(f"SQL/execution/?id={number}" for number in range(3))])
+
+
+def page_texts(spark: SparkSession, paths: Sequence[str]) -> dict[str, str]:
+    """Pages of the user interface, each with its path."""
     found = {}
     for number, path in enumerate(paths):
-        with urllib.request.urlopen(f"{context.uiWebUrl}/{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"{spark.sparkContext.uiWebUrl}/{path}", timeout=20) as answer:
             found[f"page-{number}"] = f"{path}\n{answer.read().decode()}"
     return found
 

@@ -6,6 +6,8 @@ zips that come with Spark, and no kafkaraw. Start at `StandaloneCluster`.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -15,24 +17,68 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from kafkaraw.spark.launch.environment import ExecutorEnvironment, executor_environment
 from kafkaraw.spark.launch.executables import java_home, spark_home
-from tests.java_options import QUICK_JVM
+from kafkaraw.spark.launch.packing import pack
+from tests.java_options import JVM_VARIABLES, QUICK_JVM, cache_folder, made_once
 
 ROOT = Path(__file__).parents[2]
 START_S = 120.0
 HOST = "127.0.0.1"
-EXECUTORS = {
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": " ".join(QUICK_JVM),
-    "spark.driver.host": HOST,
-    "spark.driver.bindAddress": HOST,
-}
-"""Settings of small executors."""
+ARCHIVES_KEPT = 3
+ARCHIVE_AGE_MIN_S = 3600.0
+UNUSED_PACKAGES = ("adbc-driver-postgresql", "deltalake", "duckdb", "jsonschema-rs", "pyiceberg")
+UNUSED_LIBRARIES = ("libarrow_flight", "libarrow_s3")
+"""Half of what an archive of this environment has; no job of these tests loads it."""
+
+
+def quick_jvm() -> str:
+    """Options of daemons and executors: those of the tests' drivers, with the same file of classes."""
+    return os.environ.get(JVM_VARIABLES[0], " ".join(QUICK_JVM))
+
+
+def executor_settings() -> dict[str, str]:
+    """Settings of small executors."""
+    return {
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": quick_jvm(),
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+    }
+
+
+def executor_archive() -> Path:
+    """An archive for executors, packed once for its content, without what no test needs.
+
+    `kafkaraw spark pack` packs and compresses all of it, which takes a minute; another test checks that.
+    """
+    whole = executor_environment(left_out=UNUSED_PACKAGES)
+    files = tuple(file for file in whole.files if not file.source.name.startswith(UNUSED_LIBRARIES))
+    environment = dataclasses.replace(whole, files=files)
+    path = cache_folder() / f"executors-{_digest(environment)}.tar.gz"
+    with made_once(path) as scratch:
+        if scratch is not None:
+            pack(environment, scratch, compression=0)
+    path.touch()
+    by_age = sorted(path.parent.glob("executors-*.tar.gz"), key=lambda it: it.stat().st_mtime, reverse=True)
+    for old in by_age[ARCHIVES_KEPT:]:
+        if time.time() - old.stat().st_mtime > ARCHIVE_AGE_MIN_S:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def _digest(environment: ExecutorEnvironment) -> str:
+    entries = [f"{text.target} {text.text}" for text in environment.texts]
+    for file in environment.files:
+        about = file.source.stat()
+        entries.append(f"{file.target} {about.st_size} {about.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(entries)).encode()).hexdigest()[:16]
 
 
 def free_port() -> int:
@@ -52,7 +98,7 @@ def worker_environment(folder: Path, **more: str) -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK_JVM),
+        "SPARK_DAEMON_JAVA_OPTS": quick_jvm(),
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
         "SPARK_WORKER_DIR": str(folder / "work"),
         **more,
@@ -175,8 +221,18 @@ def submit(
 
 
 def submit_command(master: str, job: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    conf = [word for name, value in EXECUTORS.items() for word in ("--conf", f"{name}={value}")]
+    conf = conf_options(executor_settings())
     return [sys.executable, "-m", "kafkaraw", "spark", "submit", "--master", master, *conf, *options, job, *arguments]
+
+
+def conf_options(conf: Mapping[str, str]) -> list[str]:
+    return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+
+
+def events_of(folder: Path) -> list[dict[str, Any]]:
+    """The events in the log of the one application that has written it to this folder."""
+    [log] = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("appstatus")]
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def submit_environment(**variables: str) -> dict[str, str]:

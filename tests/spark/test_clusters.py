@@ -8,43 +8,43 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
+import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.spark.launch.environment import executor_environment
-from kafkaraw.spark.launch.executables import spark_home
-from kafkaraw.spark.launch.executor_python import linked
-from kafkaraw.spark.launch.packing import pack
 from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.spark.cluster_job import PASSWORD
-from tests.spark.connect_python import FetchError, connect_python
 from tests.spark.kafka import Kafka
 from tests.spark.standalone import (
-    EXECUTORS,
     ROOT,
-    StandaloneCluster,
-    free_port,
-    standalone_cluster,
+    conf_options,
+    events_of,
     submit,
     submit_command,
     submit_environment,
 )
 
-SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 JOB = str(ROOT / "tests/spark/cluster_job.py")
 SECRET = "Sesam-8-cluster"
 PARTITIONS = 3
-NUMBERS = 900
+NUMBERS = 540
 DEADLINE_S = 300.0
+DYNAMIC_ALLOCATION = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "1",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+}
 
 
 @pytest.fixture
@@ -67,6 +67,17 @@ def check(kafka: Kafka, target: str, folder: Path) -> None:
     assert kafka.numbers(target) == list(range(NUMBERS))
 
 
+def event_log(folder: Path) -> dict[str, str]:
+    """Settings of a job that writes its events to a folder, as text."""
+    folder.mkdir()
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+
+
 @pytest.mark.timeout(300)
 def test_job_runs_on_two_executors_on_this_machine_and_nothing_shows_its_secret(tmp_path):
     """The pages of Spark, its event log, what the job prints, and the command lines of all processes."""
@@ -78,7 +89,6 @@ def test_job_runs_on_two_executors_on_this_machine_and_nothing_shows_its_secret(
         "sasl_password": SECRET,
     }
     events, folder = tmp_path / "events", tmp_path / "driver"
-    events.mkdir()
     folder.mkdir()
     (tmp_path / "password").write_text(f"{SECRET}\n")
     with (
@@ -88,14 +98,15 @@ def test_job_runs_on_two_executors_on_this_machine_and_nothing_shows_its_secret(
     ):
         kafka = Kafka(broker.bootstrap_servers, admin, producer, login)
         source, target = numbered(kafka), kafka.new_topic(2)
-        conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.ui.port": "0"}
-        conf |= {"spark.eventLog.compress": "false"}
-        options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        options += ["--secret", f"{PASSWORD}={tmp_path}/password"]
-        arguments = (kafka.servers, source, target, str(folder), "300")
+        # All executors are there before the first task.
+        conf = event_log(events) | {"spark.ui.port": "0", "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+        options = [*conf_options(conf), "--secret", f"{PASSWORD}={tmp_path}/password"]
+        arguments = (kafka.servers, source, target, str(folder), str(NUMBERS))
         done = submit("local-cluster[2,1,1024]", JOB, *arguments, folder=tmp_path, options=options)
-        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         check(kafka, target, folder)
+    ended = [event for event in events_of(events) if event["Event"] == "SparkListenerTaskEnd"]
+    assert {event["Task Info"]["Executor ID"] for event in ended} == {"0", "1"}
     shown = {path.name: path.read_text() for path in folder.glob("shown-*.txt")}
     shown |= {path.name: path.read_text() for path in events.rglob("*") if path.is_file()}
     assert "cluster_job.py" in shown["shown-commands.txt"]
@@ -108,28 +119,15 @@ def test_job_runs_on_two_executors_on_this_machine_and_nothing_shows_its_secret(
 # -- a standalone cluster
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("packed") / "environment.tar.gz"
-    pack(executor_environment(archive=path.name), path, compression=1)
-    return path
-
-
-@pytest.fixture
-def workers(tmp_path) -> Iterator[StandaloneCluster]:
-    with standalone_cluster(tmp_path / "cluster", {}, {}) as cluster:
-        yield cluster
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_job_runs_on_workers_without_packages(kafka, source, archive, workers, tmp_path):
     target, folder = kafka.new_topic(2), tmp_path / "driver"
     folder.mkdir()
     options = ["--archive", str(archive)]
-    arguments = (kafka.servers, source, target, str(folder), "300")
+    arguments = (kafka.servers, source, target, str(folder), "180")
     done = submit(workers.url, JOB, *arguments, folder=folder, options=options)
-    assert done.returncode == 0, done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
     check(kafka, target, folder)
     places = json.loads((folder / "executors.json").read_text())
     assert all(str(workers.folder) in text for place in places for text in place), (
@@ -140,21 +138,19 @@ def test_job_runs_on_workers_without_packages(kafka, source, archive, workers, t
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_executor_without_the_packages_is_named_with_the_setting(kafka, source, workers, tmp_path):
-    """The name of the Python is valid on driver and workers, but the workers' Python has no packages.
-
-    Spark's own function needs pyarrow before an object of ours is read, so the error of the query names the executor,
-    and a note names the settings.
-    """
-    name = f"python3.{sys.version_info[1]}"
-    if shutil.which(name, path="/usr/bin:/bin") is None:
-        pytest.skip(f"the system has no {name}")
-    options = ["--worker-python", name]
-    arguments = (kafka.servers, source, "unused", str(tmp_path), "300")
-    done = submit(workers.url, JOB, *arguments, folder=tmp_path, options=options)
-    assert done.returncode != 0
-    for text in ("(127.0.0.1 executor ", "No module named 'pyarrow'", "kafkaraw spark pack", "spark.archives"):
-        assert text in done.stderr, done.stderr[-6000:]
+def test_job_runs_by_an_archive_that_was_unpacked_beforehand_as_in_an_image(kafka, source, archive, workers, tmp_path):
+    """An image for Kubernetes has the unpacked archive, at the same path for driver and executors."""
+    target, folder, image = kafka.new_topic(2), tmp_path / "driver", tmp_path / "opt/kafkaraw"
+    folder.mkdir()
+    with tarfile.open(archive) as tar:
+        tar.extractall(image, filter="data")
+    options = ["--worker-python", str(image / "bin/python")]
+    arguments = (kafka.servers, source, target, str(folder), str(NUMBERS))
+    done = submit(workers.url, JOB, *arguments, folder=folder, options=options)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    check(kafka, target, folder)
+    places = json.loads((folder / "executors.json").read_text())
+    assert all(str(image) in text for place in places for text in place)
 
 
 @pytest.mark.soak
@@ -190,8 +186,24 @@ def test_nothing_is_lost_or_twice_if_a_worker_and_then_the_driver_are_killed(kaf
     second = tmp_path / "second"
     second.mkdir()
     done = submit(workers.url, JOB, *arguments, folder=second, options=options)
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     check(kafka, target, shared)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_or_twice_while_executors_come_and_go(kafka, source, archive, workers, tmp_path):
+    """Spark removes an executor that has no task for a second, and the next micro-batch starts new ones."""
+    target, folder, events = kafka.new_topic(2), tmp_path / "driver", tmp_path / "events"
+    folder.mkdir()
+    options = ["--archive", str(archive), *conf_options(DYNAMIC_ALLOCATION | event_log(events))]
+    arguments = (kafka.servers, source, target, str(folder), str(NUMBERS // 3), "6")
+    done = submit(workers.url, JOB, *arguments, folder=folder, options=options)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:] + workers.executor_logs()[-4000:]
+    check(kafka, target, folder)
+    names = [event["Event"].removeprefix("SparkListener") for event in events_of(events)]
+    assert names.count("ExecutorAdded") >= 3
+    assert names.count("ExecutorRemoved") >= 2
 
 
 def committed(folder: Path) -> int:
@@ -206,60 +218,3 @@ def wait_for(driver: subprocess.Popen[bytes], log: Path, is_true: Callable[[], b
         assert driver.poll() is None, log.read_text(errors="replace")[-4000:]
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-4000:]
         time.sleep(0.05)
-
-
-# -- Spark Connect
-
-CONNECTED = """
-import sys
-from pyspark.sql import SparkSession
-remote, servers, source, target, checkpoint = sys.argv[1:]
-spark = SparkSession.builder.remote(remote).getOrCreate()
-kafka = {"kafka.bootstrap.servers": servers}
-rows = spark.readStream.format("kafkaraw").options(**kafka, subscribe=source, startingOffsets="earliest").load()
-writer = rows.select("value").writeStream.format("kafkaraw").options(**kafka, topic=target, exactlyOnce="true")
-query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-assert query.awaitTermination(200)
-print(spark.read.format("kafkaraw").options(**kafka, subscribe=target).load().count())
-spark.stop()
-"""
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
-def test_spark_connect_uses_executors_without_packages(kafka, source, archive, workers, tmp_path, monkeypatch):
-    """The server is on the driver's machine, the client has Spark only."""
-    try:
-        python = connect_python()
-    except FetchError as error:
-        pytest.skip(str(error))
-    target, port = kafka.new_topic(2), free_port()
-    monkeypatch.chdir(tmp_path)
-    with linked(str(archive)) as shared:
-        conf = {**EXECUTORS, "spark.archives": shared.archives, "spark.connect.grpc.binding.port": str(port)}
-        conf["spark.connect.grpc.binding.address"] = "127.0.0.1"
-        words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        command = [str(spark_home() / "bin/spark-submit"), "--class", SERVER, "--master", workers.url, *words]
-        with (tmp_path / "server.log").open("wb") as log:
-            server = subprocess.Popen(
-                [*command, "spark-internal"],
-                env=submit_environment(PYSPARK_PYTHON=shared.python, SPARK_HOME=str(spark_home())),
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            wait_for(server, tmp_path / "server.log", lambda: "Spark Connect server started at" in server_log(tmp_path))
-            arguments = (f"sc://127.0.0.1:{port}", kafka.servers, source, target, str(tmp_path / "checkpoint"))
-            client = [str(python), "-c", CONNECTED, *arguments]
-            done = subprocess.run(client, capture_output=True, text=True, timeout=400, check=False)
-        finally:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
-    assert done.returncode == 0, done.stderr[-3000:] + server_log(tmp_path)[-3000:]
-    assert done.stdout.split() == [str(NUMBERS)]
-    assert kafka.numbers(target) == list(range(NUMBERS))
-
-
-def server_log(folder: Path) -> str:
-    return (folder / "server.log").read_text(errors="replace")

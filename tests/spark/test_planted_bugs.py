@@ -54,19 +54,19 @@ def read_slow_partitions() -> list[Violation]:
 def task_counts_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetched(self: _GroupRead) -> Iterator[tuple[Batch, int]]:
         self._consumer.assign_ranges(self._ranges)
-        waiting_since_s = read_time()
+        self._waiting_since_s = read_time()
         while self._left:
             found = self._poll()
             if not found:
                 self._advance_without_records()
                 if self._left:
-                    self._check_waiting(waiting_since_s)
+                    self._check_waiting()
                 continue
             for of, batch in found.items():
                 state = self._left[of]
                 self._advance(state, batch.next_offset)
                 yield batch, state.end
-            waiting_since_s = read_time()
+            self._waiting_since_s = read_time()
 
     def read_time() -> float:
         return reading.time.monotonic()

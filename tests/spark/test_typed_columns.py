@@ -616,7 +616,7 @@ def test_a_dead_letter_without_a_timestamp_is_sent(kafka, registry):
         "timestamp": pa.array([-1000]).cast(pa.timestamp("us", "UTC")),
         "headers": pa.array([None], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     }
-    assert TypedColumns(decoding, registry.client, "t", 0).decode(raw)[1] == [0]
+    assert TypedColumns(decoding, registry.client).decode(raw, [("t", 0, 1)])[1] == [0]
     (letter,) = kafka.records(dead)
     assert letter.value == b"plain" and letter.timestamp_ms > 0
 

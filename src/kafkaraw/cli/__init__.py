@@ -40,6 +40,7 @@ COMMANDS = {
     "registry": "kafkaraw.cli.registry:registry",
     "schemas": "kafkaraw.cli.schemas:schemas",
     "spark": "kafkaraw.cli.spark:spark",
+    "tables": "kafkaraw.cli.tables:tables",
     "topics": "kafkaraw.cli.topics:topics",
     "transactions": "kafkaraw.cli.transactions:transactions",
     "users": "kafkaraw.cli.users:users",

@@ -22,11 +22,18 @@ import click
     "--with", "packages", multiple=True, metavar="PACKAGE", help="Pack this installed package, too; repeatable."
 )
 @click.option(
+    "--without",
+    "left_out",
+    multiple=True,
+    metavar="PACKAGE",
+    help="Leave this package out, with what only it requires; repeatable.",
+)
+@click.option(
     "--worker-python",
     metavar="PATH",
     help="Use the Python that executors have at this path, instead of packing this one.",
 )
-def pack(output: Path, packages: tuple[str, ...], worker_python: str | None) -> None:
+def pack(output: Path, packages: tuple[str, ...], left_out: tuple[str, ...], worker_python: str | None) -> None:
     """Pack this environment into an archive for executors that have nothing installed.
 
     The archive has kafkaraw, what it requires, and this Python with its standard library. Modules are those that are
@@ -38,7 +45,7 @@ def pack(output: Path, packages: tuple[str, ...], worker_python: str | None) -> 
     from kafkaraw.spark.launch.environment import executor_environment
     from kafkaraw.spark.launch.packing import pack as write
 
-    environment = executor_environment(packages, worker_python, output.name)
+    environment = executor_environment(packages, worker_python, output.name, left_out)
     click.echo(f"{len(environment.files)} files of {len(environment.packages)} packages, Python {environment.python}")
     try:
         with _progress(environment.size) as advance:

@@ -1,7 +1,7 @@
 """The metadata of the cluster: brokers, topics, leaders, leader epochs, topic ids. Pure.
 
-`ClusterView.update()` merges a Metadata response; the queries (`leader_of`, `partitions_of`, `topic_id_of`) are
-dictionary look-ups. It sends no requests: `client/network/metadata.py` does, and decides when by `refresh_due_ms`.
+`ClusterView.update_in_steps()` merges a Metadata response; the queries (`leader_of`, `partitions_of`, `topic_id_of`)
+are dictionary look-ups. It sends no requests: `client/network/metadata.py` does, and decides when by `refresh_due_ms`.
 
 Three rules keep the metadata from going backwards. A partition with a lower leader epoch than the known one is ignored,
 because the response may come from a broker that is behind (KIP-320). A topic that was deleted and recreated has another
@@ -10,15 +10,19 @@ id; then all its metadata is replaced (KIP-516). A response about some topics le
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Generator, Iterable, Mapping
 from itertools import takewhile
 from types import MappingProxyType
+from typing import TypeVar
 
 from kafkaraw.light_classes import dataclass, replace
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from kafkaraw.protocol.metadata_frames import DecodedMetadata
 from kafkaraw.records import TopicPartition
+
+T = TypeVar("T")
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -84,6 +88,7 @@ class ClusterView:
         self._complete_ms: int | None = None
         self._told_ms: dict[str, int] = {}  # when the last response about a topic arrived, the oldest first
         self._errors: dict[str, int] = {}
+        self._encoded: dict[str, bytes] = {}
 
     # -- questions
 
@@ -91,6 +96,11 @@ class ClusterView:
     def topics(self) -> Mapping[str, TopicView]:
         """The known topics, by name."""
         return MappingProxyType(self._topics)
+
+    @property
+    def encoded(self) -> Mapping[str, bytes]:
+        """The bytes by which `read_in_steps` recognizes topics that have not changed; see `DecodedMetadata.encoded`."""
+        return self._encoded
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
         """Return the node id of the leader; None when it is unknown, missing, or not among the known brokers."""
@@ -140,33 +150,46 @@ class ClusterView:
     def update(
         self, response: MetadataResponse, now_ms: int, *, all_topics: bool = False, in_part: bool = False
     ) -> None:
-        """Merge a Metadata response.
+        """Merge a Metadata response; arguments as those of `update_in_steps`."""
+        for _ in self.update_in_steps(DecodedMetadata(response), now_ms, all_topics=all_topics, in_part=in_part):
+            pass
+
+    def update_in_steps(
+        self, found: DecodedMetadata, now_ms: int, *, all_topics: bool = False, in_part: bool = False
+    ) -> Generator[None, None, None]:
+        """Merge a Metadata response, with stops. Between them, each topic is as before or as after.
 
         Args:
-            response: the response.
+            found: the response.
             now_ms: the time, on the caller's clock.
             all_topics: the request was for all topics, so topics that are not in the response do not exist any more.
             in_part: the request was for some of the topics in use, so the others are as old as before.
         """
+        response = found.response
         # A broker that is just starting may name no broker at all: keep what is known.
         if response.brokers:
             self.brokers = {b.node_id: BrokerNode(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        self.changes += 1
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
-        self.updated_ms = now_ms
-        if not in_part:
-            self._complete_ms = now_ms
         if all_topics:
-            answered = {topic.name for topic in response.topics}
+            answered = {topic.name for topic in response.topics}.union(found.unchanged)
             for name in self._topics.keys() - answered:
                 self._forget(name)
             self._errors.clear()
+        for name in found.unchanged:
+            self._told_ms.pop(name, None)
+            self._told_ms[name] = now_ms
+            self._errors.pop(name, None)
         for topic in response.topics:
             if topic.name is not None:
                 self._told_ms.pop(topic.name, None)
                 self._told_ms[topic.name] = now_ms
-                self._update_topic(topic.name, topic)
+                yield from self._update_topic(topic.name, topic)
+                self._keep_encoded(topic.name, found.encoded.get(topic.name))
+        self.changes += 1
+        self.updated_ms = now_ms
+        if not in_part:
+            self._complete_ms = now_ms
 
     def update_leader(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
         """Update the leader of a partition from an error response (KIP-951).
@@ -180,6 +203,7 @@ class ClusterView:
             return False
         moved = replace(known, leader_id=leader_id, leader_epoch=leader_epoch)
         self._topics[topic.name] = replace(topic, partitions={**topic.partitions, topic_partition.partition: moved})
+        self._encoded.pop(topic.name, None)
         self.changes += 1
         return True
 
@@ -214,22 +238,27 @@ class ClusterView:
             self._names.pop(view.topic_id, None)
         self._errors.pop(name, None)
         self._told_ms.pop(name, None)
+        self._encoded.pop(name, None)
 
-    def _update_topic(self, name: str, topic: MetadataResponseTopic) -> None:
-        known = self._topics.get(name)
+    def _keep_encoded(self, name: str, encoded: bytes | None) -> None:
+        if encoded is None or name not in self._topics:
+            self._encoded.pop(name, None)
+        else:
+            self._encoded[name] = encoded
+
+    def _update_topic(self, name: str, topic: MetadataResponseTopic) -> Generator[None, None, None]:
         if topic.error_code:
             self._topic_failed(name, topic.error_code)
             return
+        at_first = self._topics.get(name)
+        partitions = yield from _newest_partitions(at_first, topic)
+        known = self._topics.get(name)
+        if known is not at_first:  # a leader was updated meanwhile
+            partitions = _without_stops(_newest_partitions(known, topic))
         self._errors.pop(name, None)
         if known is not None and known.topic_id != topic.topic_id:
             self._names.pop(known.topic_id, None)
             known = None
-        before = {} if known is None else known.partitions
-        replica_sets: dict[tuple[int, ...], tuple[int, ...]] = {}
-        partitions = {
-            partition.partition_index: _newest(before.get(partition.partition_index), partition, replica_sets)
-            for partition in topic.partitions
-        }
         if known is not None and known.is_internal == topic.is_internal and known.partitions == partitions:
             return
         self._topics[name] = TopicView(name, topic.topic_id, topic.is_internal, partitions)
@@ -243,6 +272,28 @@ class ClusterView:
             self._forget(name)
             self._told_ms[name] = told_ms
         self._errors[name] = error_code
+
+
+def _newest_partitions(
+    known: TopicView | None, topic: MetadataResponseTopic
+) -> Generator[None, None, dict[int, PartitionView]]:
+    """Return the newest view of each partition of a topic; views of a deleted topic of that name do not count."""
+    before = known.partitions if known is not None and known.topic_id == topic.topic_id else {}
+    replica_sets: dict[tuple[int, ...], tuple[int, ...]] = {}
+    newest: dict[int, PartitionView] = {}
+    for partition in topic.partitions:
+        newest[partition.partition_index] = _newest(before.get(partition.partition_index), partition, replica_sets)
+        yield
+    return newest
+
+
+def _without_stops(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _partition_view(

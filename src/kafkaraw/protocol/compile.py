@@ -22,6 +22,8 @@ StepEncoder: TypeAlias = Callable[[Any, Callable[[Any], None]], Generator[None, 
 _DECODERS: dict[tuple[type[object], int], Decoder] = {}
 _ENCODERS: dict[tuple[type[object], int], Encoder] = {}
 _STEP_DECODERS: dict[tuple[type[object], int], StepDecoder] = {}
+_PART_DECODERS: dict[tuple[type[object], type[object], int], Decoder] = {}
+_PART_STEP_DECODERS: dict[tuple[type[object], type[object], int], StepDecoder] = {}
 _STEP_ENCODERS: dict[tuple[type[object], int], StepEncoder] = {}
 
 
@@ -58,6 +60,32 @@ def compile_step_decoder(cls: type[object], version: int) -> StepDecoder:
     decoder = _STEP_DECODERS.get((cls, version))
     if decoder is None:
         decoder = _STEP_DECODERS[cls, version] = DecoderWriter(cls, version, in_steps=True).build("decode")
+    return decoder
+
+
+def compile_part_decoder(cls: type[object], message: type[object], version: int) -> Decoder:
+    """The same as `compile_decoder`, for a structure inside of a message.
+
+    Raises:
+        UnsupportedVersionError: the message does not declare that version.
+    """
+    decoder = _PART_DECODERS.get((cls, message, version))
+    if decoder is None:
+        decoder = DecoderWriter(cls, version, message=message).build("decode")
+        _PART_DECODERS[cls, message, version] = decoder
+    return decoder
+
+
+def compile_part_step_decoder(cls: type[object], message: type[object], version: int) -> StepDecoder:
+    """The same as `compile_part_decoder`, as a generator that stops after each element of an array.
+
+    Raises:
+        UnsupportedVersionError: the message does not declare that version.
+    """
+    decoder = _PART_STEP_DECODERS.get((cls, message, version))
+    if decoder is None:
+        decoder = DecoderWriter(cls, version, in_steps=True, message=message).build("decode")
+        _PART_STEP_DECODERS[cls, message, version] = decoder
     return decoder
 
 

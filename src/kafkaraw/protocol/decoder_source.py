@@ -108,7 +108,7 @@ class DecoderWriter(SourceWriter):
             self.emit("if type(buf) is not bytes: buf = bytes(buf)")
         else:
             self.emit("if type(buf) is not memoryview: buf = memoryview(buf)")
-        self.emit(f"size = len(buf); left = {elements_max(self.spec)}")
+        self.emit(f"size = len(buf); left = {elements_max(self.message)}")
         self._structure(self.spec, "message")
         self.emit("return message, pos")
 

@@ -42,13 +42,23 @@ class SourceWriter:
     kind = ""
     signature = ""
 
-    def __init__(self, cls: type[object], version: int, *, in_steps: bool = False) -> None:
-        """Args: `in_steps`: write a generator, which stops after each element of an array."""
+    def __init__(
+        self, cls: type[object], version: int, *, in_steps: bool = False, message: type[object] | None = None
+    ) -> None:
+        """Prepare the source for one version of a class.
+
+        Args:
+            cls: a message, or a structure of `message`.
+            version: of the message.
+            in_steps: write a generator, which stops after each element of an array.
+            message: the message of a structure, which has its versions; None for a message itself.
+        """
         self.in_steps = in_steps
         self.spec: Spec = spec_of(cls)
-        check_versions(self.spec, version)
+        self.message: Spec = self.spec if message is None else spec_of(message)
+        check_versions(self.message, version)
         self.version = version
-        self.flexible: bool = self.spec.header.flexible.includes(version)
+        self.flexible: bool = self.message.header.flexible.includes(version)
         self.lines: list[str] = []
         self.indent = 1
         self.names: dict[str, object] = {}

@@ -30,6 +30,7 @@ from kafkaraw.spark.launch.session_builder import (
 if TYPE_CHECKING:
     from kafkaraw.spark.functions import from_schema, to_schema
     from kafkaraw.spark.lag import KafkaLagListener, QueryLag
+    from kafkaraw.spark.lake.merges import table_merger
 
 __all__ = [
     "KafkaLagListener",
@@ -41,10 +42,17 @@ __all__ = [
     "prepare_session",
     "recommended_conf",
     "session",
+    "table_merger",
     "to_schema",
 ]
 
-_HOMES = {"KafkaLagListener": "lag", "QueryLag": "lag", "from_schema": "functions", "to_schema": "functions"}
+_HOMES = {
+    "KafkaLagListener": "lag",
+    "QueryLag": "lag",
+    "from_schema": "functions",
+    "table_merger": "lake.merges",
+    "to_schema": "functions",
+}
 
 
 def __getattr__(name: str) -> object:

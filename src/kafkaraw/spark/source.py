@@ -242,7 +242,7 @@ class KafkaBatchReader(_TaskReader, DataSourceReader):
             start = starting.resolve(partitions, lookup)
             end = ending.resolve(partitions, lookup)
             check_order(starting, start, ending, end)
-            ranges = ranges_between(start.offsets, end.offsets)
+            ranges = ranges_between(start.offsets, end.offsets, lookup.topic_ids())
         finally:
             lookup.close()
         # Spark takes an empty list to mean one task without a partition.

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Generator
 
 import pytest
 
 from kafkaraw.client.config import AdminConfig, parse
 from kafkaraw.client.network.engine import Engine
+from kafkaraw.client.network.metadata import in_turns
 from kafkaraw.errors import (
     BrokerError,
     ClosedError,
@@ -452,6 +454,45 @@ def test_the_view_is_renewed_when_it_gets_old() -> None:
         assert engine.cluster.leader_of(TopicPartition("t", 0)) == 2
 
     simulate(play, nodes=2)
+
+
+def test_refresh_of_thousands_of_partitions_decodes_only_the_topic_that_has_changed() -> None:
+    async def play(engine: Engine, cluster: ScriptedCluster) -> None:
+        for name in ("still", "moving"):
+            cluster.create(name, *[1] * 1500)
+        await engine.wait_for_topics(["still", "moving"], 5)
+        before = dict(engine.cluster.topics)
+        cluster.move("moving", 1499, 2)
+        await engine.refresh(())
+        assert engine.cluster.topics["still"] is before["still"]
+        assert engine.cluster.leader_of(TopicPartition("moving", 1499)) == 2
+        assert engine.cluster.encoded.keys() == before.keys()
+
+    simulate(play, nodes=2)
+
+
+def test_metadata_is_decoded_in_turns_with_other_tasks() -> None:
+    def steps() -> Generator[None, None, str]:
+        until = time.perf_counter() + 0.05
+        while time.perf_counter() < until:
+            yield
+        return "done"
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def main() -> str:
+        task = asyncio.create_task(count_turns())
+        found = await in_turns(steps())
+        task.cancel()
+        return found
+
+    turns = 0
+    assert asyncio.run(main()) == "done"
+    assert turns >= 3
 
 
 def test_a_refresh_of_a_topic_leaves_out_the_others_if_many_are_in_use() -> None:

@@ -236,8 +236,7 @@ def test_failed_write_drops_what_its_tasks_have_staged(place):
     assert place.staged() == [each.name for each in kept]
 
 
-def test_two_drivers_commit_a_batch_once(place):
-    place.prepare(rows().schema)
+def test_drivers_that_create_a_table_at_once_commit_a_batch_once(place):
     verdicts, errors = [], []
 
     def drive():

@@ -1,5 +1,7 @@
 """A driver without Spark that writes micro-batches into a table, until it is killed at a step that a seed has drawn.
 
+After every other micro-batch it replaces small files, as maintenance does.
+
 Run as a script by the tests. It does what Spark does: a checkpoint has the offsets of each micro-batch before it is
 written, and says when it is committed; after a start, a micro-batch without such a note is repeated. The steps are all
 calls of functions of the package and of the libraries of the format that are written in Python: at the one with the
@@ -25,6 +27,7 @@ from tests.spark.lake.tables import Lake, numbered
 BATCHES = 4
 ROWS = 40
 TASKS = 2
+TARGET = 1 << 20
 _PACKAGES = ("kafkaraw/spark/lake", "deltalake", "pyiceberg", "sqlalchemy/engine")
 
 
@@ -52,6 +55,8 @@ def write_batches(lake: Lake, checkpoint: Path, run: str) -> None:
             some = rows.slice(task * ROWS // TASKS, ROWS // TASKS)
             files += lake.files(some, batch, layout, task, targetFileSize="1k")
         commit_batch(table, Commit(batch, files), layout)
+        if number % 2:
+            lake.maintenance().optimize(TARGET)
         done.touch()
 
 

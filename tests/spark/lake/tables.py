@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ from kafkaraw.spark.lake.batches import BatchId
 from kafkaraw.spark.lake.commits import Verdict, commit_batch
 from kafkaraw.spark.lake.data_files import write_files
 from kafkaraw.spark.lake.delta import open_delta, prepare_delta
+from kafkaraw.spark.lake.delta_maintenance import DeltaMaintenance
 from kafkaraw.spark.lake.iceberg import open_iceberg, prepare_iceberg
+from kafkaraw.spark.lake.iceberg_maintenance import IcebergMaintenance
 from kafkaraw.spark.lake.layout import Commit, DataFile, LakeTable, Layout
+from kafkaraw.spark.lake.maintenance import TableMaintenance
 from kafkaraw.spark.options.lake import LakeOptions, parse_delta, parse_iceberg
 
 FORMATS = ("delta", "iceberg")
@@ -24,16 +27,27 @@ _OPEN: dict[str, Callable[[LakeOptions], Any]] = {"delta": open_delta, "iceberg"
 
 @dataclass(frozen=True)
 class Lake:
-    """One table of a format in a folder, which may not exist yet."""
+    """One table of a format in a folder, which may not exist yet, or in an object store.
+
+    Attributes:
+        kind: "delta" or "iceberg".
+        folder: of the table, and of the catalog of an Iceberg table.
+        store: URL of a folder in an object store, in place of the folder; empty for none.
+        settings: options of the object store.
+    """
 
     kind: str
     folder: Path
+    store: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, **options: str) -> dict[str, str]:
         """The options of a DataFrame that name the table."""
+        options = dict(self.settings) | options
         if self.kind == "delta":
-            return {"path": str(self.folder / "table"), **options}
-        catalog = {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}"}
+            return {"path": f"{self.store or self.folder}/table", **options}
+        warehouse = self.store or f"file://{self.folder}"
+        catalog = {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": warehouse}
         named = {"table": "flights.delays", "catalog": "tests"}
         return {f"catalog.{name}": text for name, text in catalog.items()} | named | options
 
@@ -45,6 +59,10 @@ class Lake:
 
     def open(self) -> Any:
         return _OPEN[self.kind](self.options())
+
+    def maintenance(self, **options: str) -> TableMaintenance:
+        kind = DeltaMaintenance if self.kind == "delta" else IcebergMaintenance
+        return kind(self.options(**options), self.open())
 
     def write(
         self, rows: pa.Table, batch: BatchId, *, overwrite: bool = False, retried: bool = False, **options: str

@@ -7,6 +7,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kafkaraw.spark.errors import ChangedBatchError, TableConflictError, TableError, TableSchemaError
 from kafkaraw.spark.lake import commits
@@ -147,6 +148,41 @@ def test_a_table_that_was_replaced_meanwhile_is_refused(lake):
     with pytest.raises(TableError, match="another writer replaced the table while the batch was written"):
         commit_batch(table, Commit(batch(0), files), replaced)
     assert lake.numbers() == []
+
+
+def test_a_column_that_another_engine_changed_meanwhile_is_told(lake):
+    lake.write(pa.table({"n": [1], "s": ["x"]}), batch(0))
+    table, layout = lake.prepare(numbered([]).schema)
+    files = lake.files(numbered([2]), batch(1), layout)
+    if lake.kind == "delta":
+        write_deltalake(table.inner, pa.table({"n": [5], "s": [6]}), mode="overwrite", schema_mode="overwrite")
+        told = r"changed column 's' while the batch was written: it was string, and is bigint\. Start the query again"
+    else:
+        with table.inner.update_schema() as update:
+            update.delete_column("s")
+        told = r"dropped column 's' \(string\) while the batch was written\. Start the query again"
+    with pytest.raises(TableSchemaError, match=told):
+        commit_batch(table, Commit(batch(1), files), layout, sleep=no_pause)
+    lake.write(numbered([2]), batch(1))
+    assert lake.numbers() == ([2, 5] if lake.kind == "delta" else [1, 2])
+
+
+def test_a_partitioning_that_another_engine_changed_meanwhile_is_told(tmp_path):
+    iceberg = Lake("iceberg", tmp_path)
+    table, layout = iceberg.prepare(numbered([]).schema)
+    files = iceberg.files(numbered([2]), batch(0), layout)
+    with table.inner.update_spec() as update:
+        update.add_identity("n")
+    with pytest.raises(TableSchemaError, match="changed the partitioning while the batch was written"):
+        commit_batch(table, Commit(batch(0), files), layout, sleep=no_pause)
+
+
+def test_tables_with_features_that_writers_must_carry_out_are_refused(tmp_path):
+    delta = Lake("delta", tmp_path)
+    delta.write(numbered([1]), batch(0))
+    delta.open().inner.alter.add_constraint({"positive": "n > 0"})
+    with pytest.raises(TableError, match=r"it has delta\.constraints\.positive, which format kafkaraw\.delta does not"):
+        delta.write(numbered([-1]), batch(1))
 
 
 def test_overwriting_replaces_all_rows_and_is_repeated_once(lake):

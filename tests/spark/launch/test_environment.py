@@ -37,7 +37,9 @@ def test_packages_are_those_that_executors_import(environment):
     modules = f"lib/python{VERSION}/site-packages"
     assert {"kafkaraw", "pyarrow", "pyspark", "py4j", "crc32c", "fastavro", "click"} <= environment.packages.keys()
     assert not {"pytest", "mypy", "pip", "setuptools"} & environment.packages.keys()
-    assert {f"{modules}/pyspark_kafkaraw.py", f"{modules}/pyspark/worker.py"} <= targets(environment)
+    finders = {f"{modules}/{path.name}" for path in Path(kafkaraw.__file__).parents[1].glob("pyspark_kafkaraw*.py")}
+    assert len(finders) == 6
+    assert finders | {f"{modules}/pyspark/worker.py"} <= targets(environment)
     assert not [target for target in targets(environment) if "/jars/" in target or target.endswith((".pth", ".pyx"))]
     assert json.loads(text_of(environment, DESCRIPTION))["python"] == VERSION
 
@@ -54,6 +56,17 @@ def test_modules_of_an_editable_install_are_those_that_are_imported_here(environ
 def test_package_that_is_not_installed_is_refused_with_the_nearest_name():
     with pytest.raises(ConfigError, match=r"the package clickk is not installed here.*did you mean click\?"):
         executor_environment(["clickk"], "/opt/python3")
+
+
+def test_package_that_the_job_does_not_need_is_left_out_with_what_only_it_requires(environment):
+    smaller = executor_environment([], "/opt/python3", left_out=["Fastavro", "httpx"])
+    assert {"fastavro", "httpx", "httpcore", "h11"} == environment.packages.keys() - smaller.packages.keys() - {"idna"}
+    assert not [target for target in targets(smaller) if "/fastavro/" in target]
+
+
+def test_package_that_every_executor_needs_cannot_be_left_out():
+    with pytest.raises(ConfigError, match="--without pyarrow: executors need it in every job"):
+        executor_environment(left_out=["pyarrow"])
 
 
 def test_worker_python_must_be_absolute():

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pyspark.errors import PySparkException
 
 from kafkaraw.cli import main
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch.environment import PYTHON, PackedFile, executor_environment
-from kafkaraw.spark.launch.executor_python import check_archive, linked, note_missing_modules
+from kafkaraw.spark.launch.executor_python import check_archive, linked, note_executor_python
 from kafkaraw.spark.launch.packing import PackingError, described, pack
+from tests.spark.standalone import UNUSED_PACKAGES
 
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -65,6 +67,12 @@ def test_ending_that_spark_does_not_unpack_is_refused(tmp_path):
         pack(small(tmp_path, sys.executable), tmp_path / "environment.tar.xz")
 
 
+def test_archive_at_a_file_uri_is_checked(tmp_path):
+    check_archive(archive_of(tmp_path / "a b.tar.gz").as_uri(), driver_here=True)
+    with pytest.raises(ConfigError, match=r"the archive /none\.tar\.gz cannot be read .*kafkaraw spark pack"):
+        check_archive("file:///none.tar.gz", driver_here=True)
+
+
 def test_description_of_an_archive_is_read(tmp_path):
     assert described(archive_of(tmp_path / "a.tar.gz")).python == VERSION
 
@@ -102,11 +110,13 @@ def test_link_leads_to_the_python_of_the_driver_and_is_removed(tmp_path, monkeyp
 @pytest.mark.timeout(600)
 def test_command_packs_this_environment_and_checks_it(tmp_path):
     archive = tmp_path / "environment.tar.gz"
-    result = CliRunner().invoke(main, ["spark", "pack", "-o", str(archive), "--with", "PyYAML"])
+    without = [word for name in UNUSED_PACKAGES for word in ("--without", name)]
+    result = CliRunner().invoke(main, ["spark", "pack", "-o", str(archive), "--with", "PyYAML", *without])
     assert result.exit_code == 0, result.output
     assert "MB, checked" in result.output
     about = described(archive)
     assert (about.python, about.packages["pyyaml"] != "") == (VERSION, True)
+    assert not about.packages.keys() & set(UNUSED_PACKAGES)
     with tarfile.open(archive) as tar:
         names = set(tar.getnames())
     assert f"lib/python{VERSION}/site-packages/yaml/__init__.py" in names
@@ -114,16 +124,28 @@ def test_command_packs_this_environment_and_checks_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "noted"),
+    ("text", "cause"),
     [
-        ("Lost task (h executor 1): ModuleNotFoundError: No module named 'pyarrow'", True),
-        ("ModuleNotFoundError: No module named 'kafkaraw.spark'", True),
-        ('java.io.IOException: Cannot run program "./environment/bin/python": error=2', True),
-        ("ModuleNotFoundError: No module named 'numpy'", False),
+        ("(h executor 1): ModuleNotFoundError: No module named 'pyarrow'", "lacks packages (executor 1 on h)"),
+        ("ModuleNotFoundError: No module named 'kafkaraw.spark'", "lacks packages."),
+        ('java.io.IOException: Cannot run program "./environment/bin/python": error=2', "has no such Python"),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9", "another Python than the driver"),
+        ("reading the port number from pyspark.daemon's stdout and terminated with code: 1", "kafkaraw: the archive"),
+        ("ModuleNotFoundError: No module named 'numpy'", None),
     ],
 )
-def test_error_of_executors_without_the_packages_gets_a_note_with_the_settings(text, noted):
+def test_error_of_executors_that_cannot_run_python_gets_one_note_with_the_settings(text, cause):
     error = RuntimeError(text)
-    note_missing_modules(error)
-    note_missing_modules(error)
-    assert ["spark.archives" in note for note in getattr(error, "__notes__", [])] == [True] * noted
+    note_executor_python(error)
+    note_executor_python(error)
+    notes = getattr(error, "__notes__", [])
+    assert [cause in note and "spark.archives is " in note for note in notes] == [True] * (cause is not None)
+
+
+def test_any_query_of_a_session_raises_errors_with_the_note(spark):
+    frame = spark.range(1).selectExpr("raise_error(\"(h executor 7): No module named 'kafkaraw'\")")
+    with pytest.raises(PySparkException, match="No module named") as caught:
+        frame.write.format("noop").mode("overwrite").save()
+    [note] = caught.value.__notes__
+    assert "lacks packages (executor 7 on h). PYSPARK_PYTHON is " in note
+    assert "spark.archives is not set" in note

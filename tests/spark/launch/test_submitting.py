@@ -17,6 +17,7 @@ from kafkaraw.cli import main
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch import submitting
 from kafkaraw.spark.launch.executor_python import SharedPath
+from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE
 from kafkaraw.spark.launch.submitting import Submission, checked, plan, submit
 from tests.spark.launch.test_packing import archive_of
 
@@ -109,6 +110,7 @@ def test_spark_submit_gets_a_file_that_only_this_user_can_read(job, tmp_path, mo
         return 3
 
     monkeypatch.setattr(submitting, "_run", note)
+    monkeypatch.setattr(submitting, "start_fork_server", lambda: Path("/fork/socket"))
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "elsewhere")
     monkeypatch.chdir(tmp_path)
     archive_of(tmp_path / "a.tar.gz")
@@ -120,6 +122,7 @@ def test_spark_submit_gets_a_file_that_only_this_user_can_read(job, tmp_path, mo
     assert seen["mode"] == 0o600
     assert not seen["path"].exists()
     assert "PYSPARK_DRIVER_PYTHON" not in seen["environment"]
+    assert seen["environment"][SOCKET_VARIABLE] == "/fork/socket"
     line = next(line for line in seen["text"].splitlines() if line.startswith("spark.x="))
     assert json.loads(f'"{line.partition("=")[2]}"') == value  # the escapes of Java are those of JSON
 

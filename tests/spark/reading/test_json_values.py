@@ -36,7 +36,7 @@ def test_the_option_is_read_as_it_was_written_and_nothing_else_is_taken():
 def test_the_column_has_the_type_that_spark_expects_and_null_for_what_is_not_plain():
     schema = VALUES.added_to(types.StructType([types.StructField("value", types.BinaryType())]))
     raw = {"value": pa.array([b'{"id":1,"o":{"x":1.5}}', b'{"id":"1"}', None, b'{"id":2}'], pa.binary())}
-    arrays, left_out = VALUES.decoder().decode(raw)
+    arrays, left_out = VALUES.decoder().decode(raw, [("t", 0, 4)])
     assert arrays["json"].type == arrow_schema(schema).field("json").type
     assert [row and row["id"] for row in arrays["json"].to_pylist()] == [1, None, None, 2]
     assert (left_out, arrays["value"]) == ([], raw["value"])
@@ -46,7 +46,7 @@ def test_without_the_compiled_module_each_value_is_left_to_another_decoder(monke
     monkeypatch.setattr(json_values, "_objects", lambda values: None)
     assert JsonValues.of(FIELDS, utc=True) is None
     schema = VALUES.added_to(types.StructType([types.StructField("value", types.BinaryType())]))
-    found = VALUES.decoder().decode({"value": pa.array([b'{"id":1}'], pa.binary())})[0]["json"]
+    found = VALUES.decoder().decode({"value": pa.array([b'{"id":1}'], pa.binary())}, [("t", 0, 1)])[0]["json"]
     assert (found.to_pylist(), found.type) == ([None], arrow_schema(schema).field("json").type)
 
 

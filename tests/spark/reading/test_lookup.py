@@ -107,6 +107,15 @@ def test_the_list_of_partitions_is_asked_for_once_a_second(monkeypatch, clock):
     assert found.partitions() == [T0, T1]
 
 
+def test_one_missing_topic_of_a_thousand_costs_few_requests(monkeypatch, clock):
+    cluster = Cluster(**{f"t{number}": 1 for number in range(1000) if number != 700})
+    found = look(monkeypatch, cluster, subscribe=",".join(f"t{number}" for number in range(1000)))
+    assert found.partitions() == [TopicPartition(topic, 0) for topic in sorted(cluster.topics)]
+    assert cluster.descriptions == 4 * 21, "it is looked up four times, and each time in halves"
+    with pytest.raises(UsageError, match="topic 't700' does not exist"):
+        found.require_all()
+
+
 @pytest.mark.parametrize("option", ["subscribe", "subscribePattern"])
 def test_topic_ids_are_asked_for_once_a_second_unless_the_newest_are_wanted(monkeypatch, clock, option):
     cluster = Cluster(t=1)

@@ -8,9 +8,12 @@ begin and end anywhere in them, also inside batches and where no record is. The 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,12 +24,14 @@ from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.protocol.error_codes import ErrorCode
-from kafkaraw.records import TopicPartition
+from kafkaraw.records import Batch, TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.planning import OffsetRange
+from kafkaraw.spark.reading.range_consumer import RangeConsumer
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from tests.rotation import rotating
+from tests.waiting import wait_until
 
 SCHEMA = pa.schema(
     [
@@ -46,6 +51,13 @@ PASSING = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.0",
+    "internal.segment.bytes": "3000",
+    "delete.retention.ms": "0",
+}
 
 Row = tuple[object, ...]
 
@@ -69,6 +81,7 @@ class Layout:
     Attributes:
         counts: the number of partitions, by topic.
         ends: the end of each partition's log, as `committed_only` consumers see it.
+        is_compacted: whether keys come again and again, and the log cleaner removes records.
     """
 
     cluster: EmbeddedCluster
@@ -77,11 +90,12 @@ class Layout:
     committed_only: bool
     counts: dict[str, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
+    is_compacted: bool = False
 
     @classmethod
-    def random(cls, cluster: EmbeddedCluster, name: str, seed: int) -> Layout:
+    def random(cls, cluster: EmbeddedCluster, name: str, seed: int, *, is_compacted: bool = False) -> Layout:
         rng = random.Random(seed)
-        layout = cls(cluster, f"{name}-{seed}", rng, committed_only=rng.random() < 0.7)
+        layout = cls(cluster, f"{name}-{seed}", rng, rng.random() < 0.7, is_compacted=is_compacted)
         layout._write()
         return layout
 
@@ -97,7 +111,8 @@ class Layout:
         rng, servers = self.rng, self.cluster.bootstrap_servers
         self.counts = {f"{self.name}-{number}": rng.choice((1, 2, 5, 12)) for number in range(rng.choice((1, 3)))}
         with Admin(bootstrap_servers=servers) as admin:
-            configs = {"retention.ms": "-1"}  # timestamps are of any age
+            # timestamps are of any age
+            configs = COMPACTED if self.is_compacted else {"retention.ms": "-1"}
             admin.create_topics([NewTopic(topic, count, configs=configs) for topic, count in self.counts.items()])
             full = [of for of in self.partitions if rng.random() < 0.8]
             for _ in range(rng.choice((1, 3))):
@@ -105,7 +120,7 @@ class Layout:
             with Consumer(bootstrap_servers=servers, isolation_level=self.isolation_level) as consumer:
                 self.ends = consumer.end_offsets(self.partitions)
             deleted = {of: rng.randrange(self.ends[of] + 1) for of in full if rng.random() < 0.2}
-            if deleted:
+            if deleted and not self.is_compacted:
                 admin.delete_records(deleted)
 
     def _write_some(self, partitions: Sequence[TopicPartition]) -> None:
@@ -134,6 +149,7 @@ class Layout:
             for _ in range(rng.choice((0, 1, 5, 40))):
                 size = rng.choice((0, 10, 100, 100, 20_000))
                 key = None if rng.random() < 0.5 else rng.randbytes(4)
+                key = b"k%d" % rng.randrange(5) if self.is_compacted else key
                 value = None if size == 0 else rng.randbytes(size)
                 producer.send(of.topic, value, key, partition=of.partition, timestamp_ms=rng.randrange(10**12))
         producer.flush()
@@ -212,6 +228,35 @@ def test_rows_of_many_ranges_are_those_of_a_plain_consumer(cluster, seed: int):
     settings = layout.settings()
     one_by_one = (batch for each in ranges for batch in read_ranges([each], SCHEMA, settings))
     assert rows_of(one_by_one) == expected
+
+
+@pytest.fixture(scope="module")
+def cleaning_cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, properties={"log.cleaner.backoff.ms": "100"}) as embedded:
+        yield embedded
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(300, 320))
+def test_rows_of_many_ranges_of_compacted_topics_are_those_of_a_plain_consumer(cleaning_cluster, seed: int):
+    layout = Layout.random(cleaning_cluster, "compacted", seed, is_compacted=True)
+
+    def count() -> int:
+        return sum(map(len, layout.consumed().values()))
+
+    first = count()
+    assert wait_until(lambda: count() < first or first < 100, 30), "the cleaner has removed records"
+    ranges, found = layout.ranges(), None
+    before = layout.consumed()
+
+    def is_read_between_two_cleanings() -> bool:
+        nonlocal found, before
+        found = rows_of(read_ranges(ranges, SCHEMA, layout.random_settings()))
+        last, before = before, layout.consumed()
+        return last == before
+
+    assert wait_until(is_read_between_two_cleanings, 60)
+    assert found == expected_rows(before, ranges)
 
 
 def answer_with_errors(layout: Layout) -> None:
@@ -302,6 +347,70 @@ def test_data_loss_in_one_of_many_ranges_is_an_error_or_a_warning(cluster, caplo
     }
     assert "lossy-1 starts at offset 4 now, 2 is gone" in caplog.text
     assert "lossy-2 ends at offset 10 now, records up to 15 were expected" in caplog.text
+
+
+@pytest.mark.parametrize("strict", rotating([True, False], 1))
+def test_log_that_an_unclean_election_truncates_while_a_task_reads_it_is_a_loss(caplog, monkeypatch, strict):
+    """Twenty records are on both nodes; of the next ones, the task reads some before the other node leads."""
+    properties = {"unclean.leader.election.enable": "true", "replica.lag.time.max.ms": "500"}
+    with EmbeddedCluster(2, properties=properties) as cluster:
+        servers = cluster.bootstrap_servers
+
+        def produce(values: Iterable[int], text: bytes) -> None:
+            with Producer(bootstrap_servers=servers) as producer:
+                for value in values:
+                    producer.send("cut", text + b"%d" % value + bytes(200)).result(30)
+
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("cut", 1)])
+        leader = cluster.leader_of("cut")
+        assert leader is not None
+        produce(range(20), b"kept ")
+        cluster.pause_replication(1 - leader)
+        produce(range(20, 60), b"lost ")
+        poll, is_cut = RangeConsumer.poll, threading.Event()
+
+        def poll_and_cut(consumer: RangeConsumer, timeout: float | None = None) -> dict[TopicPartition, Batch]:
+            found = poll(consumer, timeout)
+            if not is_cut.is_set() and any(batch.next_offset > 30 for batch in found.values()):
+                is_cut.set()
+                cluster.kill_node(leader)
+                produce(range(20, 80), b"new ")
+            return found
+
+        monkeypatch.setattr(RangeConsumer, "poll", poll_and_cut)
+        client = consumer_settings({"bootstrap_servers": servers, "max_partition_fetch_bytes": "300"})
+        ranges = [OffsetRange("cut", 0, 0, 60)]
+        message = r"the log of cut-0 was truncated before offset \d+, as by an unclean leader election"
+        if strict:
+            with pytest.raises(DataLossError, match=f"{message}.*Set the option failOnDataLoss to false"):
+                list(read_ranges(ranges, SCHEMA, ReadSettings(client, True, 30_000)))
+            return
+        found = rows_of(read_ranges(ranges, SCHEMA, ReadSettings(client, False, 30_000)))
+        rows = found[TopicPartition("cut", 0)]
+        assert [row[4] for row in rows] == list(range(60))
+        assert re.search(message, caplog.text)
+        texts = [bytes(row[1]).split()[0] for row in rows]
+        assert [text for text, _ in itertools.groupby(texts)] == [b"kept", b"lost", b"new"]
+        assert texts.index(b"lost") == 20
+
+
+def test_task_whose_leader_is_dead_ends_with_the_poll_timeout():
+    with EmbeddedCluster(2) as cluster:
+        servers = cluster.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+            admin.create_topics([NewTopic("dead", assignments={0: [0], 1: [1]})])
+            for partition in range(2):
+                producer.send("dead", b"1", partition=partition)
+            producer.flush()
+        cluster.kill_node(1)
+        ranges = [OffsetRange("dead", partition, 0, 1) for partition in range(2)]
+        settings = ReadSettings(consumer_settings({"bootstrap_servers": servers}), True, 1_500)
+        began_s = time.monotonic()
+        read = read_ranges(ranges, SCHEMA, settings)
+        with pytest.raises(KafkaTimeoutError, match=r"dead-1: the position 0 did not advance within 1500 ms"):
+            list(read)
+        assert time.monotonic() - began_s < 30, "not the default timeout of lookups, which is a minute"
 
 
 @pytest.mark.parametrize("strict", [True, False])

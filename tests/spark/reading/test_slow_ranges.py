@@ -87,16 +87,16 @@ class SlowPartition:
     def positions(self) -> dict[TopicPartition, int]:
         return {self._tp: self._position}
 
-    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.end)
 
     def topic_id(self, topic: str) -> str:
         return str(ZERO_UUID)
 
-    def partitions_for(self, topic: str) -> None:
+    def partitions_for(self, topic: str, timeout: float) -> None:
         pass
 
     def close(self) -> None:

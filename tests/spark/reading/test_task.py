@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw.client.fetching.offsets import OffsetLookupTimeoutError
 from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
@@ -79,10 +81,10 @@ class Log:
         wire = memoryview(encode_batch(records, base_offset=base))
         return {T0: Batch("t", 0, wire, start_offset=start)}
 
-    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.first)
 
-    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.end)
 
     def close(self) -> None:
@@ -132,7 +134,7 @@ class Consumer:
     def topic_id(self, topic: str) -> str:
         return self._log.topic_ids[0]
 
-    def partitions_for(self, topic: str) -> None:
+    def partitions_for(self, topic: str, timeout: float) -> None:
         self._log.topic_ids = self._log.topic_ids[1:] or self._log.topic_ids
 
 
@@ -223,11 +225,48 @@ def test_a_topic_without_an_id_is_read(monkeypatch):
 
 def test_a_task_does_not_wait_forever(monkeypatch):
     log = Log(end=30)
-    log.end_offsets = lambda partitions: dict.fromkeys(partitions, 100)
+    log.end_offsets = lambda partitions, timeout: dict.fromkeys(partitions, 100)
     with pytest.raises(
         KafkaTimeoutError, match="position 30 did not advance within 30000 ms, the task reads up to offset 37"
     ):
         read(monkeypatch, log, 13, 37)
+
+
+def test_lookups_of_ends_end_with_the_poll_timeout(monkeypatch):
+    """Its leader does not answer; another partition's leader does, and says that the log is shorter."""
+    now_s = [0.0]
+    monkeypatch.setattr(reading, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    log = Log(end=30)
+    waited_s = []
+
+    def end_offsets(partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
+        waited_s.append(timeout)
+        now_s[0] += timeout
+        raise OffsetLookupTimeoutError("too late", {}, {})
+
+    def poll(timeout: float) -> dict[TopicPartition, Batch]:
+        now_s[0] += timeout
+        return Log.poll(log, timeout)
+
+    log.end_offsets, log.poll = end_offsets, poll
+    with pytest.raises(KafkaTimeoutError, match="position 30 did not advance within 30000 ms"):
+        read(monkeypatch, log, 13, 37)
+    assert max(waited_s) == 5.0, "the task takes records of other partitions in between"
+    assert now_s[0] < 30 + 1 + 0.5
+
+
+def test_log_start_that_is_not_known_in_time_is_looked_up_again(monkeypatch, caplog):
+    log = Log(first=20)
+    failures = [OffsetLookupTimeoutError("too late", {}, {}), KafkaTimeoutError("no broker")]
+
+    def beginning_offsets(partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
+        if failures:
+            raise failures.pop()
+        return dict.fromkeys(partitions, 20)
+
+    log.beginning_offsets = beginning_offsets
+    assert read(monkeypatch, log, 13, 37, strict=False) == list(range(20, 37))
+    assert "t-0 starts at offset 20 now, 13 is gone" in caplog.text
 
 
 def test_another_error_of_the_broker_reaches_the_user_and_the_consumer_is_not_used_again(monkeypatch):

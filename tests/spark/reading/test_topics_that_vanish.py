@@ -7,15 +7,18 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.spark.errors import DataLossError
+from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.lookup import consumer_settings
 from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
+from kafkaraw.spark.source import KafkaBatchReader
 
 SCHEMA = pa.schema([("value", pa.binary())])
 RECORDS = 100
@@ -89,6 +92,23 @@ def test_a_topic_that_vanishes_between_planning_and_reading_is_a_loss(broker, ca
             topic.read(strict=True)
     else:
         assert topic.read(strict=False) == []
+        assert message in caplog.text
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_batch_read_reads_nothing_of_a_topic_that_was_recreated_after_planning(broker, caplog, strict):
+    topic = Topic(broker, f"batch-{strict}")
+    servers = broker.bootstrap_servers
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic.name, "failOnDataLoss": strict}
+    reader = KafkaBatchReader(parse_options(given), StructType([StructField("value", BinaryType())]))
+    (task,) = reader.partitions()
+    topic.delete("remade")
+    message = MESSAGES["remade"].format(topic.name)
+    if strict == "true":
+        with pytest.raises(DataLossError, match=message):
+            list(reader.read(task))
+    else:
+        assert list(reader.read(task)) == []
         assert message in caplog.text
 
 

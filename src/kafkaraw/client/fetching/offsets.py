@@ -183,7 +183,7 @@ async def _ask(
                 if partition.error_code
                 else OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
             )
-    missing = KafkaError(f"broker {node_id} left the partition out of its answer to ListOffsets")
+    missing = RetriableError(f"broker {node_id} left the partition out of its answer to ListOffsets")
     for entries in asked.values():
         for of, _ in entries.values():
             outcomes.setdefault(of, missing)

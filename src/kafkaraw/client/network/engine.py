@@ -18,7 +18,7 @@ from kafkaraw.client.forking import call_after_fork, keep_unfinalized
 from kafkaraw.client.metrics.client_metrics import ClientMetrics, MetricsSource
 from kafkaraw.client.network.bootstrap import first_to_answer, may_pass
 from kafkaraw.client.network.connection import CLOSE_TIMEOUT_S, Connection
-from kafkaraw.client.network.metadata import Metadata
+from kafkaraw.client.network.metadata import Metadata, in_turns
 from kafkaraw.client.network.pool import ConnectionPool, Lane
 from kafkaraw.client.network.security import network_for
 from kafkaraw.client.runtime import Runtime, system_runtime
@@ -40,6 +40,7 @@ from kafkaraw.protocol.apis import api_of
 from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkaraw.protocol.metadata_frames import METADATA_KEY, DecodedMetadata, LargeMetadata, read_in_steps
 
 if TYPE_CHECKING:
     from random import Random
@@ -51,7 +52,6 @@ log: logging.Logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Response)
 
-_METADATA_KEY = 3
 _AUTO_CREATION_FROM_VERSION = 4
 _RELIABLE_EPOCHS_FROM_VERSION = 9  # older brokers may name an epoch that has passed (KAFKA-9212)
 
@@ -379,26 +379,31 @@ class Engine:
         }
         return sorted(nodes, key=rank.__getitem__)
 
-    async def _ask_metadata(self, request: MetadataRequest, timeout: float) -> MetadataResponse:
+    async def _ask_metadata(self, request: MetadataRequest, timeout: float) -> DecodedMetadata:
         version = 0
 
-        def for_version(connection: Connection) -> MetadataRequest:
+        def for_version(connection: Connection) -> LargeMetadata:
             nonlocal version
-            version = connection.version_for(_METADATA_KEY)
+            version = connection.version_for(METADATA_KEY)
             if version < _AUTO_CREATION_FROM_VERSION:  # the request has no field to disable auto-creation
                 request.allow_auto_topic_creation = True
-            return request
+            return LargeMetadata(request)
+
+        async def ask(timeout: float) -> DecodedMetadata:
+            return await in_turns(
+                read_in_steps(await self.request_any(for_version, timeout=timeout), self.cluster.encoded)
+            )
 
         deadline = Deadline(timeout)
-        response = await self.request_any(for_version, timeout=timeout)
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102: the brokers we know are no longer ours
+        found = await ask(timeout)
+        if found.response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102: the brokers are no longer ours
             log.info("the cluster asks for a new start from the bootstrap servers")
             await self._bootstrap(deadline)
-            response = await self.request_any(for_version, timeout=deadline.remaining)
+            found = await ask(deadline.remaining)
         if version < _RELIABLE_EPOCHS_FROM_VERSION:
-            for partition in (partition for topic in response.topics for partition in topic.partitions):
+            for partition in (partition for topic in found.response.topics for partition in topic.partitions):
                 partition.leader_epoch = NO_EPOCH
-        return response
+        return found
 
     async def _find_cluster(self, deadline: Deadline) -> None:
         """Look for it for `bootstrap_timeout_ms`, and say so: what is wrong may be the address."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkaraw.spark.databases import statements
 from kafkaraw.spark.databases.columns import Target, check_options, compare, new_columns
@@ -31,20 +31,42 @@ if TYPE_CHECKING:
     from kafkaraw.spark.databases.staging import Staged
     from kafkaraw.spark.options.databases import DatabaseOptions
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
 _PAUSE_S: Final = 0.1
 
 
-def prepare(session: Session, options: DatabaseOptions, rows: pa.Schema) -> Target:
+def prepare(
+    session: Session, options: DatabaseOptions, rows: pa.Schema, *, sleep: Callable[[float], None] = time.sleep
+) -> Target:
     """Create the table or add columns, if necessary, and return how rows go into it.
+
+    Args:
+        session: a connection.
+        options: of the write.
+        rows: the columns of the rows.
+        sleep: waits for a number of seconds.
 
     Raises:
         TableSchemaError: the rows do not fit into the table.
+        TableConflictError: other processes created or altered the table at the same time, too often.
         TableError: the database refuses.
     """
     check_options(options, rows)
+
+    def attempt() -> Target:
+        try:
+            return _prepare(session, options, rows)
+        finally:
+            session.rollback()
+
+    return _retried(f"{options.table}: preparing the table", attempt, sleep)
+
+
+def _prepare(session: Session, options: DatabaseOptions, rows: pa.Schema) -> Target:
     with session.told("preparing the table"):
         session.begin()
         known = session.columns()
@@ -67,6 +89,17 @@ def prepare(session: Session, options: DatabaseOptions, rows: pa.Schema) -> Targ
         session.execute(statements.create_batches(options.table))
         session.commit()
     return target
+
+
+def _retried(what: str, attempt: Callable[[], T], sleep: Callable[[float], None]) -> T:
+    """Repeat attempts that other transactions have got in the way of; nothing of such an attempt is left."""
+    for number in range(1, _ATTEMPTS_MAX):
+        try:
+            return attempt()
+        except TableConflictError as conflict:
+            _log.info("%s is tried again after a conflict: %s", what, conflict)
+        sleep(_PAUSE_S * 2**number)
+    return attempt()
 
 
 def has_rows(session: Session, table: str) -> bool:
@@ -103,19 +136,16 @@ def commit_batch(
         TableConflictError: other transactions got in the way, too often.
         TableError: the database refuses, or the connection is lost.
     """
-    for attempt in range(1, _ATTEMPTS_MAX + 1):
+
+    def attempt() -> Verdict:
         session = connect()
         try:
             return _commit(session, options, target, batch, staged, overwrite)
-        except TableConflictError as conflict:
-            if attempt == _ATTEMPTS_MAX:
-                raise
-            _log.info("%s: %s is committed again after a conflict: %s", options.table, batch, conflict)
         finally:
             session.rollback()
             session.close()
-        sleep(_PAUSE_S * 2**attempt)
-    raise AssertionError("the last attempt returns or raises")
+
+    return _retried(f"{options.table}: committing {batch}", attempt, sleep)
 
 
 def discard_batch(connect: Callable[[], Session], table: str, batch: BatchId) -> None:

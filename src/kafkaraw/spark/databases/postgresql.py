@@ -19,6 +19,7 @@ import pyarrow.types as kinds
 
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.spark.databases.columns import Column, array_type, decimals_fit, new_columns
+from kafkaraw.spark.databases.staging import PREFIX
 from kafkaraw.spark.databases.statements import beside, qualified, quoted
 from kafkaraw.spark.errors import TableConflictError, TableError, TableSchemaError
 
@@ -66,9 +67,16 @@ _WIDER: Final = {
 }
 _NUMERIC: Final = re.compile(r"numeric\((\d+),(\d+)\)")
 _CONFLICTS: Final = frozenset({"40001", "40P01", "55P03"})
+# IF NOT EXISTS does not prevent them if two transactions create the same relation at once.
+_CREATED_TWICE: Final = frozenset({"42P07", "42701", "42710"})
+_UNIQUE_VIOLATION: Final = "23505"
+_CATALOG_INDEX: Final = re.compile(r"\bpg_\w+_index\b")
 _HINTS: Final = {
     "53100": "the server's disk is full: free space, and start the query again",
-    "42501": "grant the role what it needs: SELECT, INSERT, UPDATE and DELETE on the table, CREATE on its schema",
+    "42501": "grant the role what it needs: SELECT, INSERT, UPDATE and DELETE on the table and on kafkaraw_batches, "
+    "CREATE and USAGE on their schema; a column is added by the owner of the table",
+    "42P01": "a table was dropped while the batch was written: start the query again",
+    "42P10": "the unique index on the columns of the option key was dropped: create it, and start the query again",
     "28P01": "set the option password, or PGPASSWORD or PGPASSFILE in the environment of driver and executors",
     "28000": "check the user in the option url, and pg_hba.conf on the server",
     "3D000": "check the database in the option url",
@@ -187,12 +195,13 @@ class PostgresqlSession:
         return f"({' UNION ALL '.join(parts)}) AS staged"
 
     def staged_names(self) -> list[str]:
-        """Return the staging tables in the schema of the table."""
+        """Return the staging tables where those of this table are: without a schema, not always beside it."""
+        schema = self._options.table.rpartition(".")[0]
         found = self.rows(
-            "SELECT relname::text FROM pg_class WHERE relkind = 'r' "
-            "AND starts_with(relname::text, 'kafkaraw_staging_') "
-            "AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass($1))",
-            (qualified(self._options.table),),
+            "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
+            f"c.relkind = 'r' AND starts_with(c.relname::text, '{PREFIX}') "
+            f"AND n.nspname = {'$1' if schema else 'current_schema()'}",
+            (schema,) if schema else (),
         )
         return [str(name) for (name,) in found]
 
@@ -317,6 +326,11 @@ def _explained(error: Error, options: DatabaseOptions, stage: str) -> TableError
     if state in _CONFLICTS:
         return TableConflictError(
             f"{options.table}: {stage} failed: {text}. Other transactions lock the table; end them, or write less often"
+        )
+    if state in _CREATED_TWICE or (state == _UNIQUE_VIOLATION and _CATALOG_INDEX.search(text)):
+        return TableConflictError(
+            f"{options.table}: {stage} failed: {text}. Another process creates or alters the table at the same time, "
+            f"or a name is one of PostgreSQL's own: then rename the column"
         )
     is_lost = state is None or state[:2] in ("08", "57")
     unknown = is_lost and stage.startswith("committing")

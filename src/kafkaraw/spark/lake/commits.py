@@ -22,9 +22,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.spark.errors import ChangedBatchError, TableConflictError
+from kafkaraw.spark.errors import ChangedBatchError, TableConflictError, TableError
 from kafkaraw.spark.lake.batches import BatchId, CommittedBatch, of_batch
-from kafkaraw.spark.lake.layout import Commit, CommitConflictError, LakeTable, Layout
+from kafkaraw.spark.lake.layout import RETENTION_MIN_S, Commit, CommitConflictError, LakeTable, Layout
 from kafkaraw.spark.options.lake import OnChangedBatch
 
 _log = logging.getLogger(__name__)
@@ -83,31 +83,88 @@ def commit_batch(
         TableConflictError: other writers were faster, too often.
         TableError: the table does not take the files any more, or cannot be written.
     """
+
+    def put(last: CommittedBatch | None) -> None:
+        if not commit.files and not commit.overwrite:
+            return
+        table.check_takes(layout)
+        _check_files(table, commit, layout)
+        table.commit(commit, layout)
+        is_first_of_run = bool(commit.batch.run_id) and (last is None or last.run_number != commit.batch.run_number)
+        if retried or is_first_of_run:
+            _delete_failed_attempts(table, commit, layout)
+
+    verdict = commit_once(table, commit.batch, commit.rows_count, on_changed, put, sleep=sleep)
+    if verdict is Verdict.REPEATED:
+        layout.delete([file.path for file in commit.files])
+    return verdict
+
+
+def commit_once(
+    table: LakeTable,
+    batch: BatchId,
+    rows_count: int,
+    on_changed: OnChangedBatch,
+    put: Callable[[CommittedBatch | None], None],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Verdict:
+    """Commit a batch unless the table has it, and again after a conflict.
+
+    Args:
+        table: the table.
+        batch: which batch.
+        rows_count: how many rows it has.
+        on_changed: what to do if the table has other rows of this batch.
+        put: commits the rows and the number of the batch in one step, in the newest version of the table; it gets the
+            last batch of the query, and raises `CommitConflictError` if another writer was faster.
+        sleep: waits for a number of seconds.
+
+    Raises:
+        ChangedBatchError: see `judge`.
+        TableConflictError: other writers were faster, too often.
+    """
     for attempt in range(_ATTEMPTS_MAX):
         if attempt:
             sleep(min(_PAUSE_MAX_S, _PAUSE_S * 2**attempt))
         table.refresh()
-        last = table.last_batch(commit.batch.query_id)
-        if judge(commit.batch, commit.rows_count, last, on_changed) is Verdict.REPEATED:
-            _log.info("%s: %s is in the table already", table.name, commit.batch)
-            layout.delete([file.path for file in commit.files])
+        last = table.last_batch(batch.query_id)
+        if judge(batch, rows_count, last, on_changed) is Verdict.REPEATED:
+            _log.info("%s: %s is in the table already", table.name, batch)
             return Verdict.REPEATED
-        if not commit.files and not commit.overwrite:
-            return Verdict.COMMIT
-        table.check_takes(layout)
         try:
-            table.commit(commit, layout)
+            put(last)
         except CommitConflictError as conflict:
-            _log.info("%s: %s is committed again after a conflict: %s", table.name, commit.batch, conflict)
+            _log.info("%s: %s is committed again after a conflict: %s", table.name, batch, conflict)
             continue
-        is_first_of_run = bool(commit.batch.run_id) and (last is None or last.run_number != commit.batch.run_number)
-        if retried or is_first_of_run:
-            _delete_failed_attempts(table, commit, layout)
         return Verdict.COMMIT
     raise TableConflictError(
-        f"{table.name}: {commit.batch} was not committed: other writers changed the table during each of "
-        f"{_ATTEMPTS_MAX} attempts. Start the query again; have fewer writers, or let them write less often"
+        f"{table.name}: {batch} was not committed: other writers changed the table during each of {_ATTEMPTS_MAX} "
+        f"attempts. Start the query again; have fewer writers, or let them write less often"
     )
+
+
+def _check_files(table: LakeTable, commit: Commit, layout: Layout) -> None:
+    """Look for files that are old enough to be deleted by maintenance before they are committed.
+
+    Raises:
+        TableError: one was deleted. A table that named it could not be read.
+    """
+    since = time.time() - RETENTION_MIN_S / 2
+    old = [file.path for file in commit.files if file.begun_s < since]
+    try:
+        missing = layout.missing(old) if old else []
+    except OSError as error:
+        raise TableError(
+            f"{table.name}: looking for {len(old)} data files of {commit.batch} before the commit failed: {error}. "
+            f"Check the credentials of the object store, and start the query again"
+        ) from error
+    if missing:
+        raise TableError(
+            f"{table.name}: {len(missing)} data files of {commit.batch} were deleted before they were committed, among "
+            f"them {missing[0]}. Run vacuum with a retention longer than the longest micro-batch, and start the query "
+            f"again"
+        )
 
 
 def _delete_failed_attempts(table: LakeTable, commit: Commit, layout: Layout) -> None:

@@ -10,6 +10,7 @@ Start at `write_files`.
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -119,9 +120,9 @@ class _TaskFiles:
             yield key, data.take(places[number].values)
 
     def _write_group(self, key: PartitionKey, waiting: _Waiting) -> None:
-        with _told(self._layout, "writing a data file"):
+        path = self._next_path(key) if waiting.file is None else waiting.file.path
+        with _told(self._layout, f"writing the data file {path}"):
             if waiting.file is None:
-                path = self._next_path(key)
                 waiting.file = _OpenFile(path, key, self._layout, self._options.compression)
             waiting.file.write(waiting.batches)
         self._waiting_bytes -= waiting.size_bytes
@@ -184,6 +185,7 @@ class _OpenFile:
         self.path = path
         self._partition = partition
         self._layout = layout
+        self._begun_s = time.time()
         self._sink = layout.create(path)
         self._rows_count = 0
         self._group_size = 0
@@ -209,7 +211,7 @@ class _OpenFile:
         size_bytes = self._sink.tell()
         self._sink.close()
         statistics = self._layout.statistics(self._writer.writer.metadata)
-        return DataFile(self.path, size_bytes, self._rows_count, self._partition, statistics)
+        return DataFile(self.path, size_bytes, self._rows_count, self._partition, statistics, self._begun_s)
 
     def abandon(self) -> None:
         """Close the file as it is."""

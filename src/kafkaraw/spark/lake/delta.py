@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from kafkaraw.spark.lake.schemas import check_partition_columns, compare, descri
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+    from kafkaraw.spark.lake.batches import BatchId
     from kafkaraw.spark.options.lake import LakeOptions
 
 try:
@@ -61,6 +62,7 @@ _FIELD_RULES: Final = ("delta.generationExpression", "delta.invariants", "delta.
 _STATISTICS_MAX: Final = 32
 _TEXT_MAX: Final = 32
 _FOLDER_MAX: Final = 120
+_PART_BYTES: Final = 4 << 20
 
 
 def open_delta(options: LakeOptions) -> DeltaLakeTable | None:
@@ -242,15 +244,8 @@ class DeltaLakeTable:
     def commit(self, commit: Commit, layout: Layout) -> None:
         """Put files into the table, and the number of the batch with them; see `LakeTable`."""
         assert isinstance(layout, DeltaLayout)
-        query_id, batch = commit.batch.query_id, commit.batch
+        batch = commit.batch
         now_ms = int(time.time() * 1000)
-        numbers = {"": batch.number}
-        if batch.run_id:
-            numbers |= {_ROWS: commit.rows_count, _RUN: batch.run_number}
-        properties = CommitProperties(
-            app_transactions=[Transaction(query_id + suffix, number) for suffix, number in numbers.items()],
-            custom_metadata={"kafkaraw.query": query_id, "kafkaraw.batch": str(batch.number)},
-        )
         with told(self._options, f"committing {batch}"):
             try:
                 self.inner.create_write_transaction(
@@ -258,7 +253,40 @@ class DeltaLakeTable:
                     mode="overwrite" if commit.overwrite else "append",
                     schema=self.inner.schema(),
                     partition_by=list(layout.partition_columns),
-                    commit_properties=properties,
+                    commit_properties=_properties(batch, commit.rows_count),
+                )
+            except CommitFailedError as error:
+                raise CommitConflictError(str(error)) from error
+
+    def merge(self, rows: pa.Table, keys: Sequence[str], columns: Sequence[str], deleted: str, batch: BatchId) -> None:
+        """Update, insert and delete rows by key, and commit the number of the batch with them.
+
+        Args:
+            rows: one of each key.
+            keys: columns that identify a row.
+            columns: those of the rows that the table has.
+            deleted: the column that says whether a row deletes.
+            batch: which batch.
+
+        Raises:
+            CommitConflictError: another writer was faster. Nothing was committed, as far as is known.
+        """
+        values = {_quoted(each): f"source.{_quoted(each)}" for each in columns}
+        with told(self._options, f"merging {batch}"):
+            try:
+                (
+                    self.inner.merge(
+                        rows,
+                        " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
+                        source_alias="source",
+                        target_alias="target",
+                        streamed_exec=False,  # so that partitions and files without the keys are not read
+                        commit_properties=_properties(batch, rows.num_rows),
+                    )
+                    .when_matched_delete(f"source.{_quoted(deleted)}")
+                    .when_matched_update(values)
+                    .when_not_matched_insert(values, f"NOT source.{_quoted(deleted)}")
+                    .execute()
                 )
             except CommitFailedError as error:
                 raise CommitConflictError(str(error)) from error
@@ -267,7 +295,7 @@ class DeltaLakeTable:
         """Return the files in the table's folder, without those of its log, and seconds since they were written."""
         now = time.time()
         with told(self._options, "listing the files"):
-            found = _file_system(self._options.table, self._options.settings).get_file_info(
+            found = file_system(self._options.table, self._options.settings).get_file_info(
                 fs.FileSelector("", recursive=True, allow_not_found=True)
             )
         return {
@@ -280,6 +308,22 @@ class DeltaLakeTable:
         """Return the data files of the newest version."""
         actions = pa.table(self.inner.get_add_actions(flatten=False))
         return {unquote(path) for path in actions.column("path").to_pylist()}
+
+
+def _properties(batch: BatchId, rows_count: int) -> CommitProperties:
+    """Return what a commit says of its batch."""
+    numbers = {"": batch.number}
+    if batch.run_id:
+        numbers |= {_ROWS: rows_count, _RUN: batch.run_number}
+    return CommitProperties(
+        app_transactions=[Transaction(batch.query_id + suffix, number) for suffix, number in numbers.items()],
+        custom_metadata={"kafkaraw.query": batch.query_id, "kafkaraw.batch": str(batch.number)},
+    )
+
+
+def _quoted(column: str) -> str:
+    """Return a column as DataFusion's SQL has it."""
+    return '"' + column.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True)
@@ -331,14 +375,20 @@ class DeltaLayout:
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             return pa.OSFile(str(file), "wb")
-        return pa.PythonFile(_Upload(DeltaStorageHandler(self.uri, dict(self.settings)).open_output_stream(path)), "w")
+        store = fs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.settings)))
+        return pa.PythonFile(_Upload(store.open_output_stream(path, buffer_size=2 * _PART_BYTES)), "w")
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete data files; those that are not there are ignored."""
-        files = _file_system(self.uri, self.settings)
+        files = file_system(self.uri, self.settings)
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 files.delete_file(path)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Return those data files that are not there."""
+        found = file_system(self.uri, self.settings).get_file_info(list(paths))
+        return [path for path, info in zip(paths, found, strict=True) if info.type is fs.FileType.NotFound]
 
     def statistics(self, metadata: pq.FileMetaData) -> Mapping[str, object]:
         """Return the statistics of a file, of its first columns."""
@@ -355,13 +405,13 @@ class DeltaLayout:
 
 
 class _Upload:
-    """A file of an object store: deltalake takes bytes only, Arrow passes buffers.
+    """A file of an object store: deltalake's takes bytes only, and Arrow passes it buffers, unless it collects them.
 
     Args:
-        file: deltalake's file.
+        file: deltalake's file, behind a buffer of twice the size of a part.
     """
 
-    def __init__(self, file: Any) -> None:  # noqa: ANN401 - a class of deltalake's without a name
+    def __init__(self, file: pa.NativeFile) -> None:
         self._file = file
         self._position = 0
 
@@ -376,8 +426,9 @@ class _Upload:
 
     def write(self, data: bytes | pa.Buffer) -> int:
         """Write bytes."""
-        content = bytes(data)
-        self._file.write(content)
+        content = memoryview(data)
+        for begin in range(0, len(content), _PART_BYTES):
+            self._file.write(content[begin : begin + _PART_BYTES])
         self._position += len(content)
         return len(content)
 
@@ -396,7 +447,7 @@ def _local_folder(uri: str) -> Path | None:
     return None if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", uri) else Path(uri)
 
 
-def _file_system(uri: str, settings: Mapping[str, str]) -> fs.FileSystem:
+def file_system(uri: str, settings: Mapping[str, str]) -> fs.FileSystem:
     """Return the file system of a table, whose paths are those below the table."""
     folder = _local_folder(uri)
     if folder is not None:

@@ -261,6 +261,11 @@ class IcebergLakeTable:
             dict(self.inner.io.properties),
         )
 
+    @property
+    def queries(self) -> list[str]:
+        """The queries of which the table has a micro-batch."""
+        return sorted(name.removeprefix(_BATCH) for name in self.inner.properties if name.startswith(_BATCH))
+
     def last_batch(self, query_id: str) -> CommittedBatch | None:
         """Return the last batch of a query that the table has; None if there is none."""
         text = self.inner.properties.get(_BATCH + query_id)
@@ -303,7 +308,7 @@ class IcebergLakeTable:
         batch = commit.batch
         record = {"batch": batch.number, "rows": commit.rows_count, "run": batch.run_number}
         summary = {"kafkaraw.query": batch.query_id, "kafkaraw.batch": str(batch.number)}
-        table = self._without_retries()
+        table = self.without_retries()
         with told(self._options, f"committing {batch}"):
             try:
                 with table.transaction() as transaction:
@@ -319,7 +324,7 @@ class IcebergLakeTable:
             except (CommitFailedException, ValidationException) as error:
                 raise CommitConflictError(str(error)) from error
 
-    def _without_retries(self) -> Table:
+    def without_retries(self) -> Table:
         """Return the table, whose commits the library does not repeat by itself.
 
         It would add the files again without looking for the batch.
@@ -334,7 +339,7 @@ class IcebergLakeTable:
         now = time.time()
         root = self.layout().data_root
         with told(self._options, "listing the files"):
-            files, path = _file_system(self.inner.io, root)
+            files, path = file_system(self.inner.io, root)
             found = files.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
         return {
             root + each.path.removeprefix(path): now - each.mtime.timestamp()
@@ -348,7 +353,7 @@ class IcebergLakeTable:
             return set(self.inner.inspect.all_files().column("file_path").to_pylist())
 
 
-def _file_system(io: Any, location: str) -> tuple[fs.FileSystem, str]:  # noqa: ANN401 - pyiceberg has several classes
+def file_system(io: Any, location: str) -> tuple[fs.FileSystem, str]:  # noqa: ANN401 - pyiceberg has several classes
     """Return the file system of a location, and the path there."""
     if not isinstance(io, PyArrowFileIO):
         io = PyArrowFileIO(io.properties)
@@ -427,6 +432,11 @@ class IcebergLayout:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 io.delete(path)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Return those data files that are not there."""
+        io = self._io()
+        return [path for path in paths if not io.new_input(path).exists()]
 
     def statistics(self, metadata: pq.FileMetaData) -> Mapping[str, object]:
         """Return the statistics of a file, as a manifest has them."""

@@ -5,9 +5,10 @@ A `Layout` is pickled to the tasks; a `LakeTable` stays on the driver. Start at 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 PartitionKey = tuple[object, ...]
 """The values of the partition columns; for Iceberg after their transforms."""
+
+RETENTION_MIN_S: Final = 3600
+"""Maintenance keeps files that no version of the table names for at least this long while writers run."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class DataFile:
         rows_count: its rows.
         partition: the values of the partition columns.
         statistics: of its columns, as the format's log has them.
+        begun_s: when it was created, in seconds since 1970.
     """
 
     path: str
@@ -36,6 +41,7 @@ class DataFile:
     rows_count: int
     partition: PartitionKey = ()
     statistics: Mapping[str, object] = field(default_factory=dict)
+    begun_s: float = field(default_factory=time.time)
 
 
 class Layout(Protocol):
@@ -64,6 +70,9 @@ class Layout(Protocol):
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete data files that are no part of the table."""
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Return those data files that are not there."""
 
     def statistics(self, metadata: pq.FileMetaData) -> Mapping[str, object]:
         """Return the statistics of a file as the log has them."""

@@ -33,9 +33,15 @@ DESCRIPTION: Final = "kafkaraw-environment.json"
 PYTHON: Final = "bin/python"
 """The script of an archive that starts its Python."""
 
+FINDERS: Final = tuple(
+    f"pyspark_kafkaraw{format_}" for format_ in ("", "_delta", "_duckdb", "_iceberg", "_postgresql", "_sqlite")
+)
+"""The modules that Spark's own lookup of data sources imports."""
+
 _OWN: Final = "kafkaraw"
-_FINDER: Final = "pyspark_kafkaraw"
 _REQUIRED: Final = ("pyarrow", "pyspark", "py4j")
+_OF_DRIVERS_ON_CLUSTERS: Final = ("pyyaml",)
+"""What `kafkaraw pipelines run` imports, if it is installed: in cluster mode the archive's Python runs the driver."""
 # Extras for drivers and developers. What the other extras of kafkaraw have installed here is packed.
 _EXTRAS_OF_DRIVERS: Final = frozenset({"all", "demo", "dev", "docs", "java", "pipelines", "registry", "types"})
 
@@ -122,7 +128,10 @@ class ExecutorEnvironment:
 
 
 def executor_environment(
-    extra_packages: Iterable[str] = (), worker_python: str | None = None, archive: str = "environment.tar.gz"
+    extra_packages: Iterable[str] = (),
+    worker_python: str | None = None,
+    archive: str = "environment.tar.gz",
+    left_out: Iterable[str] = (),
 ) -> ExecutorEnvironment:
     """Return what an archive of this environment contains.
 
@@ -130,13 +139,16 @@ def executor_environment(
         extra_packages: names of installed distributions that the job needs on executors, such as pandas.
         worker_python: path of a Python on the executors; None to pack this interpreter.
         archive: the file's name, for messages of the script that starts the packed Python.
+        left_out: names of distributions that the job does not need on executors, such as duckdb; what only they
+            require is left out, too.
 
     Raises:
-        ConfigError: a package is not installed, or this interpreter cannot be packed.
+        ConfigError: a package is not installed, or executors cannot work without it, or this interpreter cannot be
+            packed.
     """
     version = ".".join(map(str, sys.version_info[:2]))
     machine = f"{platform.system()} {platform.machine()}"
-    found = _distributions_with_requirements(extra_packages)
+    found = _distributions_with_requirements(extra_packages, left_out)
     library = f"lib/python{version}"
     modules = f"{library}/site-packages" if worker_python else f"lib/python{version}/{_site_folder(version)}"
     files = list(_files_of_packages(found, modules))
@@ -156,7 +168,7 @@ def executor_environment(
 # -- packages
 
 
-def _distributions_with_requirements(extra_packages: Iterable[str]) -> dict[str, Distribution]:
+def _distributions_with_requirements(extra_packages: Iterable[str], left_out: Iterable[str]) -> dict[str, Distribution]:
     """Return kafkaraw, what it requires on executors, and the other packages with what they require, by name.
 
     A requirement that is not installed belongs to another platform or to an extra that is not used here.
@@ -166,15 +178,22 @@ def _distributions_with_requirements(extra_packages: Iterable[str]) -> dict[str,
         raise ConfigError(
             f'{", ".join(missing)} is not installed here, executors need it: pip install "kafkaraw[spark]"'
         )
+    without = {normalized(name) for name in left_out}
+    needed = sorted(without.intersection((_OWN, *_REQUIRED)))
+    if needed:
+        raise ConfigError(f"--without {needed[0]}: executors need it in every job")
+    for name in without:
+        _distribution(name)
     found: dict[str, Distribution] = {}
-    waiting = [(_OWN, _extras_of_executors()), *((name, frozenset[str]()) for name in _REQUIRED)]
+    roots = (*_REQUIRED, *_OF_DRIVERS_ON_CLUSTERS)
+    waiting = [(_OWN, _extras_of_executors()), *((name, frozenset[str]()) for name in roots)]
     for name in extra_packages:
         _distribution(name)
         waiting.append((name, frozenset()))
     seen = set[tuple[str, frozenset[str]]]()
     while waiting:
         name, extras = waiting.pop()
-        if (name, extras) in seen:
+        if (name, extras) in seen or normalized(name) in without:
             continue
         seen.add((name, extras))
         try:
@@ -219,7 +238,7 @@ def _files_of_packages(packages: Mapping[str, Distribution], modules: str) -> It
     for name, package in packages.items():
         editable = [] if name == _OWN else _editable_modules(package)
         if name == _OWN:
-            yield from _files_of_modules([_OWN, _FINDER], modules)
+            yield from _files_of_modules([_OWN, *FINDERS], modules)
         elif editable:
             yield from _files_of_modules(editable, modules)
         for entry in package.files or ():

@@ -12,15 +12,17 @@ Must not start Spark. Start at `linked`.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch.environment import PYTHON
@@ -28,7 +30,22 @@ from kafkaraw.spark.launch.executables import make_script, worker_python
 from kafkaraw.spark.launch.packing import described
 
 _PREFIX: Final = ".kafkaraw-environment-"
-_MISSING: Final = re.compile(r"No module named '(kafkaraw|pyarrow)|Cannot run program .*python")
+_EXECUTOR: Final = re.compile(r"\((\S+) executor (\w+)\)")
+# What Spark says of an executor whose Python cannot be used, and what that means.
+_CAUSES: Final = (
+    (re.compile(r"No module named '(kafkaraw|pyarrow)"), "The Python of the executor lacks packages"),
+    (re.compile(r"Cannot run program .*python"), "The executor has no such Python"),
+    (
+        re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version"),
+        f"The executor has another Python than the driver, which runs {sys.executable}",
+    ),
+    (
+        re.compile(r"pyspark\.daemon's std|pyspark\.daemon's standard output"),
+        "The Python of the executor does not start: in the log of the executor (stderr), a line with 'kafkaraw: the "
+        "archive' or an error of the system names the reason",
+    ),
+)
+_MARK: Final = "_kafkaraw_notes"
 _SCRIPT: Final = """#!/bin/sh
 exec {program} "$@"
 """
@@ -53,7 +70,7 @@ def shared_path(archive: str, name: str) -> SharedPath:
 
 
 def check_archive(archive: str, *, driver_here: bool) -> None:
-    """Check an archive before Spark starts; one at a URI is not looked at.
+    """Check an archive before Spark starts; one in HDFS or an object store is not looked at.
 
     Args:
         archive: a path or URI.
@@ -66,6 +83,8 @@ def check_archive(archive: str, *, driver_here: bool) -> None:
         raise ConfigError(
             f"the archive {archive}: its path must not contain '#' or ',', which spark.archives separates by"
         )
+    if archive.startswith("file://"):
+        archive = unquote(urlsplit(archive).path)
     if "://" in archive:
         return
     about = described(Path(archive))
@@ -77,17 +96,64 @@ def check_archive(archive: str, *, driver_here: bool) -> None:
         )
 
 
-def note_missing_modules(error: BaseException) -> None:
-    """Add to an error of a query what executors need, if one of them lacks a module or its Python.
+def note_executor_python(error: BaseException) -> None:
+    """Add to an error what executors need, if it says that the Python of an executor cannot be used.
 
-    Spark's own functions import pyarrow on executors before an object of this package can explain more.
+    Spark starts that Python, and imports pyarrow in it, before an object of this package can explain more.
     """
-    if _MISSING.search(str(error)) and not hasattr(error, "__notes__"):
-        error.add_note(
-            f"PYSPARK_PYTHON is {os.environ.get('PYSPARK_PYTHON', 'not set')}. Executors need a Python with kafkaraw "
-            "and pyarrow: make an archive with `kafkaraw spark pack` and start the job with `kafkaraw spark submit "
-            "--archive FILE`, which sets spark.archives and PYSPARK_PYTHON"
-        )
+    text = f"{error}\n{getattr(error, '_desc', '')}"
+    cause = next((cause for pattern, cause in _CAUSES if pattern.search(text)), None)
+    if cause is None or hasattr(error, "__notes__"):
+        return
+    found = _EXECUTOR.search(text)
+    where = f" (executor {found[2]} on {found[1]})" if found else ""
+    python, archives = _settings_of_executors()
+    error.add_note(
+        f"{cause}{where}. PYSPARK_PYTHON is {python}, spark.archives is {archives}. Executors need the driver's "
+        "version of Python, with kafkaraw and pyarrow: make an archive with `kafkaraw spark pack` on a machine like "
+        "theirs, and start the job with `kafkaraw spark submit --archive FILE`, which sets both"
+    )
+
+
+def _settings_of_executors() -> tuple[str, str]:
+    """Return the path by which Spark starts Python on executors, and the archives that they unpack."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # noqa: SLF001  # `getOrCreate` would make one
+    if context is None:
+        return os.environ.get("PYSPARK_PYTHON", "not set"), "unknown"
+    return str(context.pythonExec), context.getConf().get("spark.archives", "not set")
+
+
+def note_errors_of_spark() -> None:
+    """Let errors that Spark raises in this process say what executors need, see `note_executor_python`.
+
+    Each new object of a session makes PySpark install what raises the errors of the JVM as Python's, by a function of a
+    module: that function is wrapped.
+    """
+    from pyspark.errors.exceptions import captured
+
+    original: Callable[[Callable[..., object]], Callable[..., object]] = captured.capture_sql_exception
+    if hasattr(original, _MARK):
+        return
+
+    @functools.wraps(original)
+    def capture(function: Callable[..., object]) -> Callable[..., object]:
+        capturing = original(function)
+
+        @functools.wraps(capturing)
+        def noted(*args: object, **named: object) -> object:
+            try:
+                return capturing(*args, **named)
+            except Exception as error:
+                note_executor_python(error)
+                raise
+
+        return noted
+
+    setattr(capture, _MARK, True)
+    captured.capture_sql_exception = capture  # type: ignore[assignment]
+    captured.install_exception_handler()
 
 
 @contextmanager

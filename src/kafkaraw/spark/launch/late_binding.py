@@ -21,8 +21,6 @@ import logging
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.spark.launch.executor_python import note_missing_modules
-
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway, JavaObject
     from pyspark.sql import DataFrame, SparkSession
@@ -93,11 +91,7 @@ def _let_plan_anew(frame_class: type[DataFrame], name: str) -> None:
         java_frame = frame._jdf  # noqa: SLF001
         renewed = java_frame if rule is None else rule.renewed(java_frame)
         frame = frame if renewed.equals(java_frame) else type(frame)(renewed, frame.sparkSession)
-        try:
-            return original(frame, *args, **named)
-        except Exception as error:
-            note_missing_modules(error)
-            raise
+        return original(frame, *args, **named)
 
     setattr(anew, _MARK, True)
     setattr(frame_class, name, anew)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.launch.driver_threads import share_session
+from kafkaraw.spark.launch.environment import FINDERS
 from kafkaraw.spark.launch.executables import java_home, worker_python
-from kafkaraw.spark.launch.executor_python import linked_until_exit
+from kafkaraw.spark.launch.executor_python import linked_until_exit, note_errors_of_spark
 from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
 from kafkaraw.spark.launch.late_binding import bind_late
 from kafkaraw.spark.launch.local_files import without_processes
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FORMAT = "kafkaraw"
-
-# The modules that Spark's own lookup imports.
-_FINDERS = ("pyspark_kafkaraw", "pyspark_kafkaraw_delta", "pyspark_kafkaraw_iceberg")
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -153,6 +151,7 @@ def session(
     with _environment_restored():
         if archive is not None:
             settings |= _archive_settings(os.fspath(archive), settings)
+            os.environ[SOCKET_VARIABLE] = str(start_fork_server() or "")
         elif on_this_machine and not submitted:
             if shutil.which(os.environ.get("PYSPARK_PYTHON", "")) == sys.executable:
                 del os.environ["PYSPARK_PYTHON"]  # the script runs the same Python
@@ -233,15 +232,17 @@ def prepare_session(spark: SparkSession) -> None:
 
     Every thread of the driver can then use the format, Ctrl-C ends the running jobs, and each query of a batch
     DataFrame sees the records that exist when the query starts. On a Python where Spark cannot find the format by
-    itself (3.13 and 3.14, see `lookup_fails`), it is registered. `session()` calls this. Call it again for a session
+    itself (3.13 and 3.14, see `lookup_fails`), it is registered. Errors of executors whose Python cannot be used get a
+    note that names the settings. `session()` calls this. Call it again for a session
     that `newSession()` makes. A session of Spark Connect has no JVM here; only the format is registered there.
 
     Args:
         spark: the session.
     """
     if lookup_fails():
-        for finder in _FINDERS:
+        for finder in FINDERS:
             spark.dataSource.register(import_module(finder).DefaultSource)
+    note_errors_of_spark()
     share_session(spark)
     bind_late(spark, _FORMAT)
 

@@ -18,14 +18,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from kafkaraw.errors import ConfigError
-from kafkaraw.spark.launch.executables import java_home, spark_home
+from kafkaraw.spark.launch.executables import java_home, spark_home, worker_python
 from kafkaraw.spark.launch.executor_python import SharedPath, check_archive, linked, shared_path
+from kafkaraw.spark.launch.fork_server import SOCKET_VARIABLE, start_fork_server
 from kafkaraw.spark.launch.session_builder import recommended_conf
 
 CLIENT: Final = "client"
@@ -156,7 +157,7 @@ def plan(submission: Submission, shared: SharedPath | None) -> SubmitPlan:
         submission: a checked one.
         shared: the archive and the path of its Python; None without an archive.
     """
-    python = shared.python if shared is not None else submission.worker_python or sys.executable
+    python = shared.python if shared is not None else submission.worker_python or worker_python()
     conf = {
         name: value for name, value in recommended_conf(checkpoints_local=False).items() if name not in _NOT_IN_CLUSTERS
     }
@@ -238,6 +239,10 @@ def _prepared(submission: Submission) -> Iterator[tuple[SubmitPlan, Path]]:
         elif submission.archive is not None:
             shared = shared_path(submission.archive, _ENVIRONMENT)
         planned = plan(submission, shared)
+        if submission.deploy_mode == CLIENT:
+            # The driver's JVM starts a Python process for each query and each commit.
+            socket = str(start_fork_server() or "")
+            planned = replace(planned, environment={**planned.environment, SOCKET_VARIABLE: socket})
         yield planned, stack.enter_context(_properties_file(planned.conf))
 
 

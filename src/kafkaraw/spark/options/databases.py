@@ -15,7 +15,8 @@ from kafkaraw.errors import ConfigError
 from kafkaraw.spark.options import texts
 from kafkaraw.spark.options.lake import BATCH_OPTION, KnownOptions, OnChangedBatch, SaveMode, read_options
 
-_PASSWORD_IN_URL: Final = re.compile(r"://[^/@?]*:[^/@]*@|[?&\s]password\s*=|^password\s*=", re.IGNORECASE)
+# A password may contain a slash that should be percent-encoded. Other secrets are sslpassword and oauth_client_secret.
+_PASSWORD_IN_URL: Final = re.compile(r"://[^/@?]*:[^@?]*@|(?:^|[?&\s])\w*(?:password|secret)\s*=", re.IGNORECASE)
 _URL: Final = re.compile(r"postgres(ql)?://|\w+\s*=", re.IGNORECASE)
 
 

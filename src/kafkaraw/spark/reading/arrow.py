@@ -7,9 +7,9 @@ those columns are decoded. Must not fetch anything. Start at `check_selection`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, repeat
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.records import ARROW_DATA_BYTES, Batch, Columns
@@ -116,6 +116,10 @@ def _check_column(name: str, given: str, nullable: bool) -> None:
         raise ConfigError(f"schema(): the column {name} is null in some records: leave out NOT NULL")
 
 
+Counts: TypeAlias = Sequence[tuple[str, int, int]]
+"""Topic, partition and number of rows of each stretch of rows that come from one partition."""
+
+
 class Typing(Protocol):
     """Decodes columns with schemas; see `typed_columns.TypedColumns`."""
 
@@ -124,7 +128,7 @@ class Typing(Protocol):
         """Columns of `kafkaraw.records.Columns` that it needs."""
         ...
 
-    def decode(self, raw: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], list[int]]:
+    def decode(self, raw: Mapping[str, pa.Array], counts: Counts) -> tuple[dict[str, pa.Array], list[int]]:
         """Return the columns with those that are typed, and the rows that are left out."""
         ...
 
@@ -145,12 +149,12 @@ class BatchAssembler:
         self._schema = schema
         self._constants: dict[str, tuple[str | int, pa.Array]] = {}
 
-    def assemble(self, decoded: Mapping[str, pa.Array], counts: Sequence[tuple[str, int, int]]) -> pa.RecordBatch:
+    def assemble(self, decoded: Mapping[str, pa.Array], counts: Counts) -> pa.RecordBatch:
         """Return a batch.
 
         Args:
             decoded: the result of `Columns.to_arrow_arrays`.
-            counts: topic, partition and number of rows of each stretch of rows that come from one partition.
+            counts: where the rows come from.
         """
         import pyarrow as pa
 
@@ -162,7 +166,7 @@ class BatchAssembler:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _place(self, column: pa.Field, counts: Sequence[tuple[str, int, int]]) -> pa.Array:
+    def _place(self, column: pa.Field, counts: Counts) -> pa.Array:
         import pyarrow as pa
 
         index = _PLACE.index(column.name)
@@ -187,21 +191,19 @@ class RowCollector:
 
     Args:
         schema: the schema that Spark expects.
-        typing_of: returns what decodes columns of a partition with schemas, by topic and partition; None if all are
-            bytes. An Arrow batch has only rows of partitions that share it.
+        typing: decodes columns with schemas; None if all are bytes.
 
     Attributes:
         position: offset from which on `add` decodes at the moment; after an error, that of the batch that raised it.
     """
 
-    def __init__(self, schema: pa.Schema, typing_of: Callable[[str, int], Typing] | None = None) -> None:
-        self._wanted = decoded_columns(schema)
+    def __init__(self, schema: pa.Schema, typing: Typing | None = None) -> None:
+        self._wanted = decoded_columns(schema) | (typing.wanted if typing is not None else frozenset())
         self._columns: Columns | None = None
-        self._typing_of = typing_of
-        self._typing: Typing | None = None
+        self._typing = typing
         self._assembler = BatchAssembler(schema)
         self._rows = 0
-        self._counts: list[tuple[str, int, int]] = []  # see `BatchAssembler.assemble`
+        self._counts: list[tuple[str, int, int]] = []  # see `Counts`
         self.position: int = 0
 
     def add(self, batch: Batch, end_offset: int) -> Iterator[pa.RecordBatch]:
@@ -211,8 +213,6 @@ class RowCollector:
             CorruptBatchError: damaged data.
             BatchTooLargeError: a wire batch is too large when decompressed.
         """
-        if self._typing_of is not None:
-            yield from self._use_typing_of(batch)
         if self._columns is None:
             self._columns = Columns(self._wanted, _ROWS_PER_BATCH)
         columns = self._columns
@@ -235,26 +235,18 @@ class RowCollector:
             for start in range(0, whole.num_rows, _ROWS_PER_BATCH_MAX):
                 yield whole.slice(start, _ROWS_PER_BATCH_MAX)
 
-    def _use_typing_of(self, batch: Batch) -> Iterator[pa.RecordBatch]:
-        """Change to the typing of a partition; yield the rows that need the one before."""
-        assert self._typing_of is not None
-        typing = self._typing_of(batch.topic, batch.partition)
-        if typing is not self._typing:
-            yield from self.rest()
-            self._typing = typing
-            self._wanted |= typing.wanted
-
     def _assembled(self) -> pa.RecordBatch:
         assert self._columns is not None
         arrays: Mapping[str, pa.Array] = self._columns.to_arrow_arrays(self._rows)
+        counts = _joined(self._counts)
         left_out: list[int] = []
         if self._typing is not None:
-            arrays, left_out = self._typing.decode(arrays)
-        whole = self._assembler.assemble(arrays, _joined(self._counts))
+            arrays, left_out = self._typing.decode(arrays, counts)
+        whole = self._assembler.assemble(arrays, counts)
         return _without(whole, left_out) if left_out else whole
 
 
-def _joined(counts: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+def _joined(counts: Counts) -> list[tuple[str, int, int]]:
     """Join neighbouring stretches of the same partition."""
     joined: list[tuple[str, int, int]] = []
     for topic, partition, rows in counts:

@@ -104,7 +104,7 @@ def _objects(values: JsonValues) -> JsonObjects | None:
 
 
 class JsonColumn:
-    """Decodes the values of one partition's batches: a `Typing` of `arrow.RowCollector`.
+    """Decodes the values of batches: a `Typing` of `arrow.RowCollector`.
 
     Args:
         values: the fields.
@@ -115,7 +115,7 @@ class JsonColumn:
         self._objects = _objects(values)
         self.wanted: Final = frozenset({"value"})
 
-    def decode(self, raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[int]]:
+    def decode(self, raw: Mapping[str, Any], counts: object) -> tuple[dict[str, Any], list[int]]:
         """Return the columns, that of the decoded values among them, and no row to leave out."""
         import pyarrow as pa
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.fetching.offsets import OffsetLookupTimeoutError
 from kafkaraw.core.fetch.failures import is_unknown
 from kafkaraw.core.fetch.subscription_state import FetchRange
-from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
+from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError, LogTruncationError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition
@@ -53,6 +53,10 @@ _log = logging.getLogger(__name__)
 
 _POLL_TIMEOUT_S = 0.1
 _END_CHECK_AFTER_S = 1.0
+_LOOKUP_LEAST_S: Final = 1.0
+"""A lookup that begins just before the end of the poll timeout has this long."""
+_OFFSETS_MAX_S: Final = 5.0
+"""Meanwhile the task does not take the records of other partitions."""
 
 _GROUP_BYTES: Final = 32 << 20
 _GROUP_PARTITIONS: Final = 2_000
@@ -181,6 +185,7 @@ class _GroupRead:
             if each.start < each.end
         }  # the ranges that are not read to their ends
         self._topic_ids = {each.topic: each.topic_id for each in work}  # of the topics that the driver has planned
+        self._waiting_since_s = 0.0
         self._check_ends_after_s = _END_CHECK_AFTER_S
 
     def fetched(self) -> Iterator[tuple[Batch, int]]:
@@ -188,7 +193,7 @@ class _GroupRead:
         if not self._left:
             return
         self._consumer.assign_ranges(self._ranges)
-        waiting_since_s = time.monotonic()
+        self._waiting_since_s = time.monotonic()
         while self._left:
             has_advanced = False
             for of, batch in (self._unless_gone(self._poll) or {}).items():
@@ -202,9 +207,9 @@ class _GroupRead:
             if not has_advanced:
                 has_advanced = self._advance_without_records()
             if has_advanced:
-                waiting_since_s, self._check_ends_after_s = time.monotonic(), _END_CHECK_AFTER_S
+                self._waiting_since_s, self._check_ends_after_s = time.monotonic(), _END_CHECK_AFTER_S
             elif self._left:
-                self._unless_gone(partial(self._check_waiting, waiting_since_s))
+                self._unless_gone(self._check_waiting)
 
     def _advance(self, state: _RangeState, offset: int) -> None:
         state.position = max(state.position, offset)
@@ -229,6 +234,10 @@ class _GroupRead:
                 raise
             self._skip_what_is_gone()
             return {}
+        except LogTruncationError:
+            self._report_truncation()
+            self._skip_what_is_gone()
+            return {}
         others = self._of_other_topics(dict.fromkeys(of.topic for of in fetched))
         return {of: batch for of, batch in fetched.items() if of.topic not in others} if others else fetched
 
@@ -251,7 +260,7 @@ class _GroupRead:
     def _look_again(self, topic: str, suspects: Sequence[_RangeState]) -> None:
         """End the ranges whose partitions brokers do not know; they have some seconds to learn of a topic."""
         try:
-            known = set(self._consumer.partitions_for(topic))
+            known = set(self._consumer.partitions_for(topic, self._lookup_s()))
         except KafkaError as error:
             if not is_unknown(error):
                 raise
@@ -274,7 +283,7 @@ class _GroupRead:
             if not self._knows_another_topic(topic):
                 continue
             found.add(topic)
-            self._consumer.partitions_for(topic)
+            self._consumer.partitions_for(topic, self._lookup_s())
             states = [state for of, state in self._left.items() if of.topic == topic]
             if self._knows_another_topic(topic):
                 why = f"topic {topic} was deleted and created again"
@@ -302,10 +311,12 @@ class _GroupRead:
         lost = self._consumer.out_of_range()
         others = self._of_other_topics(dict.fromkeys(of.topic for of in lost))
         states = [self._left[of] for of in lost if of in self._left and of.topic not in others]
-        firsts = self._consumer.beginning_offsets(state.topic_partition for state in states) if states else {}
+        firsts = self._looked_up(self._consumer.beginning_offsets, states)
         beyond = []
         for state in states:
-            first = firsts[state.topic_partition]
+            first = firsts.get(state.topic_partition)
+            if first is None:
+                continue
             if first > state.position:
                 self._report_loss(f"{state.name} starts at offset {first} now, {state.position} is gone")
                 self._advance(state, first)
@@ -317,8 +328,18 @@ class _GroupRead:
                 self._consumer.seek(state.topic_partition, state.position)
         self._stop_reading(of for of in lost if of not in self._left)
 
-    def _check_waiting(self, since_s: float) -> None:
-        waited_s = time.monotonic() - since_s
+    def _report_truncation(self) -> None:
+        """Report that a new leader has other records than those that were read (KIP-320)."""
+        for of in self._consumer.out_of_range():
+            state = self._left.get(of)
+            if state is not None:
+                self._report_loss(
+                    f"the log of {state.name} was truncated before offset {state.position}, as by an unclean leader "
+                    f"election: records that were read are gone, and others may have their offsets"
+                )
+
+    def _check_waiting(self) -> None:
+        waited_s = time.monotonic() - self._waiting_since_s
         if waited_s >= self._check_ends_after_s:
             self._check_ends_after_s = waited_s + _END_CHECK_AFTER_S
             self._check_ends(list(self._left.values()))
@@ -334,16 +355,34 @@ class _GroupRead:
 
     def _check_ends(self, states: Sequence[_RangeState]) -> None:
         """Move the ends of ranges back to the ends of their logs."""
-        if not states:
-            return
-        ends = self._consumer.end_offsets(state.topic_partition for state in states)
+        ends = self._looked_up(self._consumer.end_offsets, states)
         for state in states:
-            end = ends[state.topic_partition]
+            end = ends.get(state.topic_partition, state.end)
             if end < state.end:
                 self._report_loss(f"{state.name} ends at offset {end} now, records up to {state.end} were expected")
                 state.end = end
                 self._advance(state, state.position)
         self._stop_reading(state.topic_partition for state in states if state.topic_partition not in self._left)
+
+    def _looked_up(
+        self,
+        ask: Callable[[Iterable[TopicPartition], float], Mapping[TopicPartition, int]],
+        states: Sequence[_RangeState],
+    ) -> Mapping[TopicPartition, int]:
+        """Look up offsets in the time that is left; partitions whose leaders do not answer in time are left out."""
+        if not states:
+            return {}
+        try:
+            return ask([state.topic_partition for state in states], min(self._lookup_s(), _OFFSETS_MAX_S))
+        except OffsetLookupTimeoutError as error:
+            return {of: found.offset for of, found in error.found.items()}
+        except KafkaTimeoutError:
+            return {}
+
+    def _lookup_s(self) -> float:
+        """Return how long a lookup may take, in seconds, so that the task ends in time if leaders do not answer."""
+        waited_s = time.monotonic() - self._waiting_since_s
+        return max(self._settings.poll_timeout_ms / 1000 - waited_s, _LOOKUP_LEAST_S)
 
     def _stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
         """Unassign partitions whose ranges have ended before the consumer has read to their ends."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.client.blocking.producer import Producer
@@ -36,6 +37,8 @@ from kafkaraw.spark.worker import ClientPool
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
+
+    from kafkaraw.spark.reading.arrow import Counts
 
 METADATA: Final = "kafkaraw.reader.schema"
 _PREFIX: Final = "kafkaraw.error."
@@ -253,18 +256,15 @@ _producers: Final[ClientPool[Producer]] = ClientPool(_make_producer, settle=Prod
 
 
 class TypedColumns:
-    """Decodes the columns of one partition's batches.
+    """Decodes the columns of batches.
 
     Args:
         decoding: what the driver has fixed.
         registry: the registry.
-        topic: the partition's topic.
-        partition: the partition.
     """
 
-    def __init__(self, decoding: Decoding, registry: Registry, topic: str, partition: int) -> None:
+    def __init__(self, decoding: Decoding, registry: Registry) -> None:
         self._decoding = decoding
-        self._place = topic, partition
         self._decoders = {
             each.name: ColumnDecoder(
                 registry,
@@ -283,8 +283,12 @@ class TypedColumns:
         needed = {*self._decoders, "offset", "headers"}
         return frozenset(needed | {"key", "value", "timestamp"} if self._decoding.dead_letter_topic else needed)
 
-    def decode(self, raw: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], list[int]]:
+    def decode(self, raw: Mapping[str, pa.Array], counts: Counts) -> tuple[dict[str, pa.Array], list[int]]:
         """Return the columns with those that are typed, and the rows that are left out.
+
+        Args:
+            raw: the columns as bytes.
+            counts: where the rows come from.
 
         Raises:
             DeserializationError: a record cannot be decoded, and the options want an error.
@@ -299,30 +303,19 @@ class TypedColumns:
                 case DecodeErrors.COLUMN:
                     arrays[f"{name}{ERROR_SUFFIX}"] = decoded.reasons_array()
                 case DecodeErrors.FAIL if decoded.reasons:
-                    raise self._error(name, decoded, raw["offset"])
+                    raise _error(name, decoded, raw["offset"], counts)
                 case DecodeErrors.DEAD_LETTER:
                     bad |= {row: f"{name}: {reason}" for row, reason in decoded.reasons.items() if row not in bad}
         if bad:
-            self._send(raw, bad)
+            self._send(raw, bad, counts)
         return arrays, sorted(bad)
 
-    def _error(self, name: str, decoded: Decoded, offsets: pa.Array) -> DeserializationError:
-        row = min(decoded.reasons)
-        topic, partition = self._place
-        offset = offsets[row].as_py()
-        return DeserializationError(
-            f"{name} of {topic}-{partition} at offset {offset}: {decoded.reasons[row]}. To go on without such records, "
-            "set the option decodeErrors to column or deadLetter",
-            topic=topic,
-            partition=partition,
-            offset=offset,
-        )
-
-    def _send(self, raw: Mapping[str, pa.Array], bad: Mapping[int, str]) -> None:
+    def _send(self, raw: Mapping[str, pa.Array], bad: Mapping[int, str], counts: Counts) -> None:
         """Send records to the dead-letter topic, and wait for the acknowledgements: their rows are left out then."""
         to = self._decoding.dead_letter_topic
         if to is None:
             raise UsageError("decodeErrors=deadLetter without deadLetterTopic")
+        places = [(topic, partition) for topic, partition, rows in counts for _ in range(rows)]
         with _producers.borrow(self._decoding.producer) as producer:
             for row, reason in bad.items():
                 headers = [(each["key"], each["value"]) for each in raw["headers"][row].as_py() or ()]
@@ -332,12 +325,27 @@ class TypedColumns:
                     to,
                     raw["value"][row].as_py(),
                     raw["key"][row].as_py(),
-                    headers=[*self._described(reason, raw["offset"][row].as_py()), *headers],
+                    headers=[*_described(reason, places[row], raw["offset"][row].as_py()), *headers],
                     timestamp_ms=milliseconds if milliseconds >= 0 else None,  # -1: the record has none
                 )
             producer.flush()
 
-    def _described(self, reason: str, offset: int) -> list[tuple[str, bytes]]:
-        topic, partition = self._place
-        said = {"topic": topic, "partition": partition, "offset": offset, "message": reason}
-        return [(f"{_PREFIX}{name}", str(value).encode()) for name, value in said.items()]
+
+def _error(name: str, decoded: Decoded, offsets: pa.Array, counts: Counts) -> DeserializationError:
+    row = min(decoded.reasons)
+    ends = accumulate(rows for _, _, rows in counts)
+    topic, partition, _ = next(place for place, end in zip(counts, ends, strict=True) if row < end)
+    offset = offsets[row].as_py()
+    return DeserializationError(
+        f"{name} of {topic}-{partition} at offset {offset}: {decoded.reasons[row]}. To go on without such records, "
+        "set the option decodeErrors to column or deadLetter",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+    )
+
+
+def _described(reason: str, place: tuple[str, int], offset: int) -> list[tuple[str, bytes]]:
+    topic, partition = place
+    said = {"topic": topic, "partition": partition, "offset": offset, "message": reason}
+    return [(f"{_PREFIX}{name}", str(value).encode()) for name, value in said.items()]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,10 +13,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def typing_for(decoding: Decoding | JsonValues | None) -> Iterator[Callable[[str, int], Typing] | None]:
-    """Return what makes the decoder of a partition's columns, by topic and partition; None for bytes.
+def typing_for(decoding: Decoding | JsonValues | None) -> Iterator[Typing | None]:
+    """Return the decoder of the columns, the same for all partitions; None for bytes.
 
-    If a decoder needs a registry, it is one of this process. Partitions may share a decoder.
+    If it needs a registry, that is one of this process.
     """
     if decoding is None:
         yield None
@@ -25,10 +24,9 @@ def typing_for(decoding: Decoding | JsonValues | None) -> Iterator[Callable[[str
     from kafkaraw.spark.reading.json_values import JsonValues
 
     if isinstance(decoding, JsonValues):
-        decoder = decoding.decoder()
-        yield lambda topic, partition: decoder
+        yield decoding.decoder()
         return
     from kafkaraw.spark.reading.typed_columns import TypedColumns, registries
 
     with registries.borrow(decoding.registry) as registry:
-        yield cache(lambda topic, partition: TypedColumns(decoding, registry, topic, partition))
+        yield TypedColumns(decoding, registry)

@@ -1,0 +1,143 @@
+"""Lake tables in an object store with S3's interface: as in a folder; errors of stores, disks and credentials."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pyarrow as pa
+import pytest
+
+from kafkaraw.spark.errors import TableError
+from kafkaraw.spark.lake.commits import Verdict, commit_batch
+from kafkaraw.spark.lake.delta import DeltaLayout
+from kafkaraw.spark.lake.iceberg import IcebergLayout
+from kafkaraw.spark.lake.layout import Commit, CommitConflictError
+from tests.rotation import rotating
+from tests.spark.lake.object_stores import BUCKET, running, settings
+from tests.spark.lake.tables import FORMATS, Lake, batch, no_pause, numbered
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a server with a bucket."""
+    for module in ("moto", "flask", "flask_cors"):
+        if find_spec(module) is None:
+            pytest.skip(f"{module} is missing: pip install 'moto[s3]' flask flask-cors")
+    with running("moto") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def expired() -> Iterator[str]:
+    """The address of a server whose credentials have expired."""
+    with running("expired") as address:
+        yield address
+
+
+@pytest.fixture(params=rotating(FORMATS, 1))
+def lake(request, tmp_path, s3) -> Lake:
+    return Lake(request.param, tmp_path, f"s3://{BUCKET}/{next(_numbers)}", settings(request.param, s3))
+
+
+@pytest.fixture(params=FORMATS)
+def local(request, tmp_path) -> Lake:
+    return Lake(request.param, tmp_path)
+
+
+def test_a_table_in_an_object_store_has_each_batch_once_and_is_maintained(lake):
+    def rows(number: int) -> pa.Table:
+        return pa.table({"n": [number, number + 1], "p": ["a b/ü%", "c"]})
+
+    for number in range(3):
+        assert lake.write(rows(10 * number), batch(number), partitionBy="p") is Verdict.COMMIT
+    assert lake.write(rows(20), batch(2, "restarted")) is Verdict.REPEATED
+    expected = [0, 1, 10, 11, 20, 21]
+    assert lake.numbers() == expected
+    maintenance = lake.maintenance()
+    assert maintenance.optimize(1 << 20).removed_count == 6
+    if lake.kind == "iceberg":
+        maintenance.expire(0, dry_run=False)
+    deleted = maintenance.vacuum(0, dry_run=False)
+    assert len([path for path in deleted if path.endswith(".parquet")]) == 6
+    assert lake.numbers() == expected
+    lake.write(rows(30), batch(3, "restarted"))
+    assert lake.numbers() == [*expected, 30, 31]
+
+
+def test_two_drivers_that_commit_at_once_to_an_object_store_conflict(lake):
+    lake.write(numbered([0]), batch(0))
+    prepared = [lake.prepare(numbered([]).schema) for _ in range(2)]
+    first, second = (
+        (table, layout, Commit(batch(1, run), lake.files(numbered([1]), batch(1, run), layout)))
+        for (table, layout), run in zip(prepared, ("zombie", "new"), strict=True)
+    )
+    first[0].commit(first[2], first[1])
+    with pytest.raises(CommitConflictError):
+        second[0].commit(second[2], second[1])
+    assert commit_batch(second[0], second[2], second[1], sleep=no_pause) is Verdict.REPEATED
+    assert lake.numbers() == [0, 1]
+
+
+def test_files_of_several_parts_are_uploaded(lake):
+    rows = pa.table({"n": pa.array(range(1_500_000), pa.int64())})
+    lake.write(rows, batch(0), compression="none")
+    assert lake.maintenance().describe(1 << 20).size_bytes > 8 << 20
+    assert lake.rows().sort_by("n").equals(rows)
+
+
+def test_expired_credentials_are_told_with_table_and_options(lake, expired):
+    _, layout = lake.prepare(numbered([]).schema)
+    late = Lake(lake.kind, lake.folder, lake.store, settings(lake.kind, expired))
+    with pytest.raises(TableError) as on_driver:
+        late.prepare(numbered([]).schema)
+    changed = {"settings": late.options().settings}
+    if lake.kind == "iceberg":
+        changed = {"io_properties": {**layout.io_properties, "s3.endpoint": expired}}
+    with pytest.raises(TableError) as on_executor:
+        late.files(numbered([1]), batch(0), dataclasses.replace(layout, **changed))
+    option = "storage.NAME" if lake.kind == "delta" else "catalog.NAME"
+    for error in (on_driver, on_executor):
+        assert lake.options().table in str(error.value)
+        assert option in str(error.value)
+        assert "credentials" in str(error.value)
+    assert "writing the data file" in str(on_executor.value)
+    assert "kafkaraw_query_0_0_" in str(on_executor.value)
+
+
+def test_a_full_disk_names_table_and_file_and_leaves_the_table_as_it_is(local, monkeypatch):
+    local.write(numbered([1]), batch(0))
+    _, layout = local.prepare(numbered([]).schema)
+    for kind in (DeltaLayout, IcebergLayout):
+        monkeypatch.setattr(kind, "create", lambda _self, _path: pa.OSFile("/dev/full", "wb"))
+    many = numbered(range(100_000))
+    with pytest.raises(
+        TableError, match=r"writing the data file .*kafkaraw_query_1_0_.* failed: .*No space left"
+    ) as told:
+        local.files(many, batch(1), layout)
+    assert local.options().table in str(told.value)
+    assert "Nothing of this batch is in the table; check space" in str(told.value)
+    assert local.numbers() == [1]
+
+
+def test_a_disk_that_is_full_at_the_commit_leaves_the_table_as_it_is(local, monkeypatch):
+    table, layout = local.prepare(numbered([]).schema)
+    files = local.files(numbered([1]), batch(0), layout)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    called = (
+        (type(table.inner), "create_write_transaction") if local.kind == "delta" else (type(table.inner), "transaction")
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(*called, full)
+        with pytest.raises(TableError, match=r"committing batch 0 of query query failed: .*No space left on device"):
+            commit_batch(table, Commit(batch(0), files), layout, sleep=no_pause)
+    assert local.numbers() == []
+    assert commit_batch(table, Commit(batch(0), files), layout, sleep=no_pause) is Verdict.COMMIT
+    assert local.numbers() == [1]
