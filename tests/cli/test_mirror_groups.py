@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -340,6 +341,24 @@ def test_acls_are_copied_between_clusters_that_have_an_authorizer(tmp_path: Path
         with Admin(bootstrap_servers=made.west) as admin:
             copied = ResourcePattern(ResourceType.TOPIC, "east.orders")
             assert admin.describe_acls() == [AclBinding(copied, "User:ALL", AclOperation.READ)]
+
+
+def test_groups_of_the_cluster_that_they_leave_and_flows_are_completed(mirror: Mirror) -> None:
+    mirror.configure("west->east.enabled = true\n")
+    mirror.commit(mirror.east, {ORDERS[0]: 0})
+    with Admin(bootstrap_servers=mirror.west) as admin:
+        admin.create_topics([NewTopic("east.orders", partitions=2)])
+    mirror.commit(mirror.west, {COPIES[0]: 0}, "shipping")
+
+    def completed(command: str, *arguments: str, incomplete: str = "") -> list[str]:
+        shell = ShellComplete(main, {}, "kafkaraw", "_KAFKARAW_COMPLETE")
+        given = ["mirror", command, "-m", str(mirror.path), *arguments]
+        return [item.value for item in shell.get_completions(given, incomplete)]
+
+    assert completed("translate", "--flow", "east->west") == ["billing"]
+    assert completed("failback", "--flow", "east->west", incomplete="sh") == ["shipping"]
+    assert completed("failover", "--flow", incomplete="w") == ["west->east"]
+    assert completed("failover") == []
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["translate", "billing"], ["failover", "billing"], ["topics"]])
