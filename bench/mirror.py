@@ -146,6 +146,7 @@ def properties_of(kind: str, source: str, target: str, topic: str) -> dict[str, 
         "a->b.enabled": "true",
         "a->b.topics": topic,
         "replication.factor": "1",
+        "heartbeats.replication.enabled": "false",
     }
     if kind == MIRROR_MAKER:
         internal = ("offset-syncs", "checkpoints", "heartbeats")
