@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -277,6 +278,40 @@ def test_topics_are_created_as_planned_and_circles_are_named(mirror: Mirror) -> 
     assert "east->west: topic orders: it would be copied in a circle, east -> west -> east" in result.stderr
 
 
+def test_a_flow_back_begins_behind_what_was_copied_if_topics_keep_their_names(mirror: Mirror) -> None:
+    identity = "replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy\n"
+    mirror.configure(identity)
+    mirror.fill()
+    mirror.copy()
+    mirror.commit(mirror.east, {ORDERS[0]: 12, ORDERS[1]: 12})
+    assert mirror.run("failover", "billing").exit_code == 0
+    with Producer(bootstrap_servers=mirror.west) as producer:  # after the failover
+        for number in range(10):
+            producer.send("orders", b"west %d" % number, partition=number % 2)
+    there = mirror.path.read_text().replace("east->west.enabled", "west->east.enabled")
+    mirror.path.write_text(there)
+    rows = mirror.rows("reverse")
+    assert [row["topic"] for row in rows] == ["orders", "orders"]
+    assert mirror.run("reverse").stderr.endswith("Set 0 positions of west->east.\n")
+    mirror.copy()
+    assert [mirror.value_at(mirror.east, of, 36) for of in ORDERS] == [b"west 0", b"west 1"]
+    with Consumer(
+        bootstrap_servers=mirror.east, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign(ORDERS)
+        ends = consumer.end_offsets(ORDERS)
+        values: list[bytes | None] = []
+        while any(consumer.position(of) < end for of, end in ends.items()):
+            values += [record.value for batch in consumer.poll(1).values() for record in batch]
+    assert len(values) == len(set(values)) == ROWS + 10
+    mirror.commit(mirror.west, {of: row["new_position"] + 3 for of, row in zip(ORDERS, rows, strict=True)})
+    moved = mirror.run("failover", "billing", "-o", "json")
+    assert moved.exit_code == 0, moved.output
+    for row, of in zip(json.loads(moved.stdout), ORDERS, strict=True):
+        assert row["how"] == "exact"
+        assert mirror.value_at(mirror.east, of, row["new_offset"]) == mirror.value_at(mirror.west, of, row["offset"])
+
+
 def test_a_topic_that_is_gone_is_deleted_only_if_asked(mirror: Mirror) -> None:
     assert mirror.run("topics").exit_code == 0
     with Admin(bootstrap_servers=mirror.east) as admin:
@@ -306,6 +341,24 @@ def test_acls_are_copied_between_clusters_that_have_an_authorizer(tmp_path: Path
         with Admin(bootstrap_servers=made.west) as admin:
             copied = ResourcePattern(ResourceType.TOPIC, "east.orders")
             assert admin.describe_acls() == [AclBinding(copied, "User:ALL", AclOperation.READ)]
+
+
+def test_groups_of_the_cluster_that_they_leave_and_flows_are_completed(mirror: Mirror) -> None:
+    mirror.configure("west->east.enabled = true\n")
+    mirror.commit(mirror.east, {ORDERS[0]: 0})
+    with Admin(bootstrap_servers=mirror.west) as admin:
+        admin.create_topics([NewTopic("east.orders", partitions=2)])
+    mirror.commit(mirror.west, {COPIES[0]: 0}, "shipping")
+
+    def completed(command: str, *arguments: str, incomplete: str = "") -> list[str]:
+        shell = ShellComplete(main, {}, "kafkaraw", "_KAFKARAW_COMPLETE")
+        given = ["mirror", command, "-m", str(mirror.path), *arguments]
+        return [item.value for item in shell.get_completions(given, incomplete)]
+
+    assert completed("translate", "--flow", "east->west") == ["billing"]
+    assert completed("failback", "--flow", "east->west", incomplete="sh") == ["shipping"]
+    assert completed("failover", "--flow", incomplete="w") == ["west->east"]
+    assert completed("failover") == []
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["translate", "billing"], ["failover", "billing"], ["topics"]])

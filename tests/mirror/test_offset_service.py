@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkaraw import TopicPartition
+from kafkaraw.errors import AuthorizationError, UsageError
 from kafkaraw.mirror.checkpoints import Checkpoint, Heartbeat
 from kafkaraw.mirror.clients import FlowClients, newest
 from kafkaraw.mirror.interfaces import CopiedBatch
@@ -199,6 +200,24 @@ def test_a_gap_that_a_crash_has_left_is_mended_from_both_topics(tmp_path: Path) 
         await service._mend()
         assert mapping.runs() == [Run(0, 0, 7), Run(7, 8, 3)]
         assert mapping.translate(8) == Translation(9, is_exact=True)
+
+    on_clusters(test, tmp_path)
+
+
+def test_a_source_that_may_only_be_read_is_an_error_that_says_which_properties_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: object, topics: list[str], __: object) -> None:
+        if "heartbeats" in topics:
+            raise AuthorizationError("not authorized", code=29, name="TOPIC_AUTHORIZATION_FAILED", retriable=False)
+
+    async def test(clusters: Clusters) -> None:
+        monkeypatch.setattr("kafkaraw.mirror.offset_service.create_compacted", refuse)
+        with pytest.raises(
+            UsageError, match=r"not authorized; or let the mirror only read the source: emit\.heartbeats"
+        ):
+            async with clusters.mirroring():
+                await asyncio.sleep(5)
 
     on_clusters(test, tmp_path)
 

@@ -121,6 +121,7 @@ def test_names_of_kafka_connect_are_without_effect(tmp_path: Path, caplog: pytes
     ("more", "text"),
     [
         ("topicz = a", "line 5: topicz: unknown property; did you mean topics?"),
+        ("enabled = true", "line 5: enabled: each flow has its own: write east->west.enabled"),
         ("east->west.topicz = a", "line 5: east->west.topicz: unknown property; did you mean topics?"),
         (
             "\n# x\neast->north.topics = a",

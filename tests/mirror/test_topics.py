@@ -1,8 +1,10 @@
-"""Which topics are copied, and what the target lacks: MirrorMaker's rules."""
+"""Which topics are copied, and what the target lacks: MirrorMaker's rules, with few requests."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +19,10 @@ from kafkaraw.mirror.policies import (
     Topology,
 )
 from kafkaraw.mirror.settings import TopicSettings
-from kafkaraw.mirror.topics import ClusterTopics, TopicChanges, planned
+from kafkaraw.mirror.topics import ClusterTopics, MirrorTopics, TopicChanges, planned
 from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigSource, ConfigType
+from tests.mirror.test_offset_service import Clusters, on_clusters
 
 ROUTE = TopicRoute("east", "west", ReplicationPolicy(), NameFilter((".*",), TOPICS_EXCLUDED))
 
@@ -176,3 +179,21 @@ def test_a_name_that_would_be_too_long_is_left_out_with_the_reason() -> None:
     changes = plan(ClusterTopics({"x" * 245: 1}), ClusterTopics({}))
     assert list(changes.problems.values()) == ["the name of its copy would have 250 characters, and 249 are allowed"]
     assert not changes
+
+
+def test_a_refresh_without_changes_asks_each_cluster_for_its_topics_and_the_target_for_what_bears_on_batches(
+    tmp_path: Path,
+) -> None:
+    async def test(clusters: Clusters) -> None:
+        flow = clusters.settings.flows[0]
+        async with clusters.clients.admin(of_source=True) as source, clusters.clients.admin(of_source=False) as target:
+            topics = MirrorTopics(source, target, flow, clusters.settings.topology)
+            (copied,) = await topics.refresh()
+            assert (copied.source, copied.target) == ("orders", "east.orders")
+            assert copied.target_config["message.timestamp.type"] == "CreateTime"
+            before = len(clusters.east.requests())  # both clusters are on one network
+            await topics.refresh()
+            found = Counter(type(each).__name__ for each in clusters.east.requests()[before:])
+        assert found == {"MetadataRequest": 2, "DescribeConfigsRequest": 1}
+
+    on_clusters(test, tmp_path)

@@ -14,6 +14,7 @@ from kafkaraw.cli import LazyGroup
 COMMANDS: Final = {
     "failback": "kafkaraw.cli.mirror_failover:failback",
     "failover": "kafkaraw.cli.mirror_failover:failover",
+    "reverse": "kafkaraw.cli.mirror_reverse:reverse",
     "run": "kafkaraw.cli.mirror_run:run",
     "status": "kafkaraw.cli.mirror_status:status",
     "topics": "kafkaraw.cli.mirror_topics:topics",

@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from kafkaraw.errors import ProtocolError
@@ -202,7 +203,7 @@ class OffsetMapping:
             return Translation(self.source_end, is_exact=True)
         return Translation(other + run.length, is_exact=offset <= self.source_end)
 
-    def _runs_near(self, offset: int, side: int) -> tuple[list[Run], Run | None]:
+    def _runs_near(self, offset: int, side: int) -> tuple[Sequence[Run], Run | None]:
         """Return the runs of the chunk that has an offset, and the first run behind them."""
         first = self._open[0] if self._open else None
         if not self._chunks or (first is not None and first[side] <= offset):
@@ -212,7 +213,7 @@ class OffsetMapping:
         following = first
         if place + 1 < len(self._chunks):
             following = next(_decoded(self._chunks[place + 1].runs))
-        return list(_decoded(self._chunks[place].runs)), following
+        return _runs_of(self._chunks[place].runs), following
 
     # -- changes
 
@@ -356,6 +357,11 @@ def _encoded(runs: list[Run]) -> bytes:
             _put(data, number)
         source, target = run.source + run.length, run.target + run.length
     return bytes(data)
+
+
+@lru_cache(maxsize=64)  # the groups of a topic are translated one after the other
+def _runs_of(data: bytes) -> tuple[Run, ...]:
+    return tuple(_decoded(data))
 
 
 def _decoded(data: bytes) -> Iterator[Run]:

@@ -22,7 +22,7 @@ from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.admin.group_descriptions import GroupState
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.producer import AsyncProducer
-from kafkaraw.errors import KafkaError, ProtocolError
+from kafkaraw.errors import AuthorizationError, KafkaError, ProtocolError, UsageError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
 from kafkaraw.mirror.clients import FlowClients, create_compacted, newest
@@ -170,12 +170,18 @@ class OffsetService:
         if self._settings.checkpoints_interval_s is not None:
             in_target.append(self._policy.checkpoints_topic(route.source_alias))
         await create_compacted(target, in_target, factors["checkpoints"])
-        if self._settings.emits_offset_syncs:
-            side = source if self._settings.offset_syncs_in_source else target
-            await create_compacted(side, [self._syncs_topic()], factors["offset-syncs"])
-        if self._settings.heartbeats_interval_s is not None:
-            for admin in (source, target):
-                await create_compacted(admin, [HEARTBEATS], factors["heartbeats"])
+        try:
+            if self._settings.emits_offset_syncs:
+                side = source if self._settings.offset_syncs_in_source else target
+                await create_compacted(side, [self._syncs_topic()], factors["offset-syncs"])
+            if self._settings.heartbeats_interval_s is not None:
+                for admin in (source, target):
+                    await create_compacted(admin, [HEARTBEATS], factors["heartbeats"])
+        except AuthorizationError as error:
+            raise UsageError(
+                f"{self._flow.name}: {error}; or let the mirror only read the source: emit.heartbeats.enabled = false, "
+                "and offset-syncs.topic.location = target or emit.offset-syncs.enabled = false"
+            ) from error
 
     def _syncs_topic(self) -> str:
         route = self._flow.route

@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, parse
 from kafkaraw.client.java_names import known_names, settings_from_properties
@@ -32,8 +32,6 @@ from kafkaraw.mirror.properties import FILTERS_OF_KAFKA, IDENTITY_POLICY, PROPER
 from kafkaraw.mirror.property_files import Entry, read_entries
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +242,9 @@ class _Reader:
             return True
         if "->" in entry.name:
             return self._placed_in_flow(entry)
+        if entry.name == "enabled":
+            self._wrong(entry, f"enabled: each flow has its own: write {'->'.join(self._aliases[:2])}.enabled")
+            return True
         if entry.name in PROPERTIES or entry.name in REFUSED:
             return self._put(self._all, entry, entry.name)
         for alias in sorted(self._aliases, key=len, reverse=True):

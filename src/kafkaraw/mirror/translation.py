@@ -36,7 +36,16 @@ ANSWER_S: Final = 10.0
 
 
 class How(StrEnum):
-    """How an offset was found; the values are words for users."""
+    """How an offset was found; the values are words for users.
+
+    Attributes:
+        EXACT: the position before the same record.
+        EARLIER: a position before it: the copy has not reached the offset, or old records are gone on one side.
+        OFFSET_SYNC: the position of MirrorMaker's nearest offset sync before it.
+        CHECKPOINT: the last checkpoint; the cluster that the group comes from does not answer.
+        TIMESTAMP: the first record that is not older than the group's next record.
+        UNKNOWN: none is known.
+    """
 
     EXACT = "exact"
     EARLIER = "earlier"
@@ -44,16 +53,6 @@ class How(StrEnum):
     CHECKPOINT = "checkpoint"
     TIMESTAMP = "timestamp"
     UNKNOWN = "unknown"
-
-
-MEANINGS: Final[Mapping[How, str]] = {
-    How.EXACT: "the position before the same record",
-    How.EARLIER: "a position before it: the copy has not reached the group's offset, or the mapping is coarse there",
-    How.OFFSET_SYNC: "the position of MirrorMaker's nearest offset sync before it",
-    How.CHECKPOINT: "the last checkpoint; the cluster that the group comes from does not answer",
-    How.TIMESTAMP: "the first record that is not older than the group's next record",
-    How.UNKNOWN: "none is known",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,7 @@ class GroupTranslator:
         for group_id, offsets in committed.items():
             for origin, at in sorted(offsets.items()):
                 original = self._original(origin, into_origin)
-                if original is not None:
+                if original is not None and not _has(into_destination.get(origin), at.offset):
                     mapping = into_origin.get(original)
                     other = None if mapping is None else mapping.translate_back(at.offset)
                     if mapping is not None and other is not None and not other.is_exact:
@@ -349,6 +348,11 @@ class GroupTranslator:
             current = None if at is None else at.offset
             found.append(replace(each, current=current, end=ends.get(each.destination)))
         return found
+
+
+def _has(mapping: OffsetMapping | None, offset: int) -> bool:
+    """Whether a mapping has an offset: of topics that keep their names, each direction has copied a part."""
+    return mapping is not None and mapping.translate(offset) is not None
 
 
 def _translated(
