@@ -56,6 +56,8 @@ distributes their seconds evenly: those of a commit stand SCENARIO_SHARE lines a
 SCENARIO_SHARE: Final = 10
 
 SLOW_FILES: Final = (
+    "bench/test_mirror.py",
+    "bench/test_tables.py",
     "broker/log/test_cleaner_crashes.py",
     "broker/test_hostile_names.py",
     "cli/test_doctor.py::test_tls_and_sasl_use_the_settings_of_the_client",
@@ -118,6 +120,7 @@ SLOW_FILES: Final = (
     "schemas/server/test_topic.py",
     "spark/databases",
     "spark/lake",
+    "spark/lake/test_guide.py",
     "spark/launch",
     "spark/test_batch.py",
     "spark/test_exactly_once_queries.py",
