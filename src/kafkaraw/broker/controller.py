@@ -552,14 +552,18 @@ class Controller:
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    def create_topic(self, plan: Plan) -> Topic:
+    def create_topic(self, plan: Plan, topic_id: Uuid | None = None) -> Topic:
         """Create a topic synchronously; only for topics with a bounded number of partitions.
+
+        Args:
+            plan: the topic.
+            topic_id: its id, unless another topic has it; None for a new one.
 
         Raises:
             OSError: a node's storage is full or broken; the topic is not created.
         """
         self.finish_changes_of(plan.name)
-        topic = run_to_end(self.making_topic(plan))
+        topic = run_to_end(self.making_topic(plan, topic_id))
         run_to_end(self.publishing([topic]))
         return topic
 
@@ -568,13 +572,19 @@ class Controller:
         if name in self._in_work:
             self.changes.finish()
 
-    def making_topic(self, plan: Plan) -> Steps[Topic]:
+    def making_topic(self, plan: Plan, topic_id: Uuid | None = None) -> Steps[Topic]:
         """Create the replicas of a new topic; the topic becomes visible once `publishing` has run.
+
+        Args:
+            plan: the topic.
+            topic_id: as `create_topic`.
 
         Raises:
             OSError: a node's storage is full or broken; the topic is not created.
         """
-        topic = Topic(plan.name, self._new_topic_id(), plan.assignments, dict(plan.configs))
+        if topic_id is None or not self._is_free(topic_id):
+            topic_id = self._new_topic_id()
+        topic = Topic(plan.name, topic_id, plan.assignments, dict(plan.configs))
         self.catalog.announce(topic)
         yield from self._staging(topic, first=0)
         return topic
@@ -750,8 +760,11 @@ class Controller:
     def _new_topic_id(self) -> Uuid:
         while True:
             topic_id = random_uuid(self._rng)
-            if topic_id not in (ZERO_UUID, METADATA_TOPIC_ID) and self.catalog.topic_by_id(topic_id) is None:
+            if self._is_free(topic_id):
                 return topic_id
+
+    def _is_free(self, topic_id: Uuid) -> bool:
+        return topic_id not in (ZERO_UUID, METADATA_TOPIC_ID) and self.catalog.topic_by_id(topic_id) is None
 
 
 def _shown(state: PartitionState | None) -> str:

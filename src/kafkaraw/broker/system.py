@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from secrets import SystemRandom
 
     from kafkaraw.broker.kafka_export import Exported
+    from kafkaraw.broker.topic_import import TopicImport
 
 
 def real_node(config: BrokerConfig, faults: Faults | None = None, max_versions: str | None = None) -> BrokerNode:
@@ -97,6 +98,19 @@ def real_export(directory: str | os.PathLike[str]) -> Exported:
         return export(storage, SystemClock().time_ms(), _system_random())
     finally:
         storage.close()
+
+
+def real_import(directory: str | os.PathLike[str]) -> TopicImport:
+    """Return an import of topics into a directory of this machine, which is made if it does not exist.
+
+    Raises:
+        ConfigError: the directory cannot be used, or a broker uses it.
+    """
+    from kafkaraw.broker.log.file_storage import FileStorage  # only for that command
+    from kafkaraw.broker.topic_import import TopicImport
+
+    path = os.path.abspath(directory)
+    return TopicImport(LogDirectory(path, FileStorage(path)), SystemClock(), _system_random())
 
 
 def _in_memory(descriptors: Descriptors | None = None) -> tuple[LogDirectory, ...]:
