@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "failover": "kafkaraw.cli.mirror_failover:failover",
     "reverse": "kafkaraw.cli.mirror_reverse:reverse",
     "run": "kafkaraw.cli.mirror_run:run",
+    "snapshot": "kafkaraw.cli.mirror_snapshot:snapshot",
     "status": "kafkaraw.cli.mirror_status:status",
     "topics": "kafkaraw.cli.mirror_topics:topics",
     "translate": "kafkaraw.cli.mirror_translate:translate",
@@ -25,4 +26,4 @@ COMMANDS: Final = {
 
 @click.group(cls=LazyGroup, commands_table=COMMANDS)
 def mirror() -> None:
-    """Copy topics to other clusters, move groups there and back, and check copies."""
+    """Copy topics to other clusters and to directories, move groups there and back, and check copies."""
