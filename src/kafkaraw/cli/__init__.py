@@ -17,6 +17,7 @@ from kafkaraw.errors import KafkaError
 
 COMMANDS = {
     "acls": "kafkaraw.cli.acls:acls",
+    "backup": "kafkaraw.cli.backup:backup",
     "broker": "kafkaraw.cli.broker:broker",
     "cluster": "kafkaraw.cli.cluster:cluster_group",
     "completion": "kafkaraw.cli.completing:completion",
@@ -38,6 +39,7 @@ COMMANDS = {
     "protocol": "kafkaraw.cli.protocol:protocol",
     "quotas": "kafkaraw.cli.quotas:quotas",
     "registry": "kafkaraw.cli.registry:registry",
+    "restore": "kafkaraw.cli.restore:restore",
     "schemas": "kafkaraw.cli.schemas:schemas",
     "spark": "kafkaraw.cli.spark:spark",
     "tables": "kafkaraw.cli.tables:tables",
