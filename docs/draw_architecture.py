@@ -76,7 +76,7 @@ PACKAGES = {
     "metrics": ("entry", "The metrics of clients for Prometheus."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
     "worker": ("role", "Handlers for records: concurrency, retries, dead letters, commits."),
-    "mirror": ("role", "Copies of topics in other clusters, offsets of groups, comparison."),
+    "mirror": ("role", "Copies of topics: mirrors, snapshots, backups, comparison."),
     "client": ("role", "Producer, Consumer and Admin, asyncio and blocking."),
     "broker": ("role", "The embedded broker: one node or a cluster."),
     "net": ("net", "Sockets, TLS, threads and event loops: all network I/O is here."),
