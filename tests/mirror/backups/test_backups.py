@@ -12,6 +12,7 @@ from kafkaraw import Admin, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import UsageError
 from kafkaraw.mirror.backups import backup as backups
+from kafkaraw.mirror.backups import restore as restores
 from kafkaraw.mirror.backups.backup import BackupOptions
 from kafkaraw.mirror.backups.checking import check
 from kafkaraw.mirror.backups.manifest import BackupError, FileFormat
@@ -323,6 +324,36 @@ def test_a_killed_run_does_not_count_and_the_next_one_has_its_records(
     assert check(BackupStore(str(tmp_path))).records_count == 12
 
 
+@pytest.mark.parametrize("step", rotating(["_write_partition", "_check_ends", "_complete", "_commit"], 1))
+def test_a_killed_restore_is_refused_the_next_time_and_commits_no_offset(
+    servers: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    topic, group = f"half{step}", f"of-half{step}"
+    create(servers, topic)
+    fill(servers, topic, range(8))
+    commit(servers, group, topic, 2, 2)
+    backup(servers, [topic], tmp_path)
+    real, calls = getattr(restores, step), []
+
+    async def kill(*given: object) -> None:
+        calls.append(given)
+        if step == "_write_partition" and len(calls) == 1:
+            await real(*given)
+        else:
+            raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restores, step, kill)
+        with pytest.raises(_Killed):
+            restored(other, tmp_path)
+    with Admin(bootstrap_servers=other) as admin:
+        assert group not in [one.group_id for one in admin.list_groups()]
+        with pytest.raises(UsageError, match=f"topic '{topic}' is not empty"):
+            restored(other, tmp_path)
+        admin.delete_topics([topic])
+    assert [one.records_count for one in restored(other, tmp_path).partitions] == [4, 4]
+
+
 def test_two_runs_at_once_end_with_one_of_them(servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create(servers, "raced")
     fill(servers, "raced", range(8))
@@ -406,8 +437,6 @@ def test_damaged_and_missing_manifests_are_named(servers: str, tmp_path: Path) -
 def test_another_producer_during_a_restore_is_reported_and_no_offset_is_committed(
     servers: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkaraw.mirror.backups import restore as restores
-
     create(servers, "busy", partitions=1)
     fill(servers, "busy", range(4), partitions=1)
     commit(servers, "of-busy", "busy", 2)

@@ -163,10 +163,11 @@ async def restore(
     async with target.make_admin() as admin, target.make_consumer() as consumer:
         notices: list[str] = []
         existing = await _existing(admin, [names[topic.name] for topic in chosen])
+        # A restore that was killed leaves records, and settings that are not the backup's yet: records are the reason.
+        bases = await _bases(consumer, sorted(existing), options)
         for topic in chosen:
             await _check_topic(admin, topic, names[topic.name], existing, options, notices)
         missing = [topic for topic in chosen if names[topic.name] not in existing]
-        bases = await _bases(consumer, [names[topic.name] for topic in chosen if topic not in missing], options)
         if not options.dry_run:
             await _create(admin, missing, names, options)
         work = [
