@@ -46,6 +46,8 @@ SCENARIOS: Final = (
     "spark/lake/test_killed_writers.py",
     "pipelines/test_changed_definitions.py",
     "pipelines/test_contents.py",
+    "spark/lake/test_guide.py",
+    "spark/lake/test_object_stores.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 
@@ -171,7 +173,6 @@ REPEATED: Final = (
     "schemas/languages/test_versions.py",
     "schemas/serializers/test_confluent_serializers.py",
     "simulation/test_scenarios.py",
-    "spark/lake",
     "spark/reading/test_shared_plan.py",
     "spark/reading/test_topics_that_vanish.py",
     "spark/test_losses.py",

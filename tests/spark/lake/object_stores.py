@@ -1,10 +1,13 @@
 """Servers with S3's interface, in processes of their own, since deltalake keeps Python's lock while it uploads.
 
-Run as a script with the name of a server: it prints its address, and ends when its standard input is closed.
+Run as a script with the name of a server: it prints its address, and ends when its standard input is closed. moto is
+in an environment of its own, which is made once per user (decision 0006), so a script may import nothing else.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 import threading
@@ -14,8 +17,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
 BUCKET = "lake"
+MOTO = "5.2.5"
+PIP_TIMEOUT_S = 90
 
 
 class _Refusing(BaseHTTPRequestHandler):
@@ -57,12 +61,44 @@ def moto() -> str:
 SERVERS: dict[str, Callable[[], str]] = {"moto": moto, "expired": expired}
 
 
+class MissingError(Exception):
+    """The server cannot be installed; the message says why."""
+
+
+def python_with_moto() -> str:
+    """Return a Python that has moto.
+
+    Raises:
+        MissingError: pip could not install it.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaraw"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / f"moto-{MOTO}"
+    with open(cache / f"{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            wanted = (f"moto[s3]=={MOTO}", "flask>=3.1,<4", "flask-cors>=6,<7")
+            _run(sys.executable, "-m", "venv", "--clear", str(folder))
+            _run(str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", *wanted)
+            (folder / "complete").touch()
+    return str(folder / "bin" / "python")
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT_S)
+    except subprocess.TimeoutExpired as late:
+        raise MissingError(f"{' '.join(command)} took longer than {PIP_TIMEOUT_S} s") from late
+    if done.returncode:
+        raise MissingError(f"{' '.join(command)} failed: {done.stderr[-500:]}")
+
+
 @contextmanager
 def running(name: str) -> Iterator[str]:
     """Start a server, and return its address."""
-    command = [sys.executable, "-m", __name__, name]
+    command = [python_with_moto() if name == "moto" else sys.executable, __file__, name]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+    with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             address = process.stdout.readline().strip()
             assert address, f"the server {name} ended with exit code {process.wait()}"

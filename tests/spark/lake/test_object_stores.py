@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import pyarrow as pa
 import pytest
@@ -16,7 +15,7 @@ from kafkaraw.spark.lake.delta import DeltaLayout
 from kafkaraw.spark.lake.iceberg import IcebergLayout
 from kafkaraw.spark.lake.layout import Commit, CommitConflictError
 from tests.rotation import rotating
-from tests.spark.lake.object_stores import BUCKET, running, settings
+from tests.spark.lake.object_stores import BUCKET, MissingError, python_with_moto, running, settings
 from tests.spark.lake.tables import FORMATS, Lake, batch, no_pause, numbered
 
 _numbers = itertools.count(1)
@@ -25,9 +24,10 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The address of a server with a bucket."""
-    for module in ("moto", "flask", "flask_cors"):
-        if find_spec(module) is None:
-            pytest.skip(f"{module} is missing: pip install 'moto[s3]' flask flask-cors")
+    try:
+        python_with_moto()
+    except MissingError as missing:
+        pytest.skip(f"moto is missing: {missing}")
     with running("moto") as address:
         yield address
 
