@@ -142,7 +142,10 @@ def test_commands_of_the_connect_part_serve_a_client_without_kafkaraw(
         "spark://localhost:7077": workers.url,
         "localhost:15002": f"127.0.0.1:{port}",
         '"flights"': f'"{flights}"',
-        "--archives": shlex.join([*conf_options(executor_settings() | binding), "--archives"]),
+        "/opt/kafkaraw": str(tmp_path / "opt/kafkaraw"),
+        "start-connect-server.sh": shlex.join(
+            ["start-connect-server.sh", *conf_options(executor_settings() | binding)]
+        ),
     }
     (tmp_path / "environment.tar.gz").symlink_to(archive)
     # The server is a driver: it needs more memory than the master and the workers of the tests.
