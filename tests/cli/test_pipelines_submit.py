@@ -17,7 +17,7 @@ def pipeline(tmp_path):
     pytest.importorskip("yaml")
     (tmp_path / "shop/transformations").mkdir(parents=True)
     (tmp_path / "shop/transformations/orders.py").write_text("X = 1\n")
-    (tmp_path / "shop/spark-pipeline.yml").write_text(SPECIFICATION.format(storage="hdfs:///pipelines/shop"))
+    (tmp_path / "shop/spark-pipeline.yml").write_text(SPECIFICATION.format(storage=tmp_path / "shared"))
     return tmp_path / "shop"
 
 
@@ -56,9 +56,11 @@ def test_cluster_mode_sends_the_folder_of_the_pipeline(pipeline, monkeypatch):
     assert {"spark-pipeline.yml", "transformations/orders.py"} <= names
 
 
-def test_cluster_mode_refuses_a_storage_of_one_machine(pipeline):
-    (pipeline / "spark-pipeline.yml").write_text(SPECIFICATION.format(storage=pipeline / "storage"))
+@pytest.mark.parametrize("storage", ["storage", "hdfs:///pipelines/shop"])
+def test_cluster_mode_refuses_a_storage_that_the_cluster_does_not_reach(pipeline, storage):
+    (pipeline / "spark-pipeline.yml").write_text(SPECIFICATION.format(storage=storage))
     options = ["--master", "yarn", "--deploy-mode", "cluster", "--worker-python", "/opt/python"]
     result = CliRunner().invoke(main, ["pipelines", "submit", str(pipeline), *options])
     assert result.exit_code == 2
-    assert "is a folder of one machine, the driver runs on the cluster" in " ".join(result.output.split())
+    assert "cannot be reached from the cluster" in " ".join(result.output.split())
+    assert "give the absolute path of a folder outside of the pipeline's" in " ".join(result.output.split())

@@ -142,10 +142,14 @@ def test_commands_of_the_connect_part_serve_a_client_without_kafkaraw(
         "spark://localhost:7077": workers.url,
         "localhost:15002": f"127.0.0.1:{port}",
         '"flights"': f'"{flights}"',
-        "--archives": shlex.join([*conf_options(executor_settings() | binding), "--archives"]),
+        "/opt/kafkaraw": str(tmp_path / "opt/kafkaraw"),
+        "start-connect-server.sh": shlex.join(
+            ["start-connect-server.sh", *conf_options(executor_settings() | binding)]
+        ),
     }
     (tmp_path / "environment.tar.gz").symlink_to(archive)
-    folders = {"SPARK_LOG_DIR": str(logs), "SPARK_PID_DIR": str(tmp_path)}
+    # The server is a driver: it needs more memory than the master and the workers of the tests.
+    folders = {"SPARK_LOG_DIR": str(logs), "SPARK_PID_DIR": str(tmp_path), "SPARK_DAEMON_MEMORY": "1g"}
     environment = worker_environment(tmp_path, **folders, SPARK_SUBMIT_OPTS=os.environ.get("SPARK_SUBMIT_OPTS", ""))
     connect = blocks("Spark Connect", "Racks")
     [client] = [text for kind, text in connect if kind == "python"]

@@ -75,19 +75,12 @@ def topics(kafka: Kafka) -> tuple[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, topics: tuple[str, str]) -> Path:
-    """A pipeline with a table and a topic; its storage is a URI of Hadoop, as cluster mode needs."""
-    (tmp_path / "storage").mkdir()
+    """A pipeline with a table and a topic; its storage is outside of its folder, as cluster mode needs."""
     place = tmp_path / "pipeline"
     (place / "transformations").mkdir(parents=True)
     (place / "transformations/orders.py").write_text(DEFINITIONS.format(source=topics[0], target=topics[1]))
-    (place / "spark-pipeline.yml").write_text(SPECIFICATION.format(storage="viewfs://shared/storage"))
+    (place / "spark-pipeline.yml").write_text(SPECIFICATION.format(storage=tmp_path / "storage"))
     return place
-
-
-def settings(folder: Path) -> list[str]:
-    """Options with the settings of small executors, and where the link of the storage leads."""
-    link = {"spark.hadoop.fs.viewfs.mounttable.shared.link./storage": (folder / "storage").as_uri()}
-    return conf_options(executor_settings() | link)
 
 
 def check(kafka: Kafka, target: str, storage: Path) -> None:
@@ -104,7 +97,7 @@ def test_client_mode_runs_a_pipeline_on_workers_without_packages(kafka, topics, 
     """The specification takes a value from a file, by `--secret`."""
     (tmp_path / "servers").write_text(f"{kafka.servers}\n")
     options = ["--master", workers.url, "--archive", str(archive), "--secret", f"SERVERS={tmp_path}/servers"]
-    words = [*options, *settings(tmp_path), "--once"]
+    words = [*options, *conf_options(executor_settings()), "--once"]
     done = subprocess.run(
         [sys.executable, "-m", "kafkaraw", "pipelines", "submit", str(folder), *words],
         cwd=tmp_path,
@@ -133,7 +126,7 @@ def test_job_of_cluster_mode_runs_by_the_python_of_the_archive(
     monkeypatch.setattr("kafkaraw.spark.launch.submitting.submit", run)
     monkeypatch.setenv("SERVERS", kafka.servers)
     options = ["--master", "yarn", "--deploy-mode", "cluster", "--archive", str(archive), "--secret", "SERVERS"]
-    words = [*options, *settings(tmp_path), "--once"]
+    words = [*options, *conf_options(executor_settings()), "--once"]
     result = CliRunner().invoke(main, ["pipelines", "submit", str(folder), *words])
     assert result.exit_code == 0, result.output + "".join(
         each.stdout[-4000:] + each.stderr[-4000:] for each in outcomes

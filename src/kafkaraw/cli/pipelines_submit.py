@@ -44,7 +44,8 @@ def submit(ctx: click.Context, place: Path, **options: Unpack[_PipelineOptions])
     """Run a pipeline on a Spark cluster, with an archive for its executors.
 
     In client mode the driver is `kafkaraw pipelines run` on this machine, with its output, signals and exit codes. In
-    cluster mode the folder of the pipeline is sent along, and its storage must be a URI that all machines reach.
+    cluster mode the folder of the pipeline is sent along, and its storage must be the absolute path of a file system
+    that is mounted on all machines.
     Values of the specification such as ${env:PASSWORD} come from --secret PASSWORD.
     """
     from kafkaraw.pipelines.specification import read_specification
@@ -72,10 +73,12 @@ def _arguments(options: _PipelineOptions) -> tuple[str, ...]:
 @contextmanager
 def _packed(specification: Specification) -> Iterator[Path]:
     """Write the folder of a pipeline to an archive."""
-    if "://" not in specification.storage:
+    folder_of_pipeline = specification.path.parent.resolve()
+    if "://" in specification.storage or Path(specification.storage).resolve().is_relative_to(folder_of_pipeline):
         raise ConfigError(
-            f"storage: {specification.storage} is a folder of one machine, the driver runs on the cluster: give a URI "
-            "that all machines reach, such as hdfs:///pipelines or s3a://bucket/pipelines"
+            f"storage: {specification.storage} cannot be reached from the cluster, where the driver and the executors "
+            "run: give the absolute path of a folder outside of the pipeline's, in a file system that is mounted on "
+            "all of their machines"
         )
     with tempfile.TemporaryDirectory(prefix="kafkaraw-pipeline-") as folder:
         archive = Path(folder, f"{_FOLDER}.tar.gz")

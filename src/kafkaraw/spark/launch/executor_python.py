@@ -41,8 +41,8 @@ _CAUSES: Final = (
     ),
     (
         re.compile(r"pyspark\.daemon's std|pyspark\.daemon's standard output"),
-        "The Python of the executor does not start: in the log of the executor (stderr), a line with 'kafkaraw: the "
-        "archive' or an error of the system names the reason",
+        "The Python of the executor does not start: a line with 'kafkaraw: the archive', or an error of the system, in "
+        "Spark's error or in the log of the executor (stderr), names the reason",
     ),
 )
 _MARK: Final = "_kafkaraw_notes"
