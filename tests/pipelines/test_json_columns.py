@@ -284,7 +284,8 @@ def test_what_the_source_decodes_has_the_values_that_spark_decodes(spark):
     schema = StructType.fromDDL(PLAIN_SCHEMA)
     columns, value = JsonColumns(schema, "the test"), F.col("value")
     cases = [each for each in (*GOOD, *BAD, *documents()) if each is not None]
-    decoded = JsonValues.of(schema, utc=True).decoder().decode({"value": pa.array(cases, pa.binary())})[0]["json"]
+    raw = {"value": pa.array(cases, pa.binary())}
+    decoded = JsonValues.of(schema, utc=True).decoder().decode(raw, [("t", 0, len(cases))])[0]["json"]
     frame = spark.createDataFrame(
         [(number, bytearray(case)) for number, case in enumerate(cases)], "n INT, value BINARY"
     )
