@@ -272,3 +272,22 @@ def test_the_key_of_a_chunk_names_partition_and_number() -> None:
     for wrong in (key[:-1], b"", key + b"x", b"\x00\x01" + key[2:]):
         with pytest.raises(ProtocolError, match="is not one of an offset mapping"):
             parsed_mapping_key(wrong)
+
+
+def test_old_state_of_a_chunk_from_a_suspended_process_is_not_taken_as_exact() -> None:
+    """Another process has taken over; the first one wakes up, and writes the chunk as it was before."""
+    mapping = OffsetMapping()
+    stored: dict[int, bytes | None] = {}
+    for number in range(CHUNK_RUNS + 50):  # each transaction has ten records and a marker
+        mapping.add(batch(range(10 * number, 10 * number + 10), [range(10 * number, 10 * number + 10)], 11 * number))
+        if number == 99:
+            old = mapping.records()
+            mapping.changed.add(0)
+    stored.update(mapping.records())
+    stored.update(old)
+    again = OffsetMapping.of_records((number, value) for number, value in stored.items() if value is not None)
+    assert again.translate(995) == Translation(99 * 11 + 5, is_exact=True)
+    found = again.translate(1500)
+    assert found == Translation(99 * 11 + 10, is_exact=False)
+    assert again.gap_at(1500) == (range(1000, 10 * CHUNK_RUNS), range(99 * 11 + 10, 11 * CHUNK_RUNS))
+    assert again.translate(10 * CHUNK_RUNS + 5) == Translation(11 * CHUNK_RUNS + 5, is_exact=True)

@@ -290,10 +290,13 @@ class OffsetMapping:
         mapping = cls()
         end = level = 0
         for number, value in sorted(records):
-            if mapping._open:
-                mapping._chunks.append(_chunk(mapping._next_number, level, mapping._open))
+            before_end, before_level = mapping.source_end, level
             level, source_end, encoded = _parsed(value)
             runs = [run for run in _decoded(encoded) if run.source >= end]  # a merge of chunks may be half written
+            if runs and before_end is not None and before_end < runs[0].source:
+                mapping._open_gap()  # a suspended process has written an old state of the chunk before
+            if mapping._open:
+                mapping._chunks.append(_chunk(mapping._next_number, before_level, mapping._open))
             mapping._open, mapping._next_number, mapping.source_end = runs, number, source_end
             end = runs[-1].source + runs[-1].length if runs else end
         return mapping
