@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkaraw import TopicPartition
+from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import AuthorizationError, UsageError
 from kafkaraw.mirror.checkpoints import Checkpoint, Heartbeat
 from kafkaraw.mirror.clients import FlowClients, newest
@@ -19,7 +20,7 @@ from kafkaraw.mirror.offset_service import OffsetService, load_mappings
 from kafkaraw.mirror.offset_syncs import OffsetSync
 from kafkaraw.mirror.running import MirrorRun
 from kafkaraw.mirror.settings import MirrorSettings, read_mirror_settings
-from kafkaraw.mirror.translation import GroupTranslator
+from kafkaraw.mirror.translation import GroupTranslator, How
 from kafkaraw.testing.virtual import Simulation, run_virtual
 from tests.broker.support import FEW_PARTITIONS
 from tests.client.virtual_cluster import PORT, VirtualCluster
@@ -160,6 +161,34 @@ def test_group_offsets_follow_without_being_ahead_of_the_copy_or_moving_back(tmp
             assert await is_at(10)
 
     on_clusters(test, tmp_path, "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 2\n")
+
+
+def test_offsets_of_an_earlier_copy_are_not_used_for_a_copy_that_was_created_again(tmp_path: Path) -> None:
+    async def test(clusters: Clusters) -> None:
+        flow = clusters.settings.flows[0]
+        async with clusters.mirroring() as run:
+            for number in range(10):  # each is a transaction of the copy, with a marker
+                await clusters.fill(1)
+                await clusters.copied(run, number + 1)
+        await clusters.commit(clusters.east, {ORDERS: 10})
+        async with clusters.west.admin() as admin:
+            await admin.delete_topics([COPY.topic])
+            await admin.create_topics([NewTopic(COPY.topic, 1)])
+        plan = await GroupTranslator(flow, clusters.clients).plan(["billing"])
+        assert [(each.translated, each.how) for each in plan.offsets] == [(None, How.UNKNOWN)]
+        async with clusters.mirroring() as run:
+            await clusters.until(lambda: is_committed(clusters))
+            ends = await ends_of_copy(clusters)
+            assert (await clusters.committed(clusters.west))[COPY] <= ends
+
+    async def is_committed(clusters: Clusters) -> bool:
+        return COPY in await clusters.committed(clusters.west)
+
+    async def ends_of_copy(clusters: Clusters) -> int:
+        async with clusters.west.consumer() as consumer:
+            return (await consumer.end_offsets([COPY]))[COPY]
+
+    on_clusters(test, tmp_path, "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 1\n")
 
 
 def test_offsets_of_a_group_with_members_in_the_target_are_not_changed(tmp_path: Path) -> None:

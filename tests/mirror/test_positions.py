@@ -49,7 +49,13 @@ def test_partition_without_position_begins_at_its_first_offset() -> None:
     assert start(new, start_at=StartAt.LATEST) == Start(90)
     with pytest.raises(UsageError, match="up to offset 39, and the mirror has no position"):
         start(replace(new, target_end_offset=40))
-    assert start(replace(new, target_end_offset=40), start_at=StartAt.EARLIEST) == Start(10)
+
+
+@pytest.mark.parametrize(("start_at", "offset"), [(StartAt.EARLIEST, 10), (StartAt.LATEST, 90)])
+def test_begin_behind_records_of_a_copy_without_position_is_reported(start_at: StartAt, offset: int) -> None:
+    found = start(replace(FACTS, position=None), start_at=start_at)
+    assert found.offset == offset
+    assert f"from offset {offset} of orders-1" in found.notice
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ class _Session:
             else AtLeastOnce(self._copier, self._clients.target)
         )
         self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._begun: list[CopiedBatch] = []  # partitions that do not continue at a position, to be told
         self._schedule = _CommitSchedule(settings.commit_interval_s)
         self._committing: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[Sequence[CopiedTopic]] | None = None
@@ -343,6 +344,9 @@ class _Session:
                 log.warning("mirror %s: %s", self._settings.name, start.notice)
             elif facts.position is not None:
                 self.committed[of] = facts.position
+            if start.notice or facts.position is None:
+                settled = range(start.offset, start.offset)
+                self._begun.append(CopiedBatch(of, facts.target, settled, (), facts.target_end_offset))
             self._copies[of] = PartitionCopy(
                 of,
                 facts.target,
@@ -398,6 +402,7 @@ class _Session:
         """
         while not stop.is_set():
             await self._refresh_if_due()
+            self._tell_begun()
             read = await self._read()
             self._copier.check()
             if read:
@@ -406,6 +411,12 @@ class _Session:
                 await self._commit()
             await self._check_committing()
         await self._commit(wait=True)
+
+    def _tell_begun(self) -> None:
+        """Tell which partitions begin anew: offsets of an earlier copy must not be translated to those of this one."""
+        if self._begun:
+            begun, self._begun = self._begun, []
+            self._on_committed(begun)
 
     async def _read(self) -> dict[TopicPartition, Batch]:
         """Wait for batches for a short time; a Fetch stays in flight meanwhile."""

@@ -232,9 +232,15 @@ def _start_without_position(facts: PartitionFacts, start_at: StartAt | None) -> 
             f"consumer.auto.offset.reset=earliest for the flow to copy {name_of(facts.source)} from its first record "
             f"behind them, or latest to copy new records"
         )
-    if start_at is StartAt.LATEST:
-        return Start(facts.end_offset)
-    return Start(facts.first_offset)
+    offset = facts.end_offset if start_at is StartAt.LATEST else facts.first_offset
+    if start_at is None or not facts.target_end_offset:
+        return Start(offset)
+    return Start(
+        offset,
+        notice=f"{name_of(facts.target)} has records up to offset {facts.target_end_offset - 1}, and the mirror has no "
+        f"position there (another tool has written them, or the position has expired): by consumer.auto.offset.reset="
+        f"{start_at.value}, records from offset {offset} of {name_of(facts.source)} on are copied behind them",
+    )
 
 
 def _differ(one: Uuid, other: Uuid) -> bool:

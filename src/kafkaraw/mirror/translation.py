@@ -345,8 +345,10 @@ class GroupTranslator:
         found = []
         for each in offsets:
             at = committed.get(each.group_id, {}).get(each.destination)
-            current = None if at is None else at.offset
-            found.append(replace(each, current=current, end=ends.get(each.destination)))
+            current, end = None if at is None else at.offset, ends.get(each.destination)
+            if end is not None and each.translated is not None and each.translated > end:
+                each = replace(each, translated=None, how=How.UNKNOWN)  # of a topic that was created again since
+            found.append(replace(each, current=current, end=end))
         return found
 
 
