@@ -392,6 +392,22 @@ def test_copy_that_was_deleted_is_copied_anew() -> None:
     between_clusters(test)
 
 
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_copy_that_is_created_again_while_a_flow_runs_is_copied_anew_without_repetition(is_idle: bool) -> None:
+    async def test(clusters: TwoClusters) -> None:
+        await clusters.fill(0, 20)
+        async with clusters.mirroring():
+            await clusters.copied_records(20)
+            async with clusters.target.admin() as admin:
+                await admin.delete_topics([COPY])
+                await admin.create_topics([NewTopic(COPY, 2)])
+            await clusters.fill(20, 0 if is_idle else 20)
+            await clusters.copied_records(20 if is_idle else 40)
+        await assert_equal(clusters)
+
+    between_clusters(test)
+
+
 def test_copy_with_records_and_without_position_needs_a_choice() -> None:
     async def test(clusters: TwoClusters) -> None:
         await clusters.plan.refresh()

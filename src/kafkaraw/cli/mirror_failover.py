@@ -121,7 +121,8 @@ def _move(
     for each in unknown:
         click.echo(
             f"Error: offset {each.offset} of {each.origin.topic} [{each.origin.partition}] of group {each.group_id!r} "
-            "cannot be translated: no flow of this mirror has copied it; --timestamp uses the time of the next record",
+            "cannot be translated: no flow of this mirror has copied it to the topic that is there now; --timestamp "
+            "uses the time of the next record",
             err=True,
         )
     if plan.missing or plan.active_at_destination or unknown or (plan.active_at_origin and not force):

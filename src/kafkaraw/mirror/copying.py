@@ -258,12 +258,15 @@ class Commits(Protocol):
     async def begin(self) -> None:
         """Do what has to be done before batches are sent."""
 
-    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
+    async def commit(
+        self, positions: Mapping[TopicPartition, Position], count: int, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Commit positions behind the batches that were sent.
 
         Args:
             positions: by partition of the copy.
             count: how many batches are before them.
+            check: called when these are acknowledged; if it raises, positions are not committed.
         """
 
 
@@ -271,13 +274,15 @@ class ExactlyOnce:
     """Positions and records are in one transaction.
 
     Args:
+        copier: knows which batches are acknowledged.
         producer: with the flow's transactional id.
         group_id: has the positions.
     """
 
     overlaps: bool = False
 
-    def __init__(self, producer: AsyncProducer, group_id: str) -> None:
+    def __init__(self, copier: BatchCopier, producer: AsyncProducer, group_id: str) -> None:
+        self._copier = copier
         self._producer = producer
         self._group_id = group_id
         self._is_open = False
@@ -292,10 +297,14 @@ class ExactlyOnce:
             await self._producer.begin_transaction()
             self._is_open = True
 
-    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
-        """Commit the transaction, which waits for all batches."""
+    async def commit(
+        self, positions: Mapping[TopicPartition, Position], count: int, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Commit the transaction, when all its batches are acknowledged."""
         await self.begin()
         await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
+        await self._copier.wait_for(count)
+        check()
         await self._producer.commit_transaction()
         self._is_open = False
 
@@ -320,9 +329,12 @@ class AtLeastOnce:
     async def begin(self) -> None:
         """Nothing has to be begun."""
 
-    async def commit(self, positions: Mapping[TopicPartition, Position], count: int) -> None:
+    async def commit(
+        self, positions: Mapping[TopicPartition, Position], count: int, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Commit positions of batches that were sent, when these are acknowledged."""
         await self._copier.wait_for(count)
+        check()
         await self._consumer.commit(_offsets(positions))
 
 

@@ -58,6 +58,7 @@ from kafkaraw.mirror.positions import (
     random_run_id,
     start_of,
 )
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition
 
@@ -145,6 +146,7 @@ class Flow:
         self._runtimes = (source_runtime, target_runtime)
         self._metrics = FlowMetrics()
         self._session: _Session | None = None
+        self._known: dict[TopicPartition, Position] = {}
         self._stop = asyncio.Event()
         self._runs = RunIds(random_run_id((target_runtime or system_runtime()).rng))
         self._has_opened = False
@@ -190,7 +192,10 @@ class Flow:
 
     async def _run_session(self) -> None:
         self.sessions_count += 1
-        session = _Session(self.settings, self._plan, self._runs, self._metrics, self._runtimes, self._committed)
+        self._known |= self.positions
+        session = _Session(
+            self.settings, self._plan, self._runs, self._metrics, self._runtimes, self._committed, self._known
+        )
         self._session = session
         try:
             await session.open()
@@ -251,6 +256,7 @@ class _Session:
         metrics: count what is copied.
         runtimes: of the clients of source and target.
         on_committed: called after each commit with what was copied since the one before.
+        before: positions of earlier sessions: brokers delete those of a copy with the copy.
 
     Attributes:
         committed: the positions that were committed last, by partition of the source.
@@ -264,6 +270,7 @@ class _Session:
         metrics: FlowMetrics,
         runtimes: tuple[Runtime | None, Runtime | None],
         on_committed: OnCopied,
+        before: Mapping[TopicPartition, Position],
     ) -> None:
         self.committed: dict[TopicPartition, Position] = {}
         self._settings = settings
@@ -271,11 +278,12 @@ class _Session:
         self._runs = runs
         self._metrics = metrics
         self._on_committed = on_committed
+        self._before = before
         self._clients = _clients_of(settings, runtimes)
         clock = (runtimes[1] or system_runtime()).clock
         self._copier = BatchCopier(self._clients.producer, settings.in_flight_max_bytes, clock.time_ms)
         self._commits: Commits = (
-            ExactlyOnce(self._clients.producer, settings.group_id)
+            ExactlyOnce(self._copier, self._clients.producer, settings.group_id)
             if settings.delivery is Delivery.EXACTLY_ONCE
             else AtLeastOnce(self._copier, self._clients.target)
         )
@@ -322,6 +330,7 @@ class _Session:
             log.info("mirror %s: %s is not copied any more", self._settings.name, name_of(gone))
             del self._copies[gone]
         for of, copy in self._copies.items():
+            _check_same(copy, self._clients.target.topic_id(copy.target.topic))
             copy.limits = TargetLimits.of(wanted[of].target_config)
         starts = await self._starts_of({of: topic for of, topic in wanted.items() if of not in self._copies})
         source.assign(self._copies)
@@ -384,13 +393,19 @@ class _Session:
                 copy,
                 source.topic_id(of.topic),
                 target.topic_id(copy.topic),
-                None if (at := committed[copy]) is None else Position.parse(at.offset, at.leader_epoch, at.metadata),
+                self._position_of(of, committed[copy], target.topic_id(copy.topic)),
                 first[of],
                 ends[of],
                 target_ends[copy],
             )
             for of, copy in copies.items()
         ]
+
+    def _position_of(self, of: TopicPartition, committed: OffsetAndMetadata | None, target_id: Uuid) -> Position | None:
+        if committed is not None:
+            return Position.parse(committed.offset, committed.leader_epoch, committed.metadata)
+        before = self._before.get(of)
+        return before if before is not None and before.target_id != target_id else None
 
     # -- copying
 
@@ -477,7 +492,7 @@ class _Session:
             count: how many batches were sent.
         """
         targets = {self._copies[of].target: position for of, position in positions.items() if of in self._copies}
-        await self._commits.commit(targets, count)
+        await self._commits.commit(targets, count, self._check_targets)
         self.committed.update(positions)
         copied = self._copier.take_copied(count)
         for of, offsets in settled.items():
@@ -485,6 +500,16 @@ class _Session:
             if copy is not None:
                 copied.append(CopiedBatch(copy.source, copy.target, offsets, (), copy.target_offset))
         self._on_committed(copied)
+
+    def _check_targets(self) -> None:
+        """Check that the copies are those that the positions are about: a new one lacks the records before.
+
+        Raises:
+            KafkaError: one was deleted and created again; the next session copies it anew.
+        """
+        producer = core_of(self._clients.producer)
+        for copy in self._copies.values():
+            _check_same(copy, producer.topic_id(copy.target.topic))
 
     def _moved_positions(self) -> dict[TopicPartition, Position]:
         moved: dict[TopicPartition, Position] = {}
@@ -624,6 +649,12 @@ async def _together(*work: Awaitable[Any]) -> list[Any]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+def _check_same(copy: PartitionCopy, topic_id: Uuid) -> None:
+    """Raise if a copy has another id than at the begin of the session; ids that are not known are no difference."""
+    if ZERO_UUID not in (topic_id, copy.target_id) and topic_id != copy.target_id:
+        raise KafkaError(f"topic {copy.target.topic!r} of the target was deleted and created again")
 
 
 def _now_s() -> float:

@@ -226,6 +226,10 @@ class ProducerCore:
             await self._engine.wait_for_topics(unknown, timeout=deadline.remaining)
         return {topic: await metadata.learn(topic, None, deadline) for topic in wanted}
 
+    def topic_id(self, topic: str) -> Uuid:
+        """Return the id of a topic in the metadata; zero if it is not known, and with brokers before 2.8."""
+        return self._engine.cluster.topic_id_of(topic)
+
     def new_promise(self, topic: str, partition: int) -> BatchPromise:
         """Make the promise of a batch for `send_sealed`."""
         return BatchPromise(topic, partition, self._waiter)
