@@ -473,6 +473,7 @@ def test_positions_name_both_topics() -> None:
             assert found is not None
             assert found.offset == 20
             assert f"target={consumer.topic_id(COPY)}" in found.metadata
+            assert "end=0" in found.metadata  # before the transaction that the position is in
 
     between_clusters(test)
 

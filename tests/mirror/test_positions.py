@@ -16,6 +16,7 @@ from kafkaraw.mirror.positions import (
     SourceReplacedError,
     SourceTruncatedError,
     Start,
+    TargetTruncatedError,
     start_of,
 )
 from kafkaraw.protocol import ZERO_UUID, Uuid
@@ -33,6 +34,7 @@ def start(facts: PartitionFacts, on_loss: OnLoss = OnLoss.FAIL, start_at: StartA
 
 def test_position_is_read_as_it_was_written() -> None:
     assert Position.parse(50, 3, POSITION.metadata) == POSITION
+    assert Position.parse(50, 3, (after := POSITION._replace(target_end=40)).metadata) == after
     assert Position.parse(50, -1, "of another tool, =x source=?") == Position(50, -1, ZERO_UUID, ZERO_UUID)
 
 
@@ -73,6 +75,13 @@ def test_loss_is_an_error_or_a_notice(facts: PartitionFacts, kind: type[KafkaErr
     found = start(facts, OnLoss.CONTINUE)
     assert found.offset == offset
     assert "orders" in found.notice
+
+
+@pytest.mark.parametrize("on_loss", OnLoss)
+def test_copy_that_has_lost_records_is_an_error(on_loss: OnLoss) -> None:
+    assert start(replace(FACTS, position=POSITION._replace(target_end=40))) == Start(50, 3)
+    with pytest.raises(TargetTruncatedError, match="ends at offset 40, and has had records up to offset 40"):
+        start(replace(FACTS, position=POSITION._replace(target_end=41)), on_loss)
 
 
 def test_gap_is_exact() -> None:

@@ -54,6 +54,7 @@ from kafkaraw.mirror.positions import (
     RunIds,
     SourceReplacedError,
     SourceTruncatedError,
+    TargetTruncatedError,
     name_of,
     random_run_id,
     start_of,
@@ -94,6 +95,7 @@ _LASTING: Final = (
     RecordsLostError,
     SourceReplacedError,
     SourceTruncatedError,
+    TargetTruncatedError,
 )
 _LASTING_CODES: Final = frozenset(
     {
@@ -516,7 +518,9 @@ class _Session:
         for of, at in self._clients.source.next_offsets().items():
             copy, before = self._copies.get(of), self.committed.get(of)
             if copy is not None and (before is None or before.offset != at.offset):
-                moved[of] = Position(at.offset, at.leader_epoch, copy.source_id, copy.target_id, self._runs.own)
+                moved[of] = Position(
+                    at.offset, at.leader_epoch, copy.source_id, copy.target_id, self._runs.own, copy.target_offset
+                )
         return moved
 
     async def _check_committing(self) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _SOURCE: Final = "source="
 _TARGET: Final = "target="
 _RUN: Final = "run="
+_END: Final = "end="
 
 
 class RecordsLostError(KafkaError):
@@ -56,6 +57,10 @@ class SourceTruncatedError(KafkaError):
     """A partition of the source ends before the position: records that were copied are not in the source any more."""
 
 
+class TargetTruncatedError(KafkaError):
+    """A copy ends before records that the target has acknowledged: it has lost them."""
+
+
 class FlowTakenOverError(ProducerFencedError):
     """Another process copies this flow: it has committed positions since this one has begun."""
 
@@ -69,6 +74,7 @@ class Position(NamedTuple):
         source_id: of the source's topic; zero if it is not known.
         target_id: of the copy.
         run_id: of the process that has committed it; empty if it is not known.
+        target_end: the copy has had all offsets before it; -1 if it is not known.
     """
 
     offset: int
@@ -76,18 +82,21 @@ class Position(NamedTuple):
     source_id: Uuid
     target_id: Uuid
     run_id: str = ""
+    target_end: int = -1
 
     @property
     def metadata(self) -> str:
         """The text that is committed with the offset."""
-        return f"{_SOURCE}{self.source_id} {_TARGET}{self.target_id} {_RUN}{self.run_id}"
+        return f"{_SOURCE}{self.source_id} {_TARGET}{self.target_id} {_RUN}{self.run_id} {_END}{self.target_end}"
 
     @classmethod
     def parse(cls, offset: int, leader_epoch: int, metadata: str) -> Position:
         """Read what was committed; ids that are not there count as not known."""
         words = {name + sign: text for name, sign, text in (word.partition("=") for word in metadata.split())}
         source_id, target_id = _id_of(words.get(_SOURCE, "")), _id_of(words.get(_TARGET, ""))
-        return cls(offset, leader_epoch, source_id, target_id, words.get(_RUN, ""))
+        end = words.get(_END, "")
+        target_end = int(end) if end.isascii() and end.isdigit() else -1
+        return cls(offset, leader_epoch, source_id, target_id, words.get(_RUN, ""), target_end)
 
 
 def _id_of(text: str) -> Uuid:
@@ -185,6 +194,7 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
         RecordsLostError: the source has deleted records that the copy lacks.
         SourceReplacedError: the source's topic is another one than the one that was copied.
         SourceTruncatedError: the source ends before the position.
+        TargetTruncatedError: the copy ends before records that it has had.
         UsageError: the copy has records, and there is no position.
     """
     position, source = facts.position, facts.source
@@ -204,6 +214,12 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
                 f"{text}: delete the copy, or set on.loss=continue to write the new records behind them"
             )
         return Start(facts.first_offset, notice=f"{text}; the new records follow these")
+    if position.target_end > facts.target_end_offset:
+        raise TargetTruncatedError(
+            f"{name_of(facts.target)} ends at offset {facts.target_end_offset}, and has had records up to offset "
+            f"{position.target_end - 1}: the target has lost records of the copy, as after an unclean election or when "
+            f"it was restored; delete the copy to copy {source.topic!r} anew"
+        )
     if position.offset < facts.first_offset:
         lost = RecordsLostError(source, position.offset, facts.first_offset - 1)
         if on_loss is OnLoss.FAIL:
