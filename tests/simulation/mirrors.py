@@ -8,13 +8,14 @@ process that ends with an error is started again, as by a service manager. Start
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from kafkaraw.client.admin import AsyncAdmin, NewPartitions, NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.errors import BrokerError, KafkaError
+from kafkaraw.mirror import mapping
 from kafkaraw.mirror.flow import Flow
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings
 from kafkaraw.mirror.mapping import OffsetMapping
@@ -41,12 +42,16 @@ class Plan:
         in_flight_max_bytes: of the flow.
         refresh_topics_interval_s: of the flow.
         store_probability: how often mappings are stored after a commit.
+        chunk_runs: the number of runs in a chunk of a mapping.
+        level_chunks: the number of chunks of a level, before two of them are thinned.
     """
 
     commit_interval_s: float
     in_flight_max_bytes: int
     refresh_topics_interval_s: float
     store_probability: float
+    chunk_runs: int
+    level_chunks: int
 
 
 class _Topics:
@@ -136,38 +141,40 @@ class MirrorProcess:
     # -- the mappings of offsets
 
     def _on_copied(self, batches: Sequence[CopiedBatch]) -> None:
+        if self._is_killed:
+            return
         for batch in batches:
-            mapping = self._mappings.setdefault(batch.source, OffsetMapping())
-            mapping.add(batch)
+            offsets = self._mappings.setdefault(batch.source, OffsetMapping())
+            offsets.add(batch)
             self._history.copied.append(batch)
             for offset in {
                 batch.source_offsets.start,
                 batch.source_offsets.stop,
                 self._rng.randrange(batch.source_offsets.stop + 3),
             }:
-                self._translate(batch.source, mapping, offset)
+                self._translate(batch.source, offsets, offset)
         if self._rng.random() < self._plan.store_probability:
             self._store()
 
     def _store(self) -> None:
-        for of, mapping in self._mappings.items():
+        for of, offsets in self._mappings.items():
             chunks = self._stored.setdefault(of, {})
-            for number, value in mapping.records():
+            for number, value in offsets.records():
                 if value is None:
                     chunks.pop(number, None)
                 else:
                     chunks[number] = value
 
-    def _translate(self, of: TopicPartition, mapping: OffsetMapping, offset: int) -> None:
-        found = mapping.translate(offset)
+    def _translate(self, of: TopicPartition, offsets: OffsetMapping, offset: int) -> None:
+        found = offsets.translate(offset)
         if found is not None:
             self._history.translated.append(Translated(of, offset, found.offset, found.is_exact, self._name))
 
     def translate_all(self, ends: dict[TopicPartition, int]) -> None:
         """Translate every offset of the source."""
-        for of, mapping in self._mappings.items():
+        for of, offsets in self._mappings.items():
             for offset in range(ends.get(of, 0) + 1):
-                self._translate(of, mapping, offset)
+                self._translate(of, offsets, offset)
 
     # -- its end
 
@@ -213,6 +220,8 @@ class MirrorScenario:
             in_flight_max_bytes=rng.choice([300, 2_000, 16 << 20]),
             refresh_topics_interval_s=rng.choice([1.0, 3.0]),
             store_probability=rng.choice([0.1, 0.5, 1.0]),
+            chunk_runs=rng.choice([2, 3, 256]),
+            level_chunks=rng.choice([2, 16]),
         )
         self.history = MirrorHistory()
         self._stored: dict[TopicPartition, dict[int, bytes]] = {}
@@ -220,6 +229,16 @@ class MirrorScenario:
         self._zombies: list[MirrorProcess] = []
         self._count = 0
         source.note(f"{self._plan}")
+
+    @contextmanager
+    def small_chunks(self) -> Iterator[None]:
+        """In this context, mappings have the plan's chunks, which are thinned after a few transactions."""
+        before = mapping.CHUNK_RUNS, mapping.LEVEL_CHUNKS
+        mapping.CHUNK_RUNS, mapping.LEVEL_CHUNKS = self._plan.chunk_runs, self._plan.level_chunks
+        try:
+            yield
+        finally:
+            mapping.CHUNK_RUNS, mapping.LEVEL_CHUNKS = before
 
     async def create_topic(self) -> None:
         """Create the topic of the source, before the first fault."""
@@ -261,6 +280,7 @@ class MirrorScenario:
         self.history.source = self._source.history.final_committed
         copied = self._target.history.final_committed
         self.history.copy = {TopicPartition(TOPIC, of.partition): records for of, records in copied.items()}
+        self._source.covered["records copied"] += sum(map(len, copied.values()))
         self._target.history.final = {}  # batches of transactions that were aborted are sent again
 
     async def _behind(self, onlooker: AsyncConsumer) -> dict[TopicPartition, tuple[int | None, int]]:

@@ -294,7 +294,8 @@ async def with_mirror(simulation: Simulation) -> ScenarioResult:
     await scenario.create_topic()
     faults = [asyncio.create_task(inject_faults(world, pause_s=(0.05, 1.5))) for world in (source, target)]
     services = [Service(source, f"service{number}") for number in range(SERVICES)]
-    with source.brokers.stale_metadata.in_effect(), target.brokers.stale_metadata.in_effect(), _log_text_only():
+    stale = source.brokers.stale_metadata.in_effect(), target.brokers.stale_metadata.in_effect()
+    with stale[0], stale[1], scenario.small_chunks(), _log_text_only():
         async with asyncio.timeout(SCENARIO_S):
             mirror = asyncio.create_task(scenario.run())
             producer = send_all(source, "plain", RECORDS_IN_CLUSTER, delivery_timeout_ms=30_000)

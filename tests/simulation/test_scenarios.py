@@ -138,4 +138,4 @@ def test_workers_lose_and_skip_no_record_and_keep_the_order_by_key(seed: int):
 
 @every_seed("mirror")
 def test_mirror_copies_each_committed_record_once_and_translates_no_offset_ahead(seed: int):
-    assert check(with_mirror, seed).covered["a mirror was killed"], "no mirror was killed: nothing was tested"
+    assert check(with_mirror, seed).covered["records copied"], "no record was copied: nothing was tested"
