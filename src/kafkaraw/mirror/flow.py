@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -523,9 +523,10 @@ class _Session:
 
         If the flow is cancelled meanwhile, the other clients are closed, too.
         """
-        clients = self._clients
+        closings: list[Callable[[], Awaitable[None]]] = [self._end_tasks]
+        closings += [partial(each.close, CLOSE_S) for each in self._clients.all]
         cancelled: asyncio.CancelledError | None = None
-        for closing in (self._end_tasks, *(partial(each.close, CLOSE_S) for each in clients.all)):
+        for closing in closings:
             try:
                 await closing()
             except asyncio.CancelledError as error:
