@@ -153,13 +153,13 @@ class SeveralBrokers:
         self._climate = environment
         self._rng = rng
         self._delays = random.Random(rng.random())
-        self.disks = {node_id: disk_of(simulation, node_id, environment) for node_id in range(environment.nodes)}
-        self._facts = disk_of(simulation, len(self.disks), environment)
+        self.ids = list(range(environment.first_id, environment.first_id + environment.nodes))
+        self.disks = {node_id: disk_of(simulation, node_id, environment) for node_id in self.ids}
+        self._facts = disk_of(simulation, self.ids[-1] + 1, environment)
         self._switching = asyncio.Lock()  # two series of faults may run at a time
         self._has_power = True
         self.stale_metadata = StaleMetadata()
         self.cluster = self._new_cluster()
-        self.ids = list(self.disks)
 
     def _new_cluster(self) -> Cluster:
         surroundings = Surroundings(
@@ -170,7 +170,7 @@ class SeveralBrokers:
             rng=self._rng,
             replication_delay_s=lambda: self._delays.uniform(*self._climate.replication_delay_s),
         )
-        return Cluster(range(self._climate.nodes), lambda node_id: config(self._climate, node_id), surroundings)
+        return Cluster(self.ids, lambda node_id: config(self._climate, node_id), surroundings)
 
     @property
     def running(self) -> list[int]:

@@ -34,6 +34,7 @@ class Environment:
         session_ms: session timeout of group members; None if there is no group.
         keeps_names: a crash keeps the names of files, even if their folders were not synced.
         disks_fail: disks are cut off from power in the middle of an operation, become full, read-only, or break.
+        first_id: id of the first broker; two clusters of a run have different ones.
         slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
         compacts: the cleaner runs several times a second.
     """
@@ -61,6 +62,7 @@ class Environment:
     compacts: bool = False
     keeps_names: bool = True
     disks_fail: bool = False
+    first_id: int = 0
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -243,3 +245,14 @@ def for_transactions(rng: random.Random) -> Environment:
         add_partitions_retry_ms=random.Random(f"patience {rng.getstate()}").choice([0, 100]),
         crash_probability=0.4,
     )
+
+
+def for_mirrors(rng: random.Random) -> tuple[Environment, Environment]:
+    """Two clusters with a mirror between them; producers of the first one crash."""
+    source, target = [
+        replace(
+            for_transactions(rng), sasl_mechanism=None, replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02)])
+        )
+        for _ in range(2)
+    ]
+    return source, replace(target, first_id=source.nodes, session_ms=3_000)

@@ -15,7 +15,7 @@ from kafkaraw.client.admin import QuotaEntity, QuotaName
 from kafkaraw.errors import KafkaError, UsageError
 from tests.simulation.brokers import Down, address_of
 from tests.simulation.disks import disk_fails, power_fails
-from tests.simulation.environment import PARTITIONS, TOPIC
+from tests.simulation.environment import PARTITIONS
 from tests.simulation.world import World
 
 REPEATED_KEYS = frozenset({0, 25, 26, 28})  # Produce, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
@@ -153,14 +153,14 @@ async def stale_metadata(world: World, node: int) -> AsyncIterator[None]:
 @asynccontextmanager
 async def leader_moves(world: World, node: int) -> AsyncIterator[None]:
     """Move leaders to other replicas in sync."""
-    cluster = world.brokers.cluster
+    cluster, topic = world.brokers.cluster, world.topics[0]
     rng = random.Random(world.now_s)
     for partition in range(PARTITIONS):
         with suppress(UsageError):  # no such topic yet
-            state = cluster.partition_state(TOPIC, partition)
+            state = cluster.partition_state(topic, partition)
             others = [other for other in state.isr if other != node and other in world.brokers.running]
             if others and rng.random() < 0.7:
-                cluster.move_leader(TOPIC, partition, rng.choice(others))
+                cluster.move_leader(topic, partition, rng.choice(others))
     yield
 
 

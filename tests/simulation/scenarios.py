@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_absences, audit_group
+from kafkaraw.testing.audit_mirror import audit_mirror
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.audit_workers import audit_workers
 from kafkaraw.testing.group_history import GroupHistory
@@ -34,6 +35,7 @@ from tests.simulation.clients import (
 from tests.simulation.compaction import CompactionScenario
 from tests.simulation.faults import REPEAT_DELAY_MAX_S, inject_faults, slow_down_coordinators
 from tests.simulation.groups import GroupScenario
+from tests.simulation.mirrors import COPY, MirrorScenario
 from tests.simulation.recorders import on_group_recreated
 from tests.simulation.senders import Bursts
 from tests.simulation.transactional_services import (
@@ -279,6 +281,38 @@ async def with_workers(simulation: Simulation) -> ScenarioResult:
             await read_everything(world)
         result = await _audit(world)
     return replace(result, violations=result.violations + audit_workers(scenario.history, simulation.network.history))
+
+
+async def with_mirror(simulation: Simulation) -> ScenarioResult:
+    """A mirror between two clusters that is killed and replaced; source transactions; faults of both clusters."""
+    source_environment, target_environment = environment.for_mirrors(simulation.rng)
+    source, target = World(simulation, source_environment), World(simulation, target_environment, "target: ")
+    target.faults, target.covered, target.history.stuck = source.faults, source.covered, source.history.stuck
+    target.topics = [COPY]
+    await asyncio.gather(source.brokers.start(), target.brokers.start())
+    scenario = MirrorScenario(source, target)
+    await scenario.create_topic()
+    faults = [asyncio.create_task(inject_faults(world, pause_s=(0.05, 1.5))) for world in (source, target)]
+    services = [Service(source, f"service{number}") for number in range(SERVICES)]
+    stale = source.brokers.stale_metadata.in_effect(), target.brokers.stale_metadata.in_effect()
+    with stale[0], stale[1], scenario.small_chunks(), _log_text_only():
+        async with asyncio.timeout(SCENARIO_S):
+            mirror = asyncio.create_task(scenario.run())
+            producer = send_all(source, "plain", RECORDS_IN_CLUSTER, delivery_timeout_ms=30_000)
+            await asyncio.gather(producer, *(service.run() for service in services))
+            source.over = target.over = True
+            await asyncio.gather(mirror, *faults)
+            await asyncio.sleep(REPEAT_DELAY_MAX_S + TRANSACTIONS_EXPIRED_S)
+            await read_everything(source)
+            await read_committed(source)
+            await scenario.end()
+            await read_everything(target)
+            await read_committed(target)
+        scenario.note_contents()
+        await target.brokers.stop()
+        result = await _audit(source)
+    violations = result.violations + audit(target.history) + target.audit_disks.violations
+    return replace(result, violations=violations + audit_mirror(scenario.history))
 
 
 @contextmanager

@@ -56,6 +56,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     "graceful seeking groups": (51, 1104, 982083),
     # offsets of a member that was removed, committed in a transaction
     "workers": (858,),
+    # killed while a session closed its clients after a failure
+    "mirror": (125,),
     "compacted topic": (21009598000,),
     "compacted groups": (),
     "compacted transactions": (),

@@ -15,6 +15,7 @@ from tests.simulation.scenarios import (
     with_failure_reports,
     with_group,
     with_many_senders,
+    with_mirror,
     with_one_broker,
     with_seeking_group,
     with_several_brokers,
@@ -108,6 +109,17 @@ EVENTS = {
         "copies in the retry topic",
         "dead letters",
     ),
+    with_mirror: (
+        "a mirror was killed",
+        "a mirror was replaced",
+        "a mirror stopped gracefully",
+        "a mirror began a session again",
+        "FlowTakenOverError ended a mirror",
+        "the topic grew",
+        "zombie",
+        "leader moves",
+        "coordinators move",
+    ),
 }
 """Events for which a scenario is made; each occurs within a few seeds."""
 
@@ -120,6 +132,7 @@ SEEDS = {
     with_group: (18, 21, *range(16, 24)),
     with_seeking_group: (1, 22, *range(16, 24)),
     with_workers: range(8),
+    with_mirror: (6, 2, *range(1, 13)),
 }
 """Seeds within which the events occur. First those that have most of them, to save time: a change of the program shifts
 what a seed does."""
@@ -146,6 +159,7 @@ def test_the_events_for_which_a_scenario_is_made_occur(scenario: Callable):
             (with_many_senders, 13),
             (with_transactions, 1),
             (with_group, 5),
+            (with_mirror, 2),
         ],
         1,
     ),

@@ -18,6 +18,7 @@ from tests.simulation.scenarios import (
     with_group,
     with_many_senders,
     with_migrating_group,
+    with_mirror,
     with_one_broker,
     with_pipelined_transactions,
     with_seeking_group,
@@ -133,3 +134,8 @@ def test_only_seeks_cause_repeated_processing_when_members_leave_gracefully(seed
 @every_seed("workers", soak=1_000)
 def test_workers_lose_and_skip_no_record_and_keep_the_order_by_key(seed: int):
     assert check(with_workers, seed).covered["results"], "no record was handled: nothing was tested"
+
+
+@every_seed("mirror")
+def test_mirror_copies_each_committed_record_once_and_translates_no_offset_ahead(seed: int):
+    assert check(with_mirror, seed).covered["records copied"], "no record was copied: nothing was tested"

@@ -73,6 +73,11 @@ class ClientNetwork:
 class World:
     """Brokers in an environment, their clients, and the history of the clients.
 
+    Args:
+        simulation: the clock, the network and the seed.
+        environment: the settings of brokers and clients.
+        name: of the cluster, if there are two of them.
+
     Attributes:
         faults: the faults with their times; printed when a seed fails.
         ends: the end offsets up to which readers must read; empty until all writes have ended.
@@ -83,8 +88,9 @@ class World:
         topics: the topics that clients write and read.
     """
 
-    def __init__(self, simulation: Simulation, environment: Environment) -> None:
+    def __init__(self, simulation: Simulation, environment: Environment, name: str = "") -> None:
         self.simulation = simulation
+        self._name = name
         self.environment = environment
         self.history = History()
         brokers = OneBroker if environment.nodes == 1 else SeveralBrokers
@@ -102,7 +108,7 @@ class World:
 
         The names are part of the seeds: a renamed purpose changes what every seed does.
         """
-        return random.Random(f"{name} {self.simulation.seed}")
+        return random.Random(f"{self._name}{name} {self.simulation.seed}")
 
     @property
     def now_s(self) -> float:

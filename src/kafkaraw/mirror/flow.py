@@ -23,7 +23,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kafkaraw.client.committed import OffsetAndMetadata
@@ -205,10 +206,10 @@ class Flow:
             if self._ready is not None:
                 await self._ready.wait()
             await session.copy(self._stop)
+            await session.close()
         except BaseException:
             await session.discard()
             raise
-        await session.close()
 
     def _committed(self, copied: Sequence[CopiedBatch]) -> None:
         self._progress += 1
@@ -246,6 +247,11 @@ class _Clients:
     source: AsyncConsumer
     target: AsyncConsumer
     producer: AsyncProducer
+
+    @property
+    def all(self) -> tuple[AsyncProducer, AsyncConsumer, AsyncConsumer]:
+        """In the order in which they are closed."""
+        return self.producer, self.source, self.target
 
 
 class _Session:
@@ -553,11 +559,22 @@ class _Session:
         await _together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
 
     async def discard(self) -> None:
-        """Close the clients after a failure; an open transaction is aborted here, or by the next session."""
-        await self._end_tasks()
-        for closing in (self._clients.producer.close, self._clients.source.close, self._clients.target.close):
-            with contextlib.suppress(KafkaError):
-                await closing(CLOSE_S)
+        """Close the clients after a failure; an open transaction is aborted here, or by the next session.
+
+        If the flow is cancelled meanwhile, the other clients are closed, too.
+        """
+        closings: list[Callable[[], Awaitable[None]]] = [self._end_tasks]
+        closings += [partial(each.close, CLOSE_S) for each in self._clients.all]
+        cancelled: asyncio.CancelledError | None = None
+        for closing in closings:
+            try:
+                await closing()
+            except asyncio.CancelledError as error:
+                cancelled = error
+            except KafkaError:
+                continue
+        if cancelled is not None:
+            raise cancelled
 
     async def _end_tasks(self) -> None:
         tasks = [task for task in (self._committing, self._refreshing) if task is not None]

@@ -17,7 +17,16 @@ import pytest
 
 from kafkaraw.testing.audit import Invariant
 from tests.simulation import scenarios
-from tests.simulation.plants import client_calls, clients_and_brokers, disks, groups, send_path, transactions, workers
+from tests.simulation.plants import (
+    client_calls,
+    clients_and_brokers,
+    disks,
+    groups,
+    mirrors,
+    send_path,
+    transactions,
+    workers,
+)
 from tests.simulation.plants.seeds_that_show import SHOWS_AT
 
 SEEDS = 200
@@ -75,6 +84,10 @@ def _versatile(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invaria
 
 def _workers(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
     return Plant(plant, scenarios.with_workers, frozenset(invariants))
+
+
+def _mirrors(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, scenarios.with_mirror, frozenset(invariants))
 
 
 _LOSS = (Invariant.LOST_WRITE, Invariant.UNSEEN, Invariant.INCONSISTENT_OFFSETS)
@@ -227,6 +240,11 @@ PLANTS = {
         _workers(workers.worker_releases_the_key_before_results_are_acknowledged, Invariant.KEY_ORDER),
         _workers(workers.worker_ignores_its_concurrency, Invariant.CONCURRENCY),
         _workers(workers.worker_commits_transactions_without_its_generation, Invariant.DUPLICATE),
+        _mirrors(mirrors.mirror_commits_positions_before_records, Invariant.NOT_COPIED),
+        _mirrors(mirrors.mirror_sends_records_again_outside_the_transaction, Invariant.COPIED_TWICE),
+        _mirrors(mirrors.mirror_copies_records_of_aborted_transactions, Invariant.ABORTED_COPIED),
+        _mirrors(mirrors.mirror_sends_batches_in_reverse_order, Invariant.COPY_ORDER),
+        _mirrors(mirrors.mirror_translates_offsets_of_a_gap_to_its_end, Invariant.TRANSLATED_AHEAD),
     )
 }
 
