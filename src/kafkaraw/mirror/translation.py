@@ -137,7 +137,8 @@ class GroupTranslator:
         self._from_source = not back
         self._by_timestamp = by_timestamp
         aliases = (flow.route.source_alias, flow.route.target_alias)
-        self.origin_alias, self.destination_alias = aliases if self._from_source else aliases[::-1]
+        self.origin_alias: str = aliases[0 if self._from_source else 1]
+        self.destination_alias: str = aliases[1 if self._from_source else 0]
 
     async def plan(self, groups: Sequence[str]) -> GroupPlan:
         """Translate the offsets of groups.

@@ -125,9 +125,14 @@ class WireBatch(SealedBatch):
 
     def __init__(self, wire: Wire, promise: BatchPromise, *, created_ms: int) -> None:
         header, encoded = wire
-        self.topic, self.partition, self.promise = promise.topic, promise.partition, promise
-        self.records_count, self.size_bytes = header.records_count, header.size
-        self.created_ms, self.released = created_ms, True
-        self.codec, self.level = codec_by_id(header.codec_id), None
+        self.topic: str = promise.topic
+        self.partition: int = promise.partition
+        self.promise: BatchPromise = promise
+        self.records_count: int = header.records_count
+        self.size_bytes: int = header.size
+        self.created_ms: int = created_ms
+        self.released: bool = True
+        self.codec: Codec = codec_by_id(header.codec_id)
+        self.level: int | None = None
         self._builder, self._stamp = None, None
         self._encoded = memoryview(bytearray(encoded)) if encoded.readonly else encoded

@@ -52,8 +52,8 @@ class HashedFile:
         self._file = file
         self._where = where
         self._hash = sha256()
-        self.size_bytes = 0
-        self.closed = False
+        self.size_bytes: int = 0
+        self.closed: bool = False
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes.
@@ -109,7 +109,9 @@ class BackupStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+        self.url: str = url.rstrip("/")
+        self._files: Any  # fsspec has no types
+        root: Any
         try:
             import fsspec
             from fsspec.implementations.local import LocalFileSystem
