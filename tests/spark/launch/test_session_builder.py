@@ -119,4 +119,5 @@ def test_where_the_lookup_fails_the_session_registers_the_format(monkeypatch):
     monkeypatch.setattr("kafkaraw.spark.launch.session_builder.lookup_fails", lambda: True)
     monkeypatch.setattr("kafkaraw.spark.launch.session_builder.share_session", lambda spark: None)
     prepare_session(SimpleNamespace(dataSource=SimpleNamespace(register=registered.append)))
-    assert [each.name() for each in registered] == ["kafkaraw", "kafkaraw.delta", "kafkaraw.iceberg"]
+    databases, tables = ("postgresql", "sqlite", "duckdb"), ("delta", "iceberg")
+    assert {each.name() for each in registered} == {"kafkaraw", *(f"kafkaraw.{each}" for each in databases + tables)}
