@@ -319,8 +319,11 @@ ELSEWHERE = {
     "groups export": "tests/interop/test_command_line.py",
     "registry": "tests/interop/test_registry_on_apache_kafka.py",
     "demo flights": "tests/interop/test_demo.py",
+    "backup create": "tests/interop/test_copies.py",
+    "mirror snapshot": "tests/interop/test_copies.py",
+    "restore": "tests/interop/test_copies.py",
 }
-"""Commands that run until they are stopped, or start Spark, and where both brokers, or Apache Kafka, are tested."""
+"""Commands that run until they are stopped, start Spark or write files, and where Apache Kafka with them is tested."""
 
 OFFERED = {"cluster api-versions": "api", "cluster features": "feature"}
 """Commands whose rows the embedded broker has a part of, and the column that names the row."""
