@@ -211,9 +211,7 @@ def state():
         "environment": dict(os.environ),
         "threads": threading.active_count(),
         "hooks": [sys.excepthook, sys.unraisablehook, threading.excepthook, sys.displayhook],
-        "path": [list(sys.path), list(sys.path_hooks)],
-        # pyiceberg imports dateutil, and that six, which adds an importer of its own modules.
-        "finders": [each for each in sys.meta_path if type(each).__module__ != "six"],
+        "path": [list(sys.path), list(sys.meta_path), list(sys.path_hooks)],
         "frozen": gc.get_freeze_count(),
         "collector": [gc.isenabled(), gc.get_threshold()],
         "handlers": [logging.getLogger().handlers, logging.getLogger("kafkaraw").handlers, logging.root.level],
