@@ -122,7 +122,6 @@ SLOW_FILES: Final = (
     "schemas/server/test_topic.py",
     "spark/databases",
     "spark/lake",
-    "spark/lake/test_guide.py",
     "spark/launch",
     "spark/test_batch.py",
     "spark/test_exactly_once_queries.py",

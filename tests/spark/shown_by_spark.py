@@ -63,9 +63,9 @@ def page_texts(spark: SparkSession, paths: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
-    reads = options | typed
-    conf = {
+def shown_in(folder: Path) -> dict[str, str]:
+    """Settings of a session with Spark's user interface, and with an event log in a folder."""
+    return {
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
         "spark.eventLog.enabled": "true",
@@ -73,7 +73,11 @@ def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
         "spark.eventLog.compress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    spark = session("what is shown", master="local[2]", conf=conf)
+
+
+def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
+    reads = options | typed
+    spark = session("what is shown", master="local[2]", conf=shown_in(folder))
     frame = spark.read.format("kafkaraw").options(**reads, subscribe="secret-in").load()
     shown = explanations(frame)
     assert frame.count() == 3

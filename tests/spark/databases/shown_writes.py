@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkaraw.spark import session
 from tests.spark.cluster_job import command_lines
-from tests.spark.shown_by_spark import pages, printed
+from tests.spark.shown_by_spark import pages, printed, shown_in
 
 FORMAT = "kafkaraw.postgresql"
 
@@ -62,15 +62,7 @@ def errors(spark: SparkSession, options: dict[str, str], wrong: dict[str, str]) 
 
 
 def main(folder: Path, source: Path, options: dict[str, str], wrong: dict[str, str]) -> None:
-    conf = {
-        "spark.ui.enabled": "true",
-        "spark.ui.port": "0",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": folder.as_uri(),
-        "spark.eventLog.compress": "false",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }
-    spark = session("what is shown of writes", master="local[2]", conf=conf)
+    spark = session("what is shown of writes", master="local[2]", conf=shown_in(folder))
     rows = spark.readStream.schema("id bigint, name string").json(str(source))
     writing = rows.writeStream.format(FORMAT).options(**options).trigger(availableNow=True)
     query = writing.option("checkpointLocation", str(folder / "checkpoint")).start()

@@ -1,6 +1,6 @@
 """A server refuses a batch: each error names what to repair, and after the repair the batch is in the table once.
 
-Disks that are full, connections that end, permissions that are missing, tables that somebody else creates or alters.
+Disks that are full, connections that end, permissions that are missing, tables that another client creates or alters.
 """
 
 from __future__ import annotations

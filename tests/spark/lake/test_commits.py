@@ -15,12 +15,7 @@ from kafkaraw.spark.lake.batches import BatchId, CommittedBatch
 from kafkaraw.spark.lake.commits import Verdict, commit_batch, judge
 from kafkaraw.spark.lake.layout import Commit, CommitConflictError
 from kafkaraw.spark.options.lake import OnChangedBatch
-from tests.spark.lake.tables import FORMATS, Lake, batch, no_pause, numbered
-
-
-@pytest.fixture(params=FORMATS)
-def lake(request, tmp_path) -> Lake:
-    return Lake(request.param, tmp_path)
+from tests.spark.lake.tables import Lake, batch, no_pause, numbered
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,7 @@ import pytest
 
 from kafkaraw.spark.errors import TableSchemaError
 from kafkaraw.spark.lake.data_files import write_files
-from tests.spark.lake.tables import FORMATS, Lake, batch, numbered
-
-
-@pytest.fixture(params=FORMATS)
-def lake(request, tmp_path) -> Lake:
-    return Lake(request.param, tmp_path)
+from tests.spark.lake.tables import Lake, batch, numbered
 
 
 def random_rows(count: int) -> pa.Table:

@@ -19,21 +19,10 @@ from kafkaraw.spark.lake.commits import commit_batch
 from kafkaraw.spark.lake.iceberg_maintenance import IcebergMaintenance
 from kafkaraw.spark.lake.layout import Commit, CommitConflictError
 from kafkaraw.spark.lake.maintenance import check_retention, grouped
-from tests.spark.lake.tables import FORMATS, Lake, batch, no_pause, numbered
+from tests.spark.lake.tables import Lake, batch, no_pause, numbered
 
 TARGET = 1 << 20
 WEEK_S = 7 * 86_400
-
-
-@pytest.fixture(autouse=True)
-def polars_plans_with_pyiceberg(monkeypatch) -> None:
-    """Polars warns that a package of its own would be faster."""
-    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
-
-
-@pytest.fixture(params=FORMATS)
-def lake(request, tmp_path) -> Lake:
-    return Lake(request.param, tmp_path)
 
 
 @pytest.fixture

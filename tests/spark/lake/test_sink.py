@@ -39,17 +39,6 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def polars_plans_with_pyiceberg(monkeypatch) -> None:
-    """Polars warns that a package of its own would be faster."""
-    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
-
-
-@pytest.fixture(params=FORMATS)
-def lake(request, tmp_path) -> Lake:
-    return Lake(request.param, tmp_path)
-
-
 @pytest.fixture
 def delta(tmp_path) -> Lake:
     return Lake("delta", tmp_path)
