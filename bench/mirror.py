@@ -222,7 +222,7 @@ class Copy:
             return 0
 
     def wait(self, offsets: int, process: subprocess.Popen[bytes], deadline: float) -> None:
-        """Wait until there are so many offsets."""
+        """Wait until the partitions have this number of offsets."""
         while self.seen() < offsets:
             if process.poll() is not None:
                 raise BenchError(f"the mirror has ended with {process.returncode}")

@@ -1,4 +1,4 @@
-"""The benchmark of lake tables runs and measures what it says; its numbers are nobody's business here."""
+"""The benchmark of lake tables runs and measures what it says; its numbers are not tested here."""
 
 from __future__ import annotations
 

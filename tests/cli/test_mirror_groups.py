@@ -172,10 +172,10 @@ def test_without_the_source_the_last_checkpoints_are_used(mirror: Mirror) -> Non
     mirror.commit(mirror.east, {ORDERS[0]: 12})
     mirror.copy()
     exact = mirror.rows("translate", "billing")[0]["new_offset"]
-    with socket.socket() as listener:  # nobody listens on its port later
+    with socket.socket() as listener:  # its port is closed later
         listener.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{listener.getsockname()[1]}"
-    mirror.configure(east=nobody, more="east.bootstrap.timeout.ms = 300\n")
+        closed = f"127.0.0.1:{listener.getsockname()[1]}"
+    mirror.configure(east=closed, more="east.bootstrap.timeout.ms = 300\n")
     result = mirror.run("failover", "billing", "-o", "json")
     assert result.exit_code == 0, result.output
     assert "Warning: east does not answer, so its last checkpoints are used" in result.stderr

@@ -158,7 +158,7 @@ def test_behind_a_gap_without_later_records_a_translation_is_not_exact_until_the
     assert made.translate(10) == Translation(10, is_exact=True)
     assert made.translate(20) == Translation(10, is_exact=False)
     assert made.translate_back(15) == Translation(10, is_exact=False)
-    made.mend(range(10, 30), [Run(12, 11, 8)])
+    made.fill_gap(range(10, 30), [Run(12, 11, 8)])
     assert made.translate(15) == Translation(14, is_exact=True)
     assert made.translate(33) == Translation(19, is_exact=True)
     assert made.translate_back(22) == Translation(33, is_exact=True)
@@ -171,7 +171,7 @@ def test_what_was_copied_before_the_mapping_began_is_mended_from_both_topics() -
     source = [Mark(offset, offset) for offset in range(10, 30)]
     runs = paired(source, [Mark(offset, offset + 8) for offset in range(1, 22)], is_first=True)
     assert runs == [Run(10, 2, 20)]
-    made.mend(range(30), runs)
+    made.fill_gap(range(30), runs)
     assert made.translate(10) == Translation(2, is_exact=True)
     assert made.translate(30) == Translation(22, is_exact=True)
     assert made.translate(9) is None
@@ -187,10 +187,10 @@ def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
     source = [Mark(offset, n) for n, offset in enumerate((10, 11, 15, 16, 17))]
     runs = paired(source, [Mark(offset, n) for n, offset in enumerate((11, 12, 13, 14, 15))])
     assert runs == [Run(10, 11, 2), Run(15, 13, 3)]
-    made.mend(range(10, 30), runs)
+    made.fill_gap(range(10, 30), runs)
     assert made.runs() == [Run(0, 0, 10), Run(10, 11, 2), Run(15, 13, 3), Run(30, 22, 10)]
     assert made.translate(20) == Translation(22, is_exact=True)
-    made.mend(range(10, 30), runs)
+    made.fill_gap(range(10, 30), runs)
     assert len(made.runs()) == 4
     assert made.gap_at(15) is None
     assert paired(source, source[1:]) is None

@@ -1,4 +1,4 @@
-"""The offset service beside a flow: what it writes, keeps over restarts, mends, and commits for groups."""
+"""The offset service beside a flow: what it writes, keeps over restarts, fills, and commits for groups."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_gap_that_a_crash_has_left_is_mended_from_both_topics(tmp_path: Path) 
         for offset, expected in ((4, 4), (7, 8), (8, 9), (9, 10)):
             found = await translator._read(mapping, ORDERS, COPY, offset, back=False)
             assert found is None if offset == 9 else found == Translation(expected, is_exact=True)
-        await service._mend()
+        await service._fill_gaps()
         assert mapping.runs() == [Run(0, 0, 7), Run(7, 8, 3)]
         assert mapping.translate(8) == Translation(9, is_exact=True)
 

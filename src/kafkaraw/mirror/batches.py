@@ -114,7 +114,7 @@ def verbatim(wire: Wire) -> Wire:
     The producer's numbers and the checksum are still those of the source: the producer writes both.
 
     Raises:
-        CorruptBatchError: the checksum is wrong; with a new one, nobody would notice.
+        CorruptBatchError: the checksum is wrong; a new one would hide that.
     """
     verify_crc(wire[1])
     return unstamped(wire)

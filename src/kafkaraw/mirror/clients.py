@@ -15,6 +15,7 @@ from kafkaraw.client.admin.topics import NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.mirror.interfaces import FlowSettings
 from kafkaraw.mirror.mapping import Mark
@@ -134,8 +135,7 @@ async def _read_until(consumer: AsyncConsumer, partition: TopicPartition, end: i
         waited_s = 0.0 if batches else waited_s + _POLL_S
         if waited_s >= _STALLED_S:
             raise KafkaTimeoutError(
-                f"{partition.topic}-{partition.partition}: no record came for {_STALLED_S:.0f} s before offset {end}; "
-                "is its leader up?"
+                f"{name_of(partition)}: no record came for {_STALLED_S:.0f} s before offset {end}; is its leader up?"
             )
         for batch in batches.values():
             for record in batch:

@@ -31,6 +31,7 @@ from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, engine_of
 from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     AuthenticationError,
@@ -56,7 +57,6 @@ from kafkaraw.mirror.positions import (
     SourceReplacedError,
     SourceTruncatedError,
     TargetTruncatedError,
-    name_of,
     random_run_id,
     start_of,
 )

@@ -127,7 +127,7 @@ class OffsetMapping:
         self.changed.add(self._next_number)
         self._close_chunks()
 
-    def mend(self, gap: range, runs: Iterable[Run]) -> None:
+    def fill_gap(self, gap: range, runs: Iterable[Run]) -> None:
         """Fill a gap between batches, or before the first one, with what both topics have there.
 
         Args:

@@ -4,7 +4,7 @@ Theory of operation. The flow calls `on_copied` for what is copied and committed
 One task for each duty does the rest: mappings and offset syncs are written each second, checkpoints, group offsets and
 heartbeats at their intervals. A mapping is written after the data, so after a crash it may lack the last second; the
 next batch then leaves a gap. Both topics have the same records in the gap, in the same order, so reading their offsets
-mends it. Group offsets are translated with what is copied, so none is ahead of the copy.
+fills it. Group offsets are translated with what is copied, so none is ahead of the copy.
 
 A duty that fails is logged and done again at its next interval: the copy goes on. Start at `OffsetService.run`.
 Source: Kafka's MirrorCheckpointTask, MirrorHeartbeatTask, OffsetSyncWriter.
@@ -40,8 +40,8 @@ FINISH_S: Final = 10.0
 """How long writing the last offsets may take when the mirror stops."""
 OWN_GROUPS: Final = "kafkaraw-mirror."
 """Groups that have the positions of flows, which are offsets of another cluster."""
-MENDED_MAX: Final = 2_000_000
-"""Offsets of a gap that is mended; a larger one stays inexact."""
+GAP_OFFSETS_MAX: Final = 2_000_000
+"""The largest gap that is filled by reading both topics; offsets in a larger one are not translated exactly."""
 
 
 class _Gap(NamedTuple):
@@ -198,8 +198,8 @@ class OffsetService:
     # -- duties
 
     async def _write(self, producers: Mapping[bool, AsyncProducer]) -> None:
-        """Mend gaps, and write changed mappings and offset syncs that are due."""
-        await self._mend()
+        """Fill gaps, and write changed mappings and offset syncs that are due."""
+        await self._fill_gaps()
         await self._write_mappings(producers[False])
         side = self._settings.offset_syncs_in_source
         if syncs := self._syncs.take(delayed=True):
@@ -221,7 +221,7 @@ class OffsetService:
                 mapping.changed.add(number)
             raise
 
-    async def _mend(self) -> None:
+    async def _fill_gaps(self) -> None:
         while self._gaps:
             source, gaps = self._gaps.popitem()
             for gap in gaps:
@@ -232,13 +232,13 @@ class OffsetService:
                         self._flow.name, gap.source.start, gap.source.stop, source.topic, source.partition,
                     )  # fmt: skip
                 else:
-                    self.mappings[source].mend(gap.source, runs)
+                    self.mappings[source].fill_gap(gap.source, runs)
 
     async def _runs_in(self, source: TopicPartition, gap: _Gap) -> list[Run] | None:
         is_first = not gap.source.start
         if is_first:
-            gap = gap._replace(source=gap.source[-MENDED_MAX:], target=gap.target[-MENDED_MAX:])
-        if max(len(gap.source), len(gap.target)) > MENDED_MAX:
+            gap = gap._replace(source=gap.source[-GAP_OFFSETS_MAX:], target=gap.target[-GAP_OFFSETS_MAX:])
+        if max(len(gap.source), len(gap.target)) > GAP_OFFSETS_MAX:
             return None
         ours, theirs = await asyncio.gather(
             self._clients.marks(source, gap.source, of_source=True),

@@ -6,7 +6,7 @@ transactions it is committed with the records that it stands behind. The leader 
 metadata, the ids of both topics: a topic that was deleted and created again has another id.
 
 `start_of` decides where the copy of a partition begins. It never leaves out records of the source silently: a loss is
-an error that names the offsets, unless the flow is told to go on; then it is reported. Start there.
+an error that names the offsets, unless the flow is told to go on; then it is reported. Start at `start_of`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import KafkaError, ProducerFencedError, UsageError
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.mirror.interfaces import OnLoss, StartAt
@@ -262,8 +263,3 @@ def _start_without_position(facts: PartitionFacts, start_at: StartAt | None) -> 
 def _differ(one: Uuid, other: Uuid) -> bool:
     """Whether two ids are those of two topics; an id that is not known is no difference."""
     return ZERO_UUID not in (one, other) and one != other
-
-
-def name_of(partition: TopicPartition) -> str:
-    """Return the name of a partition for messages."""
-    return f"{partition.topic}-{partition.partition}"

@@ -86,7 +86,9 @@ class MirrorProperty:
 PROPERTIES: Final[Mapping[str, MirrorProperty]] = {
     "enabled": MirrorProperty(_boolean, False, "Whether the flow runs; for one flow only, as `east->west.enabled`."),
     "topics": MirrorProperty(names_in, (".*",), "Topics to copy: names and patterns, which must match whole names."),
-    "topics.exclude": MirrorProperty(names_in, TOPICS_EXCLUDED, "Topics that are not copied, whatever `topics` says."),
+    "topics.exclude": MirrorProperty(
+        names_in, TOPICS_EXCLUDED, "Topics that are not copied, even if `topics` names them."
+    ),
     "groups": MirrorProperty(names_in, (".*",), "Groups whose offsets are translated: names and patterns."),
     "groups.exclude": MirrorProperty(names_in, GROUPS_EXCLUDED, "Groups whose offsets are not translated."),
     "config.properties.exclude": MirrorProperty(

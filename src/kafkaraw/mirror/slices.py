@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import (
     BrokerError,
     CorruptBatchError,
@@ -111,11 +112,6 @@ class SourceBatch(NamedTuple):
     def size_bytes(self) -> int:
         """Size of all batches."""
         return sum(len(wire) for _, wire in self.wires)
-
-
-def name_of(key: TopicPartition) -> str:
-    """Return a partition as errors name it."""
-    return f"{key.topic}-{key.partition}"
 
 
 async def plan_slices(consumer: AsyncConsumer, topics: Sequence[str], bounds: Bounds) -> list[Slice]:

@@ -21,12 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kafkaraw.broker.log.file_storage import sync_folder
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.core.log.names import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.mirror.batch_changes import Mask, for_other_log, masked, without_records
 from kafkaraw.mirror.cluster_facts import GroupOffsets, Source, TopicFacts, group_offsets, topic_facts
-from kafkaraw.mirror.slices import Bounds, Progress, Slice, SourceBatch, name_of, plan_slices, read_slices
+from kafkaraw.mirror.slices import Bounds, Progress, Slice, SourceBatch, plan_slices, read_slices
 from kafkaraw.net.directory_locks import DirectoryLock
 
 if TYPE_CHECKING:
@@ -350,14 +352,14 @@ def _draft(directory: Path) -> Iterator[Path]:
 def _put_in_place(data: Path, directory: Path) -> None:
     """Rename the finished draft to the directory; an earlier snapshot goes aside first."""
     replaced = _replaced_of(directory)
-    _sync(data)
+    sync_folder(data)
     if directory.exists():
         if any(directory.iterdir()):
             directory.rename(replaced)
         else:
             directory.rmdir()
     data.rename(directory)
-    _sync(directory.parent)
+    sync_folder(directory.parent)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
@@ -366,14 +368,6 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.checkpoints import INACTIVE, Checkpoint
 from kafkaraw.mirror.clients import FlowClients, newest
 from kafkaraw.mirror.mapping import OffsetMapping, Translation, paired
-from kafkaraw.mirror.offset_service import MENDED_MAX, load_mappings, read_checkpoints
+from kafkaraw.mirror.offset_service import GAP_OFFSETS_MAX, load_mappings, read_checkpoints
 from kafkaraw.mirror.offset_syncs import OffsetSync, translated
 from kafkaraw.mirror.settings import MirrorFlow
 from kafkaraw.records import TopicPartition
@@ -270,7 +270,7 @@ class GroupTranslator:
             None if the offset is in no gap, the gap is too large, or both sides have other records there.
         """
         gap = mapping.gap_at(offset, back=back)
-        if gap is None or max(map(len, gap)) > MENDED_MAX:
+        if gap is None or max(map(len, gap)) > GAP_OFFSETS_MAX:
             return None
         of_source = self._from_source != back  # whether the mapping's source is the flow's
         marks = await asyncio.gather(

@@ -17,6 +17,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.backups.data_files import RunWriter
@@ -34,7 +35,7 @@ from kafkaraw.mirror.backups.manifest import (
 )
 from kafkaraw.mirror.backups.store import BackupStore
 from kafkaraw.mirror.cluster_facts import Source, TopicFacts, acls_of, group_offsets, topic_facts
-from kafkaraw.mirror.slices import Bounds, Progress, Slice, SourceChangedError, name_of, plan_slices, read_slices
+from kafkaraw.mirror.slices import Bounds, Progress, Slice, SourceChangedError, plan_slices, read_slices
 from kafkaraw.records import TopicPartition
 
 FILE_BYTES: Final = 64 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.backups.data_files import format_of, parquet_modules, segment_of
@@ -134,7 +135,7 @@ def _segment_offsets(key: TopicPartition, file: DataFile, data: bytes, where: st
     except BackupError:
         raise
     except KafkaError as error:
-        raise BackupError(f"{where}: {key.topic}-{key.partition}: {error}") from error
+        raise BackupError(f"{where}: {name_of(key)}: {error}") from error
     return count, max(file.first_offset, wires[0][0].base_offset), wires[-1][0].last_offset
 
 

@@ -2,7 +2,7 @@
 
 A file of the format `segments` is a sequence of record batches, as in a segment of Kafka's log, and can be read with
 `kafkaraw log dump`. A Parquet file has the columns partition, offset, timestamp, key, value and headers. `RunWriter`
-writes the files of a run, `arrow_batches` reads one. Start there.
+writes the files of a run, `arrow_batches` reads one. Start at `RunWriter`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import ProtocolError, UsageError
 from kafkaraw.mirror.backups.manifest import SUFFIXES, BackupError, DataFile, FileFormat
 from kafkaraw.mirror.backups.store import BackupStore, HashedFile
@@ -199,7 +200,7 @@ def segment_of(key: TopicPartition, file: DataFile, data: bytes, where: str) -> 
     try:
         batch = Batch(*key, memoryview(data), start_offset=file.first_offset)
     except ProtocolError as error:
-        raise BackupError(f"{where}: {key.topic}-{key.partition}: {error}") from error
+        raise BackupError(f"{where}: {name_of(key)}: {error}") from error
     if batch.size_bytes != len(data):
         raise BackupError(f"{where}: the batch after offset {batch.next_offset - 1} is cut short")
     return batch
@@ -229,4 +230,4 @@ def arrow_batches(store: BackupStore, key: TopicPartition, file: DataFile) -> It
     try:
         yield from segment_of(key, file, data, where).arrow_batches(COLUMNS)
     except ProtocolError as error:
-        raise BackupError(f"{where}: {key.topic}-{key.partition}: {error}") from error
+        raise BackupError(f"{where}: {name_of(key)}: {error}") from error

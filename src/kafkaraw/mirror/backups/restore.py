@@ -1,10 +1,10 @@
 """`restore`: write topics of a backup into a cluster, with settings, committed offsets and ACLs.
 
 Theory of operation. Records get new offsets, without gaps: the n-th record of a partition has the offset of the first
-one plus n. So the offset of a group is translated exactly, by counting the records before it. Nobody else may write to
-the topics meanwhile: at the end, the number of records is compared with the end offset, and offsets are committed only
-then. A topic that is created gets the settings that would change or delete records (retention, compaction, timestamps
-of the broker) at the end, too.
+one plus n. So the offset of a group is translated exactly, by counting the records before it. No other client may
+write to the topics meanwhile: at the end, the number of records is compared with the end offset, and offsets are
+committed only then. A topic that is created gets the settings that would change or delete records (retention,
+compaction, timestamps of the broker) at the end, too.
 
 A topic that has records is refused, so a second restore, or one after a kill, writes nothing twice. Start at `restore`.
 """
@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import BrokerError, KafkaError, UsageError
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.mirror.backups.data_files import arrow_batches
@@ -31,7 +32,7 @@ from kafkaraw.mirror.backups.manifest import (
 )
 from kafkaraw.mirror.backups.store import BackupStore
 from kafkaraw.mirror.cluster_facts import CommittedOffset, GroupOffsets
-from kafkaraw.mirror.slices import Progress, name_of
+from kafkaraw.mirror.slices import Progress
 from kafkaraw.protocol.config_codes import ConfigSource
 from kafkaraw.records import TopicPartition
 
@@ -425,7 +426,7 @@ async def _check_ends(consumer: AsyncConsumer, work: Sequence[PartitionRestore])
     """Compare the end offsets with the number of records.
 
     Raises:
-        BackupError: they differ: somebody else has written to the topic.
+        BackupError: they differ: another client has written to the topic.
     """
     ends = await consumer.end_offsets([one.target for one in work])
     for one in work:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
+from kafkaraw.broker.log.file_storage import sync_folder
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.mirror.backups.manifest import (
     IDENTITY_FILE,
@@ -254,7 +255,7 @@ class BackupStore:
         path = manifest_path(manifest.run)
         with self._reported(path):
             for folder in sorted(self._unsynced):
-                _sync(folder)
+                sync_folder(folder)
         self._unsynced.clear()
         if path.rpartition("/")[2] in self._names(MANIFESTS_FOLDER):
             raise BackupError(f"{self.url}/{path}: another process has added run {manifest.run} meanwhile; start again")
@@ -280,7 +281,7 @@ class BackupStore:
         with self._reported(path):
             if self._is_local:
                 os.replace(full + _DRAFT, full)
-                _sync(full.rpartition("/")[0])
+                sync_folder(full.rpartition("/")[0])
                 self._unsynced.clear()
             else:
                 self._files.mv(full + _DRAFT, full)
@@ -306,11 +307,3 @@ class BackupStore:
             raise BackupError(f"{where}: {error.strerror or error}") from error
         except Exception as error:  # the packages behind fsspec have errors of their own
             raise BackupError(f"{where}: {type(error).__name__}: {error}") from error
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
