@@ -81,9 +81,16 @@ class Relay:
                     return
                 near.close()  # the broker is not up yet
                 continue
-            asked: dict[int, tuple[str, int, int]] = {}
-            for source, sink, see in ((near, far, self._request), (far, near, self._response)):
-                threading.Thread(target=self._pass_on, args=(source, sink, see, asked), daemon=True).start()
+            threading.Thread(target=self._relay, args=(near, far), daemon=True).start()
+
+    def _relay(self, near: socket.socket, far: socket.socket) -> None:
+        """Pass frames on in both directions until either side hangs up, and close both connections."""
+        asked: dict[int, tuple[str, int, int]] = {}
+        with near, far:
+            answers = threading.Thread(target=self._pass_on, args=(far, near, self._response, asked), daemon=True)
+            answers.start()
+            self._pass_on(near, far, self._request, asked)
+            answers.join()
 
     def _pass_on(
         self,

@@ -40,7 +40,11 @@ class RawClient:
         self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
         self._correlation_id = 0
         if user is not None:
-            self._log_in(user, password)
+            try:
+                self._log_in(user, password)
+            except BaseException:
+                self._socket.close()
+                raise
 
     def _log_in(self, user: str, password: str) -> None:
         self.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
+from kafkaraw.net.listener import stop_accepting
+
 
 @asynccontextmanager
 async def stream_server(
@@ -26,6 +28,7 @@ async def stream_server(
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        await stop_accepting([sock.fileno() for sock in server.sockets])
         server.close()
         await asyncio.sleep(0)  # a connection that was accepted just now has its handler started
         for writer in writers:

@@ -1,13 +1,17 @@
-"""A port that is held: nobody else gets it, nobody is answered on it, and its listener has it back."""
+"""Listeners that close while connections arrive, and held ports: nobody else gets them, nobody is answered there."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import warnings
 
 import pytest
 
 from kafkaraw.net.listener import HeldPort, listen
+from kafkaraw.net.transport import abort_links_of
+from tests.net.handlers import Answerers
 
 
 def free_port() -> int:
@@ -49,3 +53,22 @@ def test_a_port_that_is_in_use_is_not_held():
         held = HeldPort("127.0.0.1", somebody.getsockname()[1])
         assert held.descriptors() == []
         held.release()
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_arrives_while_the_listener_closes_is_closed_with_the_loop(turns: int):
+    async def life(client: socket.socket) -> None:
+        listener = await listen("127.0.0.1", 0, Answerers(), frame_size_max=1)
+        client.connect(("127.0.0.1", listener.port))  # the kernel accepts it; the loop learns of it in its next turn
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.close()
+        await asyncio.sleep(0)
+        abort_links_of(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+
+    with socket.socket() as client, warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
+        asyncio.run(life(client))
+        gc.collect()
+    assert [str(each.message) for each in found] == []

@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 
 import pytest
@@ -40,7 +40,8 @@ def running(worker: Worker, caplog: pytest.LogCaptureFixture) -> Iterator[HTTPCo
         until(lambda: "/healthz" in caplog.text)
         found = re.search(r"http://([^:]+):(\d+)/healthz", caplog.text)
         assert found
-        yield HTTPConnection(found[1], int(found[2]), timeout=10)
+        with closing(HTTPConnection(found[1], int(found[2]), timeout=10)) as connection:
+            yield connection
     finally:
         worker.stop()
         thread.join(30)

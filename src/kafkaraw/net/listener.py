@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kafkaraw.net.link import LinkHandler
@@ -51,6 +51,7 @@ class StreamListener:
 
     async def close(self) -> None:
         """Accept no more. Links that stand are left alone."""
+        await stop_accepting(self.descriptors())
         # Not wait_closed(): from Python 3.12 on it waits for the links, too.
         self._server.close()
 
@@ -96,6 +97,21 @@ async def listen(
     except OSError as error:
         raise cannot_listen(error, host, port) from error
     return StreamListener(server, host)
+
+
+async def stop_accepting(descriptors: Iterable[int]) -> None:
+    """Let the running loop accept no more on listening sockets, before their `asyncio.Server` is closed.
+
+    A connection that asyncio has accepted, but whose transport it has not made yet, would be left open for ever by
+    `Server.close`: asyncio's `Server._attach` fails for it, and no code but the garbage collector closes the socket.
+
+    Args:
+        descriptors: of the listening sockets.
+    """
+    loop = asyncio.get_running_loop()
+    for descriptor in descriptors:
+        loop.remove_reader(descriptor)
+    await asyncio.sleep(0)  # connections that are accepted already get their transports in this turn
 
 
 class HeldPort:

@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from kafkaraw.errors import KafkaError, NetworkError, Stage
+from kafkaraw.net.listener import stop_accepting
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class HttpServer:
         if self._server is None:
             self._socket.close()
             return
+        if self._socket.fileno() >= 0:  # a second call, or the loop was cancelled
+            await stop_accepting([self._socket.fileno()])
         self._server.should_exit = True
         serving, watch = self._tasks
         watch.cancel()
