@@ -82,8 +82,8 @@ def test_records_that_the_copy_has_not_reached_are_told_apart_from_missing_ones(
         "columns": [],
     }
     shown = verify(servers, "orders", "copy")
-    assert "partition 0: missing: source offset 2\n" in shown.stdout
-    assert "partition 1: behind: source offsets 25 to 29\n" in shown.stdout
+    assert "orders-0: missing: source offset 2\n" in shown.stdout
+    assert "orders-1: behind: source offsets 25 to 29\n" in shown.stdout
 
 
 def test_a_copy_that_only_lacks_the_newest_records_is_accepted_on_request(servers: str) -> None:
@@ -104,8 +104,16 @@ def test_a_second_run_with_the_state_compares_newer_records_only(servers: str, t
     assert [each["first_offsets"] for each in reports(result)] == [[30, 30]] * PARTITIONS
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"topics": ["a", "b"], "partitions": {}}', '{"partitions": {"0": [1]}}'])
-def test_a_file_that_is_no_state_of_these_topics_is_refused(servers: str, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        '{"copies": [{"topics": ["orders"]}]}',
+        '{"copies": [{"topics": ["a", "b"], "partitions": {"0": [1]}}]}',
+    ],
+)
+def test_a_file_that_is_no_state_is_refused(servers: str, tmp_path: Path, text: str) -> None:
     state = tmp_path / "state.json"
     state.write_text(text)
     result = verify(servers, "orders", "copy", "--state", str(state))
@@ -165,3 +173,53 @@ def test_a_copy_in_another_cluster_is_compared(servers: str) -> None:
             admin.create_topics([NewTopic("orders", partitions=PARTITIONS)])
         fill(other.bootstrap_servers, "orders", range(ROWS))
         assert verify(servers, "orders", "--to-bootstrap-server", other.bootstrap_servers).exit_code == 0
+
+
+@pytest.fixture
+def mirror_file(servers: str, tmp_path: Path) -> Iterator[Path]:
+    """A mirror whose flow copies `orders`, `small` and `lost` to another cluster, which lacks the copy of `lost`."""
+    with EmbeddedBroker() as other:
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("lost")])
+        with Admin(bootstrap_servers=other.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(f"east.{name}", partitions=PARTITIONS) for name in ("orders", "small")])
+        fill(other.bootstrap_servers, "east.orders", range(ROWS - 1))
+        file = tmp_path / "mirror.properties"
+        file.write_text(
+            f"""clusters = east, west
+            east.bootstrap.servers = {servers}
+            west.bootstrap.servers = {other.bootstrap_servers}
+            east->west.enabled = true
+            east->west.topics = orders, small, lost
+            """
+        )
+        yield file
+
+
+def test_all_topics_of_a_flow_are_compared_with_their_copies(
+    mirror_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state.json"
+    result = CliRunner().invoke(main, ["mirror", "verify", "-m", str(mirror_file), "-o", "json", "--state", str(state)])
+    assert result.exit_code == 1, result.output
+    assert "Error: topic lost: its copy east.lost does not exist" in result.stderr
+    found = {(each["topic"], each["partition"]): (each["equal"], each["behind"]) for each in reports(result)}
+    assert found == {("orders", 0): (30, 0), ("orders", 1): (29, 1), ("small", 0): (0, 0), ("small", 1): (0, 0)}
+    monkeypatch.setenv("KAFKARAW_MIRROR", str(mirror_file))
+    result = CliRunner().invoke(
+        main, ["mirror", "verify", "orders", "--allow-behind", "-q", "-o", "json", "--state", str(state)]
+    )
+    assert result.exit_code == 0, result.output
+    assert [(each["source"], each["behind"]) for each in reports(result)] == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nowhere"], "east->west does not copy a topic 'nowhere'"),
+        (["--to-bootstrap-server", "other:9092"], "no TOPIC is given for --to-bootstrap-server"),
+    ],
+)
+def test_what_a_flow_does_not_copy_is_refused(mirror_file: Path, arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(main, ["mirror", "verify", "-m", str(mirror_file), *arguments])
+    assert (result.exit_code, text in result.stderr) == (2, True), result.output

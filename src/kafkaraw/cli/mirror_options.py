@@ -1,6 +1,7 @@
 """The options of commands about a mirror: its configuration, and which of its flows.
 
-`mirror_option` adds `-m` to a command, `flow_option` also `--flow`. Nothing is read before it is needed.
+`mirror_option` adds `-m` to a command, `flow_option` also `--flow`. With `unread_flow_option`, the command calls
+`read_flow` itself. Nothing is read before it is needed.
 """
 
 from __future__ import annotations
@@ -72,18 +73,36 @@ def mirror_option(command: Callable[..., object]) -> Callable[..., object]:
     return _MIRROR(with_mirror)
 
 
+def read_flow(mirror_file: Path | None, flow_name: str | None) -> tuple[MirrorSettings, MirrorFlow]:
+    """Return the configuration of a mirror, and one of its flows.
+
+    Args:
+        mirror_file: the value of `-m`.
+        flow_name: the value of `--flow`.
+
+    Raises:
+        click.UsageError: there is none, or it is not valid.
+    """
+    mirror = read_mirror(mirror_file)
+    try:
+        return mirror, mirror.flow(flow_name)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
 def flow_option(command: Callable[..., object]) -> Callable[..., object]:
     """Add `-m` and `--flow` to a command; it gets a `MirrorFlow` as `flow`, and the configuration as `mirror`."""
 
     @functools.wraps(command)
     def with_flow(*arguments: object, mirror_file: Path | None, flow_name: str | None, **others: object) -> object:
-        mirror = read_mirror(mirror_file)
-        try:
-            flow = mirror.flow(flow_name)
-        except ConfigError as error:
-            raise click.UsageError(str(error)) from error
+        mirror, flow = read_flow(mirror_file, flow_name)
         return command(*arguments, mirror=mirror, flow=flow, **others)
 
+    return unread_flow_option(with_flow)
+
+
+def unread_flow_option(command: Callable[..., object]) -> Callable[..., object]:
+    """Add `-m` and `--flow` to a command that may work without a mirror; it gets `mirror_file` and `flow_name`."""
     option = click.option(
         "--flow",
         "flow_name",
@@ -91,7 +110,7 @@ def flow_option(command: Callable[..., object]) -> Callable[..., object]:
         shell_complete=_complete_flows,
         help="The flow, if the configuration has several.",
     )
-    return _MIRROR(option(with_flow))
+    return _MIRROR(option(command))
 
 
 def _complete_flows(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -1,24 +1,28 @@
-"""`kafkaraw mirror verify`: compare a topic with its copy."""
+"""`kafkaraw mirror verify`: compare a topic with its copy, or all topics of a mirror's flow with theirs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options, to_cluster_options
+from kafkaraw.cli.mirror_options import clients_of, read_flow, unread_flow_option
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.rendering import TABLE, Row, output_option, show
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import KafkaError, UsageError
 
 if TYPE_CHECKING:
     from kafkaraw.client.consumer import AsyncConsumer
+    from kafkaraw.mirror.settings import MirrorFlow, MirrorSettings
     from kafkaraw.mirror.verification import Checkpoint, PartitionReport
 
 _IGNORABLE: Final = ("headers", "timestamp")
@@ -27,17 +31,38 @@ _SHOWN_MAX: Final = 20
 
 EPILOG: Final = """\b
 Examples:
+  kafkaraw mirror verify -m mirror.properties
+  kafkaraw mirror verify -m mirror.properties orders
   kafkaraw mirror verify -b source:9092 --to-bootstrap-server target:9092 orders
   kafkaraw mirror verify -b source:9092 --to-bootstrap-server target:9092 orders source.orders --state orders.json
 \b
-Exit codes: 0 if the copy is complete up to its ends, 1 if records differ or the copy lacks newer records (unless
---allow-behind), 2 for invalid options.
+Exit codes: 0 if the copies are complete up to their ends, 1 if records differ, or a copy lacks newer records (unless
+--allow-behind) or does not exist, 2 for invalid options.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is compared.
+
+    Attributes:
+        make_source, make_target: make consumers, which do not reset their offsets.
+        copies: names of topics and of their copies.
+        problems: why topics cannot be compared.
+        of_flow: whether it is all of a flow, so that a topic that fails does not end the command.
+    """
+
+    make_source: Callable[[], AsyncConsumer]
+    make_target: Callable[[], AsyncConsumer]
+    copies: dict[str, str]
+    problems: dict[str, str]
+    of_flow: bool
+
+
 @click.command(epilog=EPILOG)
-@click.argument("source", metavar="TOPIC")
+@click.argument("source", metavar="[TOPIC]", required=False)
 @click.argument("target", metavar="[COPY]", required=False)
+@unread_flow_option
 @cluster_options
 @to_cluster_options
 @click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Compare only these.")
@@ -61,13 +86,15 @@ Exit codes: 0 if the copy is complete up to its ends, 1 if records differ or the
     metavar="FILE",
     help="Keep in this file how far each partition was compared; the next run compares newer records only.",
 )
-@click.option("--allow-behind", is_flag=True, help="Exit with 0 if the copy only lacks the newest records.")
+@click.option("--allow-behind", is_flag=True, help="Exit with 0 if copies only lack the newest records.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors and the result only.")
 @output_option
 def verify(  # noqa: PLR0913
+    mirror_file: Path | None,
+    flow_name: str | None,
     cluster: Cluster,
     to_cluster: Cluster | None,
-    source: str,
+    source: str | None,
     target: str | None,
     partitions: tuple[int, ...],
     ignore: tuple[str, ...],
@@ -78,68 +105,131 @@ def verify(  # noqa: PLR0913
     quiet: bool,
     output: str,
 ) -> None:
-    """Compare a topic with its copy, record by record: key, value, headers, timestamp, and their order.
+    """Compare topics with their copies, record by record: key, value, headers, timestamp, and their order.
 
-    The copy may be in another cluster, and any tool may have made it: MirrorMaker 2, `kafkaraw copy`, or another one.
+    With the configuration of a mirror (-m, or the file of the current folder), all topics of a flow are compared, or
+    TOPIC alone. With -b and --to-bootstrap-server, one TOPIC is compared with its COPY in any cluster, whatever tool
+    has made it: MirrorMaker 2, `kafkaraw copy`, or another one.
+
     Offsets may differ. Each partition is compared up to the ends that both sides have at the start.
     """
-    if to_cluster is None and target in (None, source):
-        raise click.UsageError(f"{source} would be compared with itself: name a COPY, or --to-bootstrap-server")
     try:
         from kafkaraw.mirror.comparison import COLUMNS
         from kafkaraw.mirror.verification import verify_topic
     except ImportError as error:
         raise UsageError(f"mirror verify needs pyarrow: pip install 'kafkaraw[arrow]' ({error})") from error
-    topics = (source, target or source)
-    to = to_cluster or cluster
-    checkpoints = _read(state, topics)
-    with Notes(quiet=quiet, shares_terminal=False) as notes, _progress(quiet=quiet) as advance:
-        reports = asyncio.run(
-            verify_topic(
-                lambda: _consumer(cluster, isolation_level),
-                lambda: _consumer(to, isolation_level),
-                topics,
-                partitions=partitions or None,
-                columns=[name for name in COLUMNS if name not in ignore],
-                checkpoints=checkpoints,
-                parallel=parallel,
-                advance=advance,
-                finished=lambda report: _write(state, topics, checkpoints, report),
-            )
+    if source is None or (mirror_file is not None and target is None and to_cluster is None):
+        if to_cluster is not None:
+            raise click.UsageError("no TOPIC is given for --to-bootstrap-server; with -m, the clusters are in the file")
+        work = _work_of_flow(*read_flow(mirror_file, flow_name), source, isolation_level)
+    elif to_cluster is None and target in (None, source):
+        raise click.UsageError(
+            f"{source} would be compared with itself: name a COPY, --to-bootstrap-server, or a mirror with -m"
         )
+    else:
+        work = _work_of_clusters(cluster, to_cluster or cluster, (source, target or source), isolation_level)
+    compared = _State(state)
+    found: dict[str, list[PartitionReport]] = {}
+    with Notes(quiet=quiet, shares_terminal=False) as notes, _progress(quiet=quiet) as advance:
+        for topics in work.copies.items():
+            try:
+                found[topics[0]] = asyncio.run(
+                    verify_topic(
+                        work.make_source,
+                        work.make_target,
+                        topics,
+                        partitions=partitions or None,
+                        columns=[name for name in COLUMNS if name not in ignore],
+                        checkpoints=compared.of(topics),
+                        parallel=parallel,
+                        advance=advance,
+                        finished=partial(compared.add, topics),
+                    )
+                )
+            except KafkaError as error:
+                if not work.of_flow:
+                    raise
+                work.problems[topics[0]] = str(error)
+        reports = [each for of_topic in found.values() for each in of_topic]
         for text in _sentences(reports):
             notes.say(text)
-    _show(reports, output)
-    if not all(report.is_equal and (allow_behind or not report.counts) for report in reports):
+    _show(found, output)
+    for topic, why in work.problems.items():
+        click.echo(f"Error: topic {topic}: {why}", err=True)
+    if work.problems or not all(report.is_equal and (allow_behind or not report.counts) for report in reports):
         sys.exit(1)
 
 
-def _consumer(cluster: Cluster, isolation_level: str) -> AsyncConsumer:
+def _work_of_clusters(cluster: Cluster, to_cluster: Cluster, topics: tuple[str, str], isolation_level: str) -> _Work:
     from kafkaraw.client.config import ConsumerConfig
     from kafkaraw.client.consumer import AsyncConsumer
 
-    more: dict[str, object] = {
-        "group_id": None,
-        "auto_offset_reset": "none",
-        "isolation_level": isolation_level,
-        "allow_auto_create_topics": False,
-    }
-    return AsyncConsumer(runtime=None, **cluster.settings(ConsumerConfig, **more))
+    def consumer(of: Cluster) -> AsyncConsumer:
+        more: dict[str, object] = {
+            "group_id": None,
+            "auto_offset_reset": "none",
+            "isolation_level": isolation_level,
+            "allow_auto_create_topics": False,
+        }
+        return AsyncConsumer(runtime=None, **of.settings(ConsumerConfig, **more))
+
+    return _Work(lambda: consumer(cluster), lambda: consumer(to_cluster), dict([topics]), {}, of_flow=False)
+
+
+def _work_of_flow(mirror: MirrorSettings, flow: MirrorFlow, topic: str | None, isolation_level: str) -> _Work:
+    clients = clients_of(flow)
+    committed = isolation_level == "read_committed"
+
+    def consumer(*, of_source: bool) -> AsyncConsumer:
+        return clients.consumer(of_source=of_source, read_committed=committed, auto_offset_reset="none")
+
+    copies, problems = asyncio.run(_copies_of_flow(mirror, flow, topic))
+    return _Work(lambda: consumer(of_source=True), lambda: consumer(of_source=False), copies, problems, of_flow=True)
+
+
+async def _copies_of_flow(
+    mirror: MirrorSettings, flow: MirrorFlow, topic: str | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the copies of a flow's topics, and why topics cannot be compared.
+
+    Raises:
+        click.UsageError: the flow does not copy the topic.
+    """
+    from kafkaraw.mirror.policies import HEARTBEATS
+    from kafkaraw.mirror.topics import selected
+
+    clients = clients_of(flow)
+    async with clients.admin(of_source=True) as source, clients.admin(of_source=False) as target:
+        ours, theirs = await asyncio.gather(source.list_topics(), target.list_topics())
+    # Heartbeats never end, so their copy is always behind; status shows their age.
+    names = [each.name for each in ours if each.name != HEARTBEATS]
+    copied, problems = selected(flow.route, mirror.topology, names)
+    there = {each.name for each in theirs}
+    problems |= {name: f"its copy {copy} does not exist" for name, copy in copied.items() if copy not in there}
+    copied = {name: copy for name, copy in copied.items() if copy in there}
+    if topic is not None:
+        if topic not in copied and topic not in problems:
+            raise click.UsageError(f"{flow.name} does not copy a topic {topic!r}")
+        copied = {name: copy for name, copy in copied.items() if name == topic}
+        problems = {name: why for name, why in problems.items() if name == topic}
+    return copied, problems
 
 
 # -- the result
 
 
-def _show(reports: list[PartitionReport], output: str) -> None:
+def _show(found: Mapping[str, list[PartitionReport]], output: str) -> None:
+    reports = [(topic, report) for topic, of_topic in found.items() for report in of_topic]
     rows: list[Row] = [
         {
+            "TOPIC": topic,
             "PARTITION": report.partition,
             "SOURCE": report.source_count,
             "COPY": report.target_count,
             "EQUAL": report.equal_count,
             **_every_count(report),
         }
-        for report in reports
+        for topic, report in reports
     ]
     document = [
         {name.lower(): value for name, value in row.items()}
@@ -158,12 +248,12 @@ def _show(reports: list[PartitionReport], output: str) -> None:
                 for each in report.differences
             ],
         }
-        for row, report in zip(rows, reports, strict=True)
+        for row, (_, report) in zip(rows, reports, strict=True)
     ]
     show(rows, output, document)
     if output == TABLE:
-        for report in reports:
-            _show_differences(report)
+        for topic, report in reports:
+            _show_differences(topic, report)
 
 
 def _every_count(report: PartitionReport) -> dict[str, int]:
@@ -172,7 +262,8 @@ def _every_count(report: PartitionReport) -> dict[str, int]:
     return {kind.name: report.counts.get(kind, 0) for kind in DifferenceKind}
 
 
-def _show_differences(report: PartitionReport) -> None:
+def _show_differences(topic: str, report: PartitionReport) -> None:
+    of = f"{topic}-{report.partition}"
     for each in report.differences[:_SHOWN_MAX]:
         places = [
             f"{side} {_range(offsets)}"
@@ -180,10 +271,10 @@ def _show_differences(report: PartitionReport) -> None:
             if offsets is not None
         ]
         what = f" ({', '.join(each.columns)})" if each.columns else ""
-        click.echo(f"partition {report.partition}: {each.kind.name.lower()}{what}: {', '.join(places)}")
+        click.echo(f"{of}: {each.kind.name.lower()}{what}: {', '.join(places)}")
     left = len(report.differences) - _SHOWN_MAX
     if left > 0:
-        click.echo(f"partition {report.partition}: {left} more; -o json shows them")
+        click.echo(f"{of}: {left} more; -o json shows them")
 
 
 def _range(offsets: tuple[int, int]) -> str:
@@ -207,40 +298,53 @@ def _sentences(reports: list[PartitionReport]) -> Iterator[str]:
 # -- the state of earlier runs
 
 
-def _read(state: Path | None, topics: tuple[str, str]) -> dict[int, Checkpoint]:
-    """Return how far the partitions were compared.
+class _State:
+    """How far the partitions of topics and their copies were compared, in the file of `--state`.
+
+    Args:
+        file: its path; None keeps nothing.
 
     Raises:
-        UsageError: the file is of other topics, or is not one of this command.
+        UsageError: the file is not one of this command.
     """
-    if state is None or not state.exists():
-        return {}
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._offsets: dict[tuple[str, str], dict[int, Checkpoint]] = {}
+        if file is None or not file.exists():
+            return
+        try:
+            for entry in json.loads(file.read_text())["copies"]:
+                source, target = entry["topics"]
+                self._offsets[source, target] = _checkpoints(entry["partitions"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"--state {file}: not a file of this command ({error}); name another one") from error
+
+    def of(self, topics: tuple[str, str]) -> Mapping[int, Checkpoint]:
+        """Return how far a topic was compared with its copy, by partition."""
+        return dict(self._offsets.get(topics, {}))
+
+    def add(self, topics: tuple[str, str], report: PartitionReport) -> None:
+        """Keep the end of a comparison; the file is replaced at once."""
+        if self._file is None:
+            return
+        self._offsets.setdefault(topics, {})[report.partition] = report.checkpoint
+        copies = [
+            {
+                "topics": each,
+                "partitions": {number: [at.source_offset, at.target_offset] for number, at in offsets.items()},
+            }
+            for each, offsets in self._offsets.items()
+        ]
+        draft = self._file.with_name(f"{self._file.name}.draft")
+        draft.write_text(json.dumps({"copies": copies}, indent=1) + "\n")
+        draft.replace(self._file)
+
+
+def _checkpoints(partitions: Mapping[str, Any]) -> dict[int, Checkpoint]:
     from kafkaraw.mirror.verification import Checkpoint
 
-    try:
-        content = json.loads(state.read_text())
-        found = {int(number): Checkpoint(*offsets) for number, offsets in content["partitions"].items()}
-        of = tuple(content["topics"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"--state {state}: not a file of this command ({error}); name another one") from error
-    if of != topics:
-        raise UsageError(f"--state {state}: it is of {of[0]} and {of[-1]}; name another file for {topics[0]}")
-    return found
-
-
-def _write(
-    state: Path | None, topics: tuple[str, str], checkpoints: dict[int, Checkpoint], report: PartitionReport
-) -> None:
-    if state is None:
-        return
-    checkpoints[report.partition] = report.checkpoint
-    content = {
-        "topics": topics,
-        "partitions": {number: [each.source_offset, each.target_offset] for number, each in checkpoints.items()},
-    }
-    draft = state.with_name(f"{state.name}.draft")
-    draft.write_text(json.dumps(content, indent=1) + "\n")
-    draft.replace(state)
+    return {int(number): Checkpoint(*map(int, offsets)) for number, offsets in partitions.items()}
 
 
 @contextmanager

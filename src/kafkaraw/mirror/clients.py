@@ -56,17 +56,20 @@ class FlowClients:
         """Return a producer for MirrorMaker's own topics: idempotent, without transactions."""
         return AsyncProducer(runtime=self._runtimes[of_source], **self._connections[of_source])
 
-    def consumer(self, *, of_source: bool, read_committed: bool | None = None) -> AsyncConsumer:
+    def consumer(
+        self, *, of_source: bool, read_committed: bool | None = None, auto_offset_reset: str = "earliest"
+    ) -> AsyncConsumer:
         """Return a consumer without a group.
 
         Args:
             of_source: which cluster.
             read_committed: whether records of aborted transactions are left out; None as the flow does.
+            auto_offset_reset: what to do if records are deleted before they are read.
         """
         only_committed = self._settings.read_committed if read_committed is None else read_committed
         more: dict[str, Any] = {
             "group_id": None,
-            "auto_offset_reset": "earliest",
+            "auto_offset_reset": auto_offset_reset,
             "isolation_level": "read_committed" if only_committed else "read_uncommitted",
             "allow_auto_create_topics": False,
         }

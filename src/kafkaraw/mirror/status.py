@@ -16,6 +16,7 @@ from kafkaraw.mirror.checkpoints import Heartbeat
 from kafkaraw.mirror.clients import FlowClients, newest
 from kafkaraw.mirror.policies import HEARTBEATS
 from kafkaraw.mirror.settings import MirrorFlow, MirrorSettings
+from kafkaraw.mirror.topics import selected
 from kafkaraw.records import TopicPartition
 
 
@@ -88,14 +89,8 @@ async def flow_status(flow: MirrorFlow, settings: MirrorSettings, clients: FlowC
         clients.admin(of_source=False) as admin,
     ):
         listed, copies = await asyncio.gather(source.list_topics(), target.list_topics())
-        problems = {}
-        pairs: dict[TopicPartition, TopicPartition] = {}
-        for topic in sorted(filter(flow.route.selects, listed)):
-            if circle := settings.topology.circle(flow.route, topic):
-                problems[topic] = f"it would be copied in a circle, {' -> '.join(circle)}"
-                continue
-            copy = flow.route.remote_topic(topic)
-            pairs |= {each: TopicPartition(copy, each.partition) for each in listed[topic]}
+        copied, problems = selected(flow.route, settings.topology, listed)
+        pairs = {each: TopicPartition(copy, each.partition) for topic, copy in copied.items() for each in listed[topic]}
         there = {each for partitions in copies.values() for each in partitions}
         ends, copy_ends, committed = await asyncio.gather(
             _ends(source, list(pairs)),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePattern
@@ -21,7 +21,7 @@ from kafkaraw.client.admin.topics import NewTopic
 from kafkaraw.errors import BrokerError, KafkaError, UsageError
 from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.interfaces import CopiedTopic
-from kafkaraw.mirror.policies import Topology
+from kafkaraw.mirror.policies import TopicRoute, Topology
 from kafkaraw.mirror.settings import MirrorFlow, TopicSettings
 from kafkaraw.protocol.acl_codes import WILDCARD, AclOperation, AclPermissionType, PatternType, ResourceType
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigSource
@@ -94,7 +94,7 @@ def planned(
         target: what the target has, with configurations of topics that are compared.
         brokers_count: of the target.
     """
-    copied, problems = _selected(settings, topology, source)
+    copied, problems = selected(settings.route, topology, source.partitions)
     factor = settings.replication_factor or min(REPLICATION_FACTOR, brokers_count)
     create = tuple(
         NewTopic(copy, source.partitions[name], factor, _copied_configs(settings, source.configs.get(name, {})))
@@ -119,13 +119,20 @@ def planned(
     return TopicChanges(copied, create, grow, alter, acls, delete, problems)
 
 
-def _selected(
-    settings: TopicSettings, topology: Topology, source: ClusterTopics
-) -> tuple[dict[str, str], dict[str, str]]:
-    route = settings.route
+def selected(route: TopicRoute, topology: Topology, topics: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the topics that a flow copies, and why it leaves out others that it should copy.
+
+    Args:
+        route: of the flow.
+        topology: of all flows.
+        topics: names of the source's topics.
+
+    Returns:
+        names in the source and in the target; reasons, by names in the source.
+    """
     copied: dict[str, str] = {}
     problems: dict[str, str] = {}
-    for name in sorted(filter(route.selects, source.partitions)):
+    for name in sorted(filter(route.selects, topics)):
         copy = route.remote_topic(name)
         if circle := topology.circle(route, name):
             problems[name] = (
