@@ -17,7 +17,9 @@ from kafkaraw.light_classes import replace
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, TlsSettings
 from tests import waiting
 
-CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False)  # without TLS; a context of TLS takes 30 ms
+NO_IDLE_CONNECTIONS = httpx.Limits(max_keepalive_connections=0)
+# Without TLS, since a context of TLS takes 30 ms.
+CLIENT = httpx.Client(timeout=30, trust_env=False, verify=False, limits=NO_IDLE_CONNECTIONS)
 BROKER = {"group.initial.rebalance.delay.ms": 0, "log.retention.ms": -1}
 
 
