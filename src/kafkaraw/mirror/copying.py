@@ -18,8 +18,13 @@ from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.producer import AsyncProducer, core_of
-from kafkaraw.errors import KafkaTimeoutError
-from kafkaraw.light_classes import dataclass
+from kafkaraw.errors import (
+    AuthorizationError,
+    CorruptBatchError,
+    KafkaTimeoutError,
+    TransactionAbortableError,
+)
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.mirror.batches import TargetLimits, Treatment, pieces, rewritten, treatment_of, verbatim
 from kafkaraw.mirror.interfaces import CopiedBatch
 from kafkaraw.mirror.metrics import PartitionMetrics
@@ -81,6 +86,24 @@ class _Sent:
     promise: BatchPromise
 
 
+class FailedBatch(NamedTuple):
+    """Records that could not be copied.
+
+    Attributes:
+        copy: where they are from and should go to.
+        offset: of the first one.
+        batch_offset: of the first record of its batch.
+        what: the stage and their size, for messages.
+        error: why.
+    """
+
+    copy: PartitionCopy
+    offset: int
+    batch_offset: int
+    what: str
+    error: BaseException
+
+
 class BatchCopier:
     """Sends batches of the source to the target.
 
@@ -90,13 +113,13 @@ class BatchCopier:
         now_ms: the wall clock.
 
     Attributes:
-        failure: why a batch could not be written; None while all is well.
+        failed: what could not be copied, in order.
         sent_count: number of batches sent.
         changed: set when batches were settled.
     """
 
     def __init__(self, producer: AsyncProducer, in_flight_max_bytes: int, now_ms: Callable[[], int]) -> None:
-        self.failure: BaseException | None = None
+        self.failed: list[FailedBatch] = []
         self.sent_count: int = 0
         self.changed: asyncio.Event = asyncio.Event()
         self._core: ProducerCore = core_of(producer)
@@ -113,14 +136,17 @@ class BatchCopier:
             copies: where they go; all of `read` are in it.
 
         Raises:
-            CorruptBatchError: a batch of the source is damaged.
             KafkaError: the producer takes no batches.
         """
         now_ms, sealed = self._now_ms(), list[SealedBatch]()
         for of, batch in read.items():
             copy = copies[of]
-            for wire in batch.wires:
-                self._seal(copy, wire, batch.start_offset, now_ms, sealed)
+            try:
+                for wire in batch.wires:
+                    self._seal(copy, wire, batch.start_offset, now_ms, sealed)
+            except CorruptBatchError as error:
+                at = copy.settled_offset
+                self.failed.append(FailedBatch(copy, at, at, "reading", error))
         if sealed:
             self.sent_count += len(sealed)
             self._core.send_sealed(sealed)
@@ -140,9 +166,21 @@ class BatchCopier:
         await self._wait(lambda: self.acknowledged_count >= count)
 
     def check(self) -> None:
-        """Raise the error of a batch that could not be written."""
-        if self.failure is not None:
-            raise self.failure
+        """Raise the error of the first batch that could not be copied."""
+        if self.failed:
+            raise self.failed[0].error
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait until all batches have outcomes, also failed ones; returns whether they have."""
+        deadline = Deadline(seconds)
+        while self._in_flight_bytes:
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    await self.changed.wait()
+            except TimeoutError:
+                return False
+        return True
 
     @property
     def acknowledged_count(self) -> int:
@@ -186,10 +224,11 @@ class BatchCopier:
             return
         copy.metrics.read(max(0, now_ms - header.max_timestamp))
         if treatment is _VERBATIM:
+            as_sent = verbatim(wire)
             promise = self._core.new_promise(*copy.target)
             offsets = range(header.base_offset, header.next_offset)
             self._note(copy, header, offsets.stop, (offsets,), header.size, promise)
-            sealed.append(WireBatch(verbatim(wire), promise, created_ms=now_ms))
+            sealed.append(WireBatch(as_sent, promise, created_ms=now_ms))
             return
         for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
             promise = self._core.new_promise(*copy.target)
@@ -219,7 +258,7 @@ class BatchCopier:
         records_count = sum(map(len, sent.runs))
         if promise.error is not None:
             promise.note_seen(range(records_count))
-            self.failure = self.failure or promise.error
+            self.failed.append(_failed(sent, promise.error))
         else:
             latency_ms = max(0, self._now_ms() - sent.max_timestamp)
             now_s = asyncio.get_running_loop().time()
@@ -238,6 +277,17 @@ def _copied(sent: _Sent) -> Iterator[CopiedBatch]:
             copy.target_offset = promise.base_offset + here
         yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset)
         begin = end
+
+
+def _failed(sent: _Sent, error: BaseException) -> FailedBatch:
+    """Return which records of a batch have failed; only a part of them if the producer has divided it."""
+    left, first, size = sent.runs, sent.runs[0].start, f"{sent.size_bytes:,} bytes"
+    for promise, _, here in sent.promise.pieces_of(0, sum(map(len, left))):
+        part, left = pieces(left, 0, here), pieces(left, here, sum(map(len, left)))
+        if promise.error is not None:
+            records = f"{here:,} record{'s' * (here != 1)}" + (f", {size}" if part == sent.runs else "")
+            return FailedBatch(sent.copy, part[0].start, first, f"writing {records} of", promise.error)
+    return FailedBatch(sent.copy, first, first, f"writing {size} of", error)
 
 
 # -- positions
@@ -267,6 +317,13 @@ class Commits(Protocol):
             positions: by partition of the copy.
             count: how many batches are before them.
             check: called when these are acknowledged; if it raises, positions are not committed.
+        """
+
+    async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions of partitions that are not copied now, if the target takes them; nothing is in flight.
+
+        Args:
+            positions: by partition of the copy.
         """
 
 
@@ -308,6 +365,18 @@ class ExactlyOnce:
         await self._producer.commit_transaction()
         self._is_open = False
 
+    async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions in a transaction of their own: only the process that owns the flow may."""
+        if self._is_open:
+            return
+        await self.begin()
+        try:
+            await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
+            await self._producer.commit_transaction()
+        except TransactionAbortableError:
+            await self._producer.abort_transaction()
+        self._is_open = False
+
 
 class AtLeastOnce:
     """Positions are committed once the records before them are acknowledged.
@@ -336,6 +405,13 @@ class AtLeastOnce:
         await self._copier.wait_for(count)
         check()
         await self._consumer.commit(_offsets(positions))
+
+    async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions."""
+        try:
+            await self._consumer.commit(_offsets(positions))
+        except AuthorizationError:
+            return
 
 
 def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, OffsetAndMetadata]:
