@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.sending.producer_core import ProducerCore
 
 _SKIP, _VERBATIM = Treatment.SKIP, Treatment.VERBATIM  # slow to look up
+LOOK_S: Final = 2.0
+"""How often it is looked whether the copies still exist, while acknowledgements do not come."""
 ROOM_S: Final = 300.0
 """How long acknowledgements may fail to come; by `delivery_timeout_ms`, batches fail long before."""
 
@@ -73,6 +75,7 @@ class _Sent:
         copy: where it is from and goes to.
         source_offsets: what it settles.
         runs: offsets of its records.
+        records_count: number of its records.
         size_bytes: in flight until it is settled.
         max_timestamp: of its records, in milliseconds.
         promise: of the producer.
@@ -81,6 +84,7 @@ class _Sent:
     copy: PartitionCopy
     source_offsets: range
     runs: tuple[range, ...]
+    records_count: int
     size_bytes: int
     max_timestamp: int
     promise: BatchPromise
@@ -111,22 +115,33 @@ class BatchCopier:
         producer: of the target; knows the topics.
         in_flight_max_bytes: limit of the bytes that are sent and not acknowledged; one poll may exceed it.
         now_ms: the wall clock.
+        on_wait: called each `LOOK_S` while batches are waited for; an error that it raises ends the wait.
 
     Attributes:
         failed: what could not be copied, in order.
         sent_count: number of batches sent.
+        age_ms: of the batch that was read last, when it was.
         changed: set when batches were settled.
     """
 
-    def __init__(self, producer: AsyncProducer, in_flight_max_bytes: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        producer: AsyncProducer,
+        in_flight_max_bytes: int,
+        now_ms: Callable[[], int],
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
         self.failed: list[FailedBatch] = []
         self.sent_count: int = 0
+        self.age_ms: int = 0
         self.changed: asyncio.Event = asyncio.Event()
         self._core: ProducerCore = core_of(producer)
         self._in_flight_max_bytes = in_flight_max_bytes
         self._in_flight_bytes = 0
         self._now_ms = now_ms
-        self._sent: deque[_Sent] = deque()
+        self._on_wait = on_wait
+        self._sent: deque[_Sent] = deque()  # not taken by `take_copied`
+        self._unacknowledged: deque[_Sent] = deque()  # the last ones of these
 
     def send(self, read: Mapping[TopicPartition, Batch], copies: Mapping[TopicPartition, PartitionCopy]) -> int:
         """Send what was read; returns the number of batches, which may be none.
@@ -185,12 +200,9 @@ class BatchCopier:
     @property
     def acknowledged_count(self) -> int:
         """How many batches, from the first one on, are acknowledged without a gap."""
-        count = self.sent_count - len(self._sent)
-        for sent in self._sent:
-            if not sent.promise.done:
-                break
-            count += 1
-        return count
+        while self._unacknowledged and self._unacknowledged[0].promise.done:
+            self._unacknowledged.popleft()
+        return self.sent_count - len(self._unacknowledged)
 
     def take_copied(self, count: int) -> list[CopiedBatch]:
         """Return what became of the batches up to the `count`-th that was sent, which are all acknowledged."""
@@ -209,12 +221,15 @@ class BatchCopier:
                 return
             self.changed.clear()
             try:
-                async with asyncio.timeout(deadline.remaining):
+                async with asyncio.timeout(min(LOOK_S, deadline.remaining)):
                     await self.changed.wait()
             except TimeoutError:
-                raise KafkaTimeoutError(
-                    f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not acknowledged"
-                ) from None
+                self._on_wait()
+                if deadline.expired:
+                    raise KafkaTimeoutError(
+                        f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not "
+                        f"acknowledged"
+                    ) from None
 
     def _seal(self, copy: PartitionCopy, wire: Wire, start_offset: int, now_ms: int, sealed: list[SealedBatch]) -> None:
         """Make batches to send of one batch of the source, and note them."""
@@ -222,19 +237,20 @@ class BatchCopier:
         treatment = treatment_of(header, start_offset, copy.limits)
         if treatment is _SKIP:
             return
-        copy.metrics.read(max(0, now_ms - header.max_timestamp))
+        self.age_ms = max(0, now_ms - header.max_timestamp)
+        copy.metrics.read(self.age_ms)
         if treatment is _VERBATIM:
             as_sent = verbatim(wire)
             promise = self._core.new_promise(*copy.target)
             offsets = range(header.base_offset, header.next_offset)
-            self._note(copy, header, offsets.stop, (offsets,), header.size, promise)
+            self._note(copy, header, offsets.stop, (offsets,), header.records_count, header.size, promise)
             sealed.append(WireBatch(as_sent, promise, created_ms=now_ms))
             return
         for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
             promise = self._core.new_promise(*copy.target)
             batch = SealedBatch(builder, promise, codec=codec, level=None, created_ms=now_ms)
             batch.released = True  # as batches that are sent as they are
-            self._note(copy, header, runs[-1].stop, runs, batch.size_bytes, promise)
+            self._note(copy, header, runs[-1].stop, runs, sum(map(len, runs)), batch.size_bytes, promise)
             sealed.append(batch)
 
     def _note(
@@ -243,34 +259,40 @@ class BatchCopier:
         header: BatchHeader,
         next_offset: int,
         runs: tuple[range, ...],
+        records_count: int,
         size_bytes: int,
         promise: BatchPromise,
     ) -> None:
         offsets = range(copy.settled_offset, next_offset)
         copy.settled_offset = next_offset
-        sent = _Sent(copy, offsets, runs, size_bytes, header.max_timestamp, promise)
+        sent = _Sent(copy, offsets, runs, records_count, size_bytes, header.max_timestamp, promise)
         self._sent.append(sent)
+        self._unacknowledged.append(sent)
         self._in_flight_bytes += size_bytes
         promise.add_callback(partial(self._settled, sent))
 
     def _settled(self, sent: _Sent, promise: BatchPromise) -> None:
         self._in_flight_bytes -= sent.size_bytes
-        records_count = sum(map(len, sent.runs))
         if promise.error is not None:
-            promise.note_seen(range(records_count))
+            promise.note_seen(range(sent.records_count))
             self.failed.append(_failed(sent, promise.error))
         else:
             latency_ms = max(0, self._now_ms() - sent.max_timestamp)
             now_s = asyncio.get_running_loop().time()
-            sent.copy.metrics.acknowledged(records_count, sent.size_bytes, latency_ms, now_s)
+            sent.copy.metrics.acknowledged(sent.records_count, sent.size_bytes, latency_ms, now_s)
         self.changed.set()
 
 
 def _copied(sent: _Sent) -> Iterator[CopiedBatch]:
     """Return the mapping of a batch; one for each part if the producer has divided it."""
-    copy, left = sent.copy, sent.runs
-    count, begin = sum(map(len, left)), sent.source_offsets.start
-    for promise, _, here in sent.promise.pieces_of(0, count):  # each is a whole part
+    copy, left, whole = sent.copy, sent.runs, sent.promise
+    count, begin = sent.records_count, sent.source_offsets.start
+    if whole.parts is None:
+        if whole.base_offset >= 0:
+            copy.target_offset = whole.base_offset + count
+        yield CopiedBatch(copy.source, copy.target, sent.source_offsets, left, whole.base_offset)
+        return
+    for promise, _, here in whole.pieces_of(0, count):  # each is a whole part
         part, left = pieces(left, 0, here), pieces(left, here, count)
         end = part[-1].stop if left else sent.source_offsets.stop
         if promise.base_offset >= 0:
@@ -359,8 +381,10 @@ class ExactlyOnce:
     ) -> None:
         """Commit the transaction, when all its batches are acknowledged."""
         await self.begin()
-        await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
-        await self._copier.wait_for(count)
+        await together(  # a round trip, while batches are in flight
+            self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id),
+            self._copier.wait_for(count),
+        )
         check()
         await self._producer.commit_transaction()
         self._is_open = False
@@ -419,3 +443,15 @@ def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartitio
         target: OffsetAndMetadata(position.offset, position.metadata, position.leader_epoch)
         for target, position in positions.items()
     }
+
+
+async def together(*work: Awaitable[Any]) -> list[Any]:
+    """Wait for all; after the first error the others are cancelled, and it is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -47,7 +47,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.batches import TargetLimits
-from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy
+from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy, together
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.metrics import FlowMetrics
 from kafkaraw.mirror.positions import (
@@ -81,6 +81,8 @@ LOOK_S: Final = 0.2
 """How soon a flow without new records looks whether it is to stop, or to copy other topics."""
 REFRESH_AGAIN_S: Final = 30.0
 """When a flow looks for topics again after that has failed."""
+CATCH_UP_INTERVALS: Final = 4
+"""How many times longer than `commit_interval_s` a transaction is open at most, while older records are copied."""
 COMMIT_PAUSE_S: Final = 0.05
 """The least time between two commits: each costs two round trips."""
 POSITIONS_KEPT_S: Final = 6 * 3600.0
@@ -353,7 +355,9 @@ class _Session:
         self._before = before
         self._clients = _clients_of(settings, runtimes)
         clock = (runtimes[1] or system_runtime()).clock
-        self._copier = BatchCopier(self._clients.producer, settings.in_flight_max_bytes, clock.time_ms)
+        self._copier = BatchCopier(
+            self._clients.producer, settings.in_flight_max_bytes, clock.time_ms, self._check_copies_exist
+        )
         self._commits: Commits = (
             ExactlyOnce(self._copier, self._clients.producer, settings.group_id)
             if settings.delivery is Delivery.EXACTLY_ONCE
@@ -377,9 +381,9 @@ class _Session:
             KafkaError: a cluster cannot be reached, both are the same one, or a partition cannot be continued.
         """
         source, target = self._clients.source, self._clients.target
-        await _together(engine_of(source).start(), engine_of(target).start())
+        await together(engine_of(source).start(), engine_of(target).start())
         self._check_clusters()
-        topics, _ = await _together(self._plan.refresh(), self._commits.open())
+        topics, _ = await together(self._plan.refresh(), self._commits.open())
         self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         await self._adopt(topics)
 
@@ -518,7 +522,7 @@ class _Session:
         """Have the producer and the target's consumer know the copies, which may be some milliseconds old."""
         if topics:
             await core_of(self._clients.producer).learn_topics(topics)
-            await _together(self._clients.target.list_topics())
+            await together(self._clients.target.list_topics())
 
     async def _facts_of(self, new: Mapping[TopicPartition, CopiedTopic]) -> list[PartitionFacts]:
         """Ask both clusters about partitions that are to be copied."""
@@ -526,7 +530,7 @@ class _Session:
             return []
         source, target = self._clients.source, self._clients.target
         copies = {of: TopicPartition(topic.target, of.partition) for of, topic in new.items()}
-        first, ends, target_ends, committed = await _together(
+        first, ends, target_ends, committed = await together(
             source.beginning_offsets(new),
             source.end_offsets(new),
             target.end_offsets(copies.values()),
@@ -567,7 +571,8 @@ class _Session:
             self._copier.check()
             if read:
                 await self._send(read)
-            if self._schedule.is_due(_now_s(), is_idle=not read):
+            is_idle = not read and self._schedule.is_open and self._is_at_end()
+            if self._schedule.is_due(_now_s(), is_idle=is_idle, age_s=self._copier.age_ms / 1000):
                 await self._commit()
             await self._check_committing()
         await self._commit(wait=True)
@@ -586,6 +591,11 @@ class _Session:
             return {}
         return await self._clients.source.poll(timeout=wait_s)
 
+    def _is_at_end(self) -> bool:
+        """Return whether all was read that the source had at the last responses; a broker may only be slow."""
+        source = self._clients.source
+        return not any(source.lag(of) for of in self._copies)
+
     async def _send(self, read: dict[TopicPartition, Batch]) -> None:
         source = self._clients.source
         for of in read:
@@ -597,6 +607,9 @@ class _Session:
             self._stop_at(of, read)
         if not read:
             return
+        if self._committing is not None and not self._commits.overlaps:
+            committing, self._committing = self._committing, None
+            await committing
         await self._commits.begin()
         self._schedule.sent(_now_s())
         self._copier.send(read, self._copies)
@@ -636,9 +649,9 @@ class _Session:
             self._copies[of].settled_offset = offsets.stop
         work = self._commit_positions(positions, settled, self._copier.sent_count)
         self._schedule.committed(_now_s(), everything=everything)
-        if wait or not self._commits.overlaps:
+        if wait:
             await work
-        else:
+        else:  # the next batches are read meanwhile
             self._committing = asyncio.get_running_loop().create_task(work, name=f"positions of {self._settings.name}")
 
     async def _commit_positions(
@@ -670,6 +683,17 @@ class _Session:
         producer = core_of(self._clients.producer)
         for copy in self._copies.values():
             _check_same(copy, producer.topic_id(copy.target.topic))
+
+    def _check_copies_exist(self) -> None:
+        """Check that no copy was deleted: its batches would be sent again until `delivery_timeout_ms`.
+
+        Raises:
+            KafkaError: one was; the next session creates it again, or leaves it out.
+        """
+        producer = core_of(self._clients.producer)
+        for copy in self._copies.values():
+            if copy.target_id != ZERO_UUID and producer.topic_id(copy.target.topic) == ZERO_UUID:
+                raise KafkaError(f"topic {copy.target.topic!r} of the target was deleted")
 
     def _moved_positions(self) -> dict[TopicPartition, Position]:
         moved: dict[TopicPartition, Position] = {}
@@ -709,7 +733,7 @@ class _Session:
     async def close(self) -> None:
         """Close the clients, after everything was committed."""
         await self._end_tasks()
-        await _together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
+        await together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
 
     async def discard(self) -> None:
         """Close the clients after a failure; an open transaction is aborted here, or by the next session.
@@ -739,6 +763,9 @@ class _Session:
 class _CommitSchedule:
     """When positions are committed: when the source has no more, or after the interval.
 
+    While old records are copied, up to `CATCH_UP_INTERVALS` intervals make one transaction: that delays them by no more
+    than their age. Each commit costs the time until all batches are acknowledged, and three round trips.
+
     Args:
         interval_s: of commits under load.
 
@@ -757,14 +784,21 @@ class _CommitSchedule:
         if self._sent_at_s is None:
             self._sent_at_s = now_s
 
-    def is_due(self, now_s: float, *, is_idle: bool) -> bool:
-        """Return whether to commit now."""
+    def is_due(self, now_s: float, *, is_idle: bool, age_s: float) -> bool:
+        """Return whether to commit now.
+
+        Args:
+            now_s: the time.
+            is_idle: the source has no more.
+            age_s: of the last batch.
+        """
         if now_s >= self.all_at_s:
             return True
         if self._sent_at_s is None:
             return False
         idle = is_idle and now_s >= self._committed_at_s + min(COMMIT_PAUSE_S, self._interval_s)
-        return idle or now_s >= self._sent_at_s + self._interval_s
+        open_s = min(max(self._interval_s, age_s), self._interval_s * CATCH_UP_INTERVALS)
+        return idle or now_s >= self._sent_at_s + open_s
 
     @property
     def is_open(self) -> bool:
@@ -811,18 +845,6 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         AsyncConsumer(runtime=runtimes[1], **asking),
         AsyncProducer(runtime=runtimes[1], **writing),
     )
-
-
-async def _together(*work: Awaitable[Any]) -> list[Any]:
-    """Wait for all; after the first error the others are cancelled, and it is raised."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 def _check_same(copy: PartitionCopy, topic_id: Uuid) -> None:

@@ -45,9 +45,11 @@ class _Times:
         self.last = self.least = self.greatest = 0
 
     def add(self, ms: int) -> None:
-        self.last = ms
-        self.least = min(self.least, ms) if self.count else ms
-        self.greatest = max(self.greatest, ms)
+        self.last = ms  # without min() and max(): for each batch
+        if ms < self.least or not self.count:
+            self.least = ms
+        if ms > self.greatest:
+            self.greatest = ms
         self.count += 1
         self.total += ms
 
