@@ -17,8 +17,10 @@ from kafkaraw import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.cli import main
 from kafkaraw.client.admin import AclBinding, ResourcePattern
+from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.mirror.clients import FlowClients
 from kafkaraw.mirror.offset_syncs import OffsetSync
+from kafkaraw.mirror.positions import Position
 from kafkaraw.mirror.running import MirrorRun
 from kafkaraw.mirror.settings import MirrorFlow, read_mirror_settings
 from kafkaraw.mirror.status import flow_status
@@ -258,6 +260,29 @@ def test_the_status_has_positions_lag_and_heartbeats(mirror: Mirror) -> None:
     assert " ".join(table[0].split()) == "FLOW TOPIC PARTITION COPY POSITION END-OFFSET LAG COPY-END-OFFSET"
     behind = mirror.run("status", "--lag-max", "3")
     assert (behind.exit_code, "lags by 6 offsets" in behind.stderr) == (1, True), behind.output
+
+
+def test_the_status_names_partitions_that_a_cluster_refuses(mirror: Mirror) -> None:
+    mirror.fill()
+    mirror.copy()
+    of, group = TopicPartition("east.orders", 0), "kafkaraw-mirror.east->west"
+    with Admin(bootstrap_servers=mirror.west) as admin:
+        found = admin.list_group_offsets([group])[group][of]
+        position = Position.parse(found.offset, found.leader_epoch, found.metadata)._replace(
+            refusal="writing orders-0 at offset 7: MESSAGE_TOO_LARGE"
+        )
+        admin.alter_group_offsets(group, {of: OffsetAndMetadata(position.offset, position.metadata)})
+    result = mirror.run("status", "--partitions", "-o", "json")
+    assert result.exit_code == 1
+    assert "Error: east->west: writing orders-0 at offset 7: MESSAGE_TOO_LARGE" in result.stderr
+    (flow,) = mirror_documents(result)
+    refused = [row["refusal"] for row in flow["partitions"] if row["topic"] == "orders"]
+    assert refused == [position.refusal, None]
+
+
+def mirror_documents(result: Result) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
 
 
 def test_topics_are_created_as_planned_and_circles_are_named(mirror: Mirror) -> None:

@@ -1,7 +1,7 @@
 // MirrorMaker 2's own classes: bytes of its records, names of its policies, and what its client library reads.
 //
 // Arguments: "codec", "policies" or "store", with questions as lines of tab-separated fields on standard input; or
-// "client SERVERS ALIAS GROUP". One line of fields for each answer.
+// "client SERVERS ALIAS GROUP", or "acls SERVERS SERVERS" to copy ACLs of the first cluster to the second. One line of fields for each answer.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -17,17 +17,25 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.mirror.Checkpoint;
+import org.apache.kafka.connect.mirror.ConfigPropertyFilter;
+import org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter;
 import org.apache.kafka.connect.mirror.DefaultReplicationPolicy;
+import org.apache.kafka.connect.mirror.DefaultTopicFilter;
 import org.apache.kafka.connect.mirror.Heartbeat;
 import org.apache.kafka.connect.mirror.IdentityReplicationPolicy;
 import org.apache.kafka.connect.mirror.MirrorClient;
+import org.apache.kafka.connect.mirror.MirrorSourceConnector;
 import org.apache.kafka.connect.mirror.OffsetSync;
 import org.apache.kafka.connect.mirror.OffsetSyncStore;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
+import org.apache.kafka.connect.mirror.ReplicationPolicy;
+import org.apache.kafka.connect.mirror.SourceAndTarget;
+import org.apache.kafka.connect.mirror.TopicFilter;
 
 public class MirrorRecords {
     private static final HexFormat HEX = HexFormat.of();
@@ -35,6 +43,10 @@ public class MirrorRecords {
     public static void main(String[] arguments) throws Exception {
         if (arguments[0].equals("client")) {
             client(arguments[1], arguments[2], arguments[3]);
+            return;
+        }
+        if (arguments[0].equals("acls")) {
+            copyAcls(arguments[1], arguments[2]);
             return;
         }
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -102,6 +114,30 @@ public class MirrorRecords {
             found.add(Long.toString(store.translateDownstream("group", partition, Long.parseLong(offset)).orElse(-1)));
         }
         return String.join("\t", found);
+    }
+
+    /** What the source connector does each 600 s. */
+    private static void copyAcls(String source, String target) throws Exception {
+        DefaultTopicFilter filter = new DefaultTopicFilter();
+        filter.configure(Map.of("topics", "orders, payments.*"));
+        DefaultReplicationPolicy policy = new DefaultReplicationPolicy();
+        policy.configure(Map.of());
+        try (Admin east = Admin.create(Map.<String, Object>of("bootstrap.servers", source));
+                Admin west = Admin.create(Map.<String, Object>of("bootstrap.servers", target))) {
+            Constructor<MirrorSourceConnector> constructor = MirrorSourceConnector.class.getDeclaredConstructor(
+                SourceAndTarget.class, ReplicationPolicy.class, TopicFilter.class, ConfigPropertyFilter.class);
+            constructor.setAccessible(true);
+            MirrorSourceConnector connector = constructor.newInstance(
+                new SourceAndTarget("east", "west"), policy, filter, new DefaultConfigPropertyFilter());
+            for (Map.Entry<String, Admin> each : Map.of("sourceAdminClient", east, "targetAdminClient", west).entrySet()) {
+                Field field = MirrorSourceConnector.class.getDeclaredField(each.getKey());
+                field.setAccessible(true);
+                field.set(connector, each.getValue());
+            }
+            Method sync = MirrorSourceConnector.class.getDeclaredMethod("syncTopicAcls");
+            sync.setAccessible(true);
+            sync.invoke(connector);
+        }
     }
 
     private static String policy(String[] fields) {

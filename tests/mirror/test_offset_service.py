@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,9 +33,9 @@ MAPPING = "mm2-offset-mapping.east.internal"
 class Clusters:
     """Two clusters on virtual time, and a mirror between them."""
 
-    def __init__(self, simulation: Simulation, path: Path, more: str) -> None:
+    def __init__(self, simulation: Simulation, path: Path, more: str, target_properties: Mapping[str, str]) -> None:
         self.east = VirtualCluster(simulation, {**FEW_PARTITIONS})
-        self.west = VirtualCluster(simulation, {**FEW_PARTITIONS}, port=PORT + 1)
+        self.west = VirtualCluster(simulation, {**FEW_PARTITIONS, **target_properties}, port=PORT + 1)
         path.write_text(
             f"clusters = east, west\neast.bootstrap.servers = {self.east.bootstrap}\n"
             f"west.bootstrap.servers = {self.west.bootstrap}\neast->west.enabled = true\n"
@@ -85,9 +85,15 @@ class Clusters:
         await self.until(is_copied)
 
 
-def on_clusters(test: Callable[[Clusters], Awaitable[None]], path: Path, more: str = "") -> None:
+def on_clusters(
+    test: Callable[[Clusters], Awaitable[None]],
+    path: Path,
+    more: str = "",
+    *,
+    target_properties: Mapping[str, str] | None = None,
+) -> None:
     async def life(simulation: Simulation) -> None:
-        clusters = Clusters(simulation, path / "mirror.properties", more)
+        clusters = Clusters(simulation, path / "mirror.properties", more, target_properties or {})
         await clusters.east.node.start()
         await clusters.west.node.start()
         try:

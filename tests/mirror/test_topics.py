@@ -24,6 +24,10 @@ from kafkaraw.protocol.acl_codes import AclOperation, AclPermissionType, Pattern
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigSource, ConfigType
 from tests.mirror.test_offset_service import Clusters, on_clusters
 
+AUTHORIZES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 ROUTE = TopicRoute("east", "west", ReplicationPolicy(), NameFilter((".*",), TOPICS_EXCLUDED))
 
 
@@ -197,3 +201,26 @@ def test_a_refresh_without_changes_asks_each_cluster_for_its_topics_and_the_targ
         assert found == {"MetadataRequest": 2, "DescribeConfigsRequest": 1}
 
     on_clusters(test, tmp_path)
+
+
+def test_a_topic_whose_configuration_cannot_be_read_is_copied_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(clusters: Clusters) -> None:
+        flow = clusters.settings.flows[0]
+        await clusters.east.create("payments")
+        async with clusters.clients.admin(of_source=True) as source, clusters.clients.admin(of_source=False) as target:
+            topics = MirrorTopics(source, target, flow, clusters.settings.topology)
+            await topics.refresh()
+            denied = AclBinding(
+                ResourcePattern(ResourceType.TOPIC, "east.orders"), "User:*", AclOperation.DESCRIBE_CONFIGS,
+                AclPermissionType.DENY,
+            )  # fmt: skip
+            allowed = AclBinding(denied.pattern, "User:*", AclOperation.ALL)
+            await target.create_acls([denied, allowed])
+            found = {each.source: each.target_config for each in await topics.refresh()}
+        assert found["orders"] == {}
+        assert found["payments"]["cleanup.policy"] == "delete"
+
+    on_clusters(test, tmp_path, target_properties=AUTHORIZES)
+    assert "DESCRIBE_CONFIGS on topic 'east.orders'" in caplog.text

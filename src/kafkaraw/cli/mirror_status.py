@@ -21,7 +21,7 @@ Examples:
   kafkaraw mirror status
   kafkaraw mirror status --partitions -o json
 \b
-Exit codes: 0, or 1 if a partition lags by more than --lag-max, or a topic cannot be copied.
+Exit codes: 0, or 1 if a partition lags by more than --lag-max, or a topic or partition cannot be copied.
 """
 
 
@@ -43,7 +43,17 @@ def status(mirror: MirrorSettings, partitions: bool, lag_max: int | None, output
 
     found = asyncio.run(every())
     now_ms = time.time_ns() // 1_000_000
-    document = [_summary(each, now_ms) | {"PARTITIONS": _partitions(each), "PROBLEMS": each.problems} for each in found]
+    document = [
+        _summary(each, now_ms)
+        | {
+            "PARTITIONS": [
+                row | {"REFUSAL": part.refusal or None}
+                for row, part in zip(_partitions(each), each.partitions, strict=True)
+            ],
+            "PROBLEMS": each.problems,
+        }
+        for each in found
+    ]
     rows = (
         [row for each in found for row in _partitions(each)]
         if partitions
@@ -53,11 +63,15 @@ def status(mirror: MirrorSettings, partitions: bool, lag_max: int | None, output
     for each in found:
         for topic, why in each.problems.items():
             click.echo(f"Error: {each.name}: topic {topic} is not copied: {why}", err=True)
+        for part in each.partitions:
+            if part.refusal:
+                click.echo(f"Error: {each.name}: {part.refusal}", err=True)
     lags = [part.lag or 0 for each in found for part in each.partitions]
     is_behind = lag_max is not None and max(lags, default=0) > lag_max
     if output == TABLE and is_behind:
         click.echo(f"Error: a partition lags by {max(lags):,} offsets", err=True)
-    if is_behind or any(each.problems for each in found):
+    is_refused = any(part.refusal for each in found for part in each.partitions)
+    if is_behind or is_refused or any(each.problems for each in found):
         sys.exit(1)
 
 

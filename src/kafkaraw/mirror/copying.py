@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.producer import AsyncProducer, core_of
-from kafkaraw.errors import KafkaTimeoutError
-from kafkaraw.light_classes import dataclass
+from kafkaraw.errors import (
+    AuthorizationError,
+    CorruptBatchError,
+    KafkaTimeoutError,
+    TransactionAbortableError,
+)
+from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.mirror.batches import TargetLimits, Treatment, pieces, rewritten, treatment_of, verbatim
 from kafkaraw.mirror.interfaces import CopiedBatch
 from kafkaraw.mirror.metrics import PartitionMetrics
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
     from kafkaraw.client.sending.producer_core import ProducerCore
 
 _SKIP, _VERBATIM = Treatment.SKIP, Treatment.VERBATIM  # slow to look up
+LOOK_S: Final = 2.0
+"""How often it is looked whether the copies still exist, while acknowledgements do not come."""
 ROOM_S: Final = 300.0
 """How long acknowledgements may fail to come; by `delivery_timeout_ms`, batches fail long before."""
 
@@ -68,6 +75,7 @@ class _Sent:
         copy: where it is from and goes to.
         source_offsets: what it settles.
         runs: offsets of its records.
+        records_count: number of its records.
         size_bytes: in flight until it is settled.
         max_timestamp: of its records, in milliseconds.
         promise: of the producer.
@@ -76,9 +84,28 @@ class _Sent:
     copy: PartitionCopy
     source_offsets: range
     runs: tuple[range, ...]
+    records_count: int
     size_bytes: int
     max_timestamp: int
     promise: BatchPromise
+
+
+class FailedBatch(NamedTuple):
+    """Records that could not be copied.
+
+    Attributes:
+        copy: where they are from and should go to.
+        offset: of the first one.
+        batch_offset: of the first record of its batch.
+        what: the stage and their size, for messages.
+        error: why.
+    """
+
+    copy: PartitionCopy
+    offset: int
+    batch_offset: int
+    what: str
+    error: BaseException
 
 
 class BatchCopier:
@@ -88,22 +115,33 @@ class BatchCopier:
         producer: of the target; knows the topics.
         in_flight_max_bytes: limit of the bytes that are sent and not acknowledged; one poll may exceed it.
         now_ms: the wall clock.
+        on_wait: called each `LOOK_S` while batches are waited for; an error that it raises ends the wait.
 
     Attributes:
-        failure: why a batch could not be written; None while all is well.
+        failed: what could not be copied, in order.
         sent_count: number of batches sent.
+        age_ms: of the batch that was read last, when it was.
         changed: set when batches were settled.
     """
 
-    def __init__(self, producer: AsyncProducer, in_flight_max_bytes: int, now_ms: Callable[[], int]) -> None:
-        self.failure: BaseException | None = None
+    def __init__(
+        self,
+        producer: AsyncProducer,
+        in_flight_max_bytes: int,
+        now_ms: Callable[[], int],
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.failed: list[FailedBatch] = []
         self.sent_count: int = 0
+        self.age_ms: int = 0
         self.changed: asyncio.Event = asyncio.Event()
         self._core: ProducerCore = core_of(producer)
         self._in_flight_max_bytes = in_flight_max_bytes
         self._in_flight_bytes = 0
         self._now_ms = now_ms
-        self._sent: deque[_Sent] = deque()
+        self._on_wait = on_wait
+        self._sent: deque[_Sent] = deque()  # not taken by `take_copied`
+        self._unacknowledged: deque[_Sent] = deque()  # the last ones of these
 
     def send(self, read: Mapping[TopicPartition, Batch], copies: Mapping[TopicPartition, PartitionCopy]) -> int:
         """Send what was read; returns the number of batches, which may be none.
@@ -113,14 +151,17 @@ class BatchCopier:
             copies: where they go; all of `read` are in it.
 
         Raises:
-            CorruptBatchError: a batch of the source is damaged.
             KafkaError: the producer takes no batches.
         """
         now_ms, sealed = self._now_ms(), list[SealedBatch]()
         for of, batch in read.items():
             copy = copies[of]
-            for wire in batch.wires:
-                self._seal(copy, wire, batch.start_offset, now_ms, sealed)
+            try:
+                for wire in batch.wires:
+                    self._seal(copy, wire, batch.start_offset, now_ms, sealed)
+            except CorruptBatchError as error:
+                at = copy.settled_offset
+                self.failed.append(FailedBatch(copy, at, at, "reading", error))
         if sealed:
             self.sent_count += len(sealed)
             self._core.send_sealed(sealed)
@@ -140,19 +181,28 @@ class BatchCopier:
         await self._wait(lambda: self.acknowledged_count >= count)
 
     def check(self) -> None:
-        """Raise the error of a batch that could not be written."""
-        if self.failure is not None:
-            raise self.failure
+        """Raise the error of the first batch that could not be copied."""
+        if self.failed:
+            raise self.failed[0].error
+
+    async def settle(self, seconds: float) -> bool:
+        """Wait until all batches have outcomes, also failed ones; returns whether they have."""
+        deadline = Deadline(seconds)
+        while self._in_flight_bytes:
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(deadline.remaining):
+                    await self.changed.wait()
+            except TimeoutError:
+                return False
+        return True
 
     @property
     def acknowledged_count(self) -> int:
         """How many batches, from the first one on, are acknowledged without a gap."""
-        count = self.sent_count - len(self._sent)
-        for sent in self._sent:
-            if not sent.promise.done:
-                break
-            count += 1
-        return count
+        while self._unacknowledged and self._unacknowledged[0].promise.done:
+            self._unacknowledged.popleft()
+        return self.sent_count - len(self._unacknowledged)
 
     def take_copied(self, count: int) -> list[CopiedBatch]:
         """Return what became of the batches up to the `count`-th that was sent, which are all acknowledged."""
@@ -171,12 +221,15 @@ class BatchCopier:
                 return
             self.changed.clear()
             try:
-                async with asyncio.timeout(deadline.remaining):
+                async with asyncio.timeout(min(LOOK_S, deadline.remaining)):
                     await self.changed.wait()
             except TimeoutError:
-                raise KafkaTimeoutError(
-                    f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not acknowledged"
-                ) from None
+                self._on_wait()
+                if deadline.expired:
+                    raise KafkaTimeoutError(
+                        f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not "
+                        f"acknowledged"
+                    ) from None
 
     def _seal(self, copy: PartitionCopy, wire: Wire, start_offset: int, now_ms: int, sealed: list[SealedBatch]) -> None:
         """Make batches to send of one batch of the source, and note them."""
@@ -184,18 +237,20 @@ class BatchCopier:
         treatment = treatment_of(header, start_offset, copy.limits)
         if treatment is _SKIP:
             return
-        copy.metrics.read(max(0, now_ms - header.max_timestamp))
+        self.age_ms = max(0, now_ms - header.max_timestamp)
+        copy.metrics.read(self.age_ms)
         if treatment is _VERBATIM:
+            as_sent = verbatim(wire)
             promise = self._core.new_promise(*copy.target)
             offsets = range(header.base_offset, header.next_offset)
-            self._note(copy, header, offsets.stop, (offsets,), header.size, promise)
-            sealed.append(WireBatch(verbatim(wire), promise, created_ms=now_ms))
+            self._note(copy, header, offsets.stop, (offsets,), header.records_count, header.size, promise)
+            sealed.append(WireBatch(as_sent, promise, created_ms=now_ms))
             return
         for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
             promise = self._core.new_promise(*copy.target)
             batch = SealedBatch(builder, promise, codec=codec, level=None, created_ms=now_ms)
             batch.released = True  # as batches that are sent as they are
-            self._note(copy, header, runs[-1].stop, runs, batch.size_bytes, promise)
+            self._note(copy, header, runs[-1].stop, runs, sum(map(len, runs)), batch.size_bytes, promise)
             sealed.append(batch)
 
     def _note(
@@ -204,40 +259,57 @@ class BatchCopier:
         header: BatchHeader,
         next_offset: int,
         runs: tuple[range, ...],
+        records_count: int,
         size_bytes: int,
         promise: BatchPromise,
     ) -> None:
         offsets = range(copy.settled_offset, next_offset)
         copy.settled_offset = next_offset
-        sent = _Sent(copy, offsets, runs, size_bytes, header.max_timestamp, promise)
+        sent = _Sent(copy, offsets, runs, records_count, size_bytes, header.max_timestamp, promise)
         self._sent.append(sent)
+        self._unacknowledged.append(sent)
         self._in_flight_bytes += size_bytes
         promise.add_callback(partial(self._settled, sent))
 
     def _settled(self, sent: _Sent, promise: BatchPromise) -> None:
         self._in_flight_bytes -= sent.size_bytes
-        records_count = sum(map(len, sent.runs))
         if promise.error is not None:
-            promise.note_seen(range(records_count))
-            self.failure = self.failure or promise.error
+            promise.note_seen(range(sent.records_count))
+            self.failed.append(_failed(sent, promise.error))
         else:
             latency_ms = max(0, self._now_ms() - sent.max_timestamp)
             now_s = asyncio.get_running_loop().time()
-            sent.copy.metrics.acknowledged(records_count, sent.size_bytes, latency_ms, now_s)
+            sent.copy.metrics.acknowledged(sent.records_count, sent.size_bytes, latency_ms, now_s)
         self.changed.set()
 
 
 def _copied(sent: _Sent) -> Iterator[CopiedBatch]:
     """Return the mapping of a batch; one for each part if the producer has divided it."""
-    copy, left = sent.copy, sent.runs
-    count, begin = sum(map(len, left)), sent.source_offsets.start
-    for promise, _, here in sent.promise.pieces_of(0, count):  # each is a whole part
+    copy, left, whole = sent.copy, sent.runs, sent.promise
+    count, begin = sent.records_count, sent.source_offsets.start
+    if whole.parts is None:
+        if whole.base_offset >= 0:
+            copy.target_offset = whole.base_offset + count
+        yield CopiedBatch(copy.source, copy.target, sent.source_offsets, left, whole.base_offset)
+        return
+    for promise, _, here in whole.pieces_of(0, count):  # each is a whole part
         part, left = pieces(left, 0, here), pieces(left, here, count)
         end = part[-1].stop if left else sent.source_offsets.stop
         if promise.base_offset >= 0:
             copy.target_offset = promise.base_offset + here
         yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset)
         begin = end
+
+
+def _failed(sent: _Sent, error: BaseException) -> FailedBatch:
+    """Return which records of a batch have failed; only a part of them if the producer has divided it."""
+    left, first, size = sent.runs, sent.runs[0].start, f"{sent.size_bytes:,} bytes"
+    for promise, _, here in sent.promise.pieces_of(0, sum(map(len, left))):
+        part, left = pieces(left, 0, here), pieces(left, here, sum(map(len, left)))
+        if promise.error is not None:
+            records = f"{here:,} record{'s' * (here != 1)}" + (f", {size}" if part == sent.runs else "")
+            return FailedBatch(sent.copy, part[0].start, first, f"writing {records} of", promise.error)
+    return FailedBatch(sent.copy, first, first, f"writing {size} of", error)
 
 
 # -- positions
@@ -267,6 +339,13 @@ class Commits(Protocol):
             positions: by partition of the copy.
             count: how many batches are before them.
             check: called when these are acknowledged; if it raises, positions are not committed.
+        """
+
+    async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions of partitions that are not copied now, if the target takes them; nothing is in flight.
+
+        Args:
+            positions: by partition of the copy.
         """
 
 
@@ -302,10 +381,24 @@ class ExactlyOnce:
     ) -> None:
         """Commit the transaction, when all its batches are acknowledged."""
         await self.begin()
-        await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
-        await self._copier.wait_for(count)
+        await together(  # a round trip, while batches are in flight
+            self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id),
+            self._copier.wait_for(count),
+        )
         check()
         await self._producer.commit_transaction()
+        self._is_open = False
+
+    async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions in a transaction of their own: only the process that owns the flow may."""
+        if self._is_open:
+            return
+        await self.begin()
+        try:
+            await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
+            await self._producer.commit_transaction()
+        except TransactionAbortableError:
+            await self._producer.abort_transaction()
         self._is_open = False
 
 
@@ -337,9 +430,28 @@ class AtLeastOnce:
         check()
         await self._consumer.commit(_offsets(positions))
 
+    async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """Commit positions."""
+        try:
+            await self._consumer.commit(_offsets(positions))
+        except AuthorizationError:
+            return
+
 
 def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, OffsetAndMetadata]:
     return {
         target: OffsetAndMetadata(position.offset, position.metadata, position.leader_epoch)
         for target, position in positions.items()
     }
+
+
+async def together(*work: Awaitable[Any]) -> list[Any]:
+    """Wait for all; after the first error the others are cancelled, and it is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

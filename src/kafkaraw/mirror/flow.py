@@ -8,8 +8,10 @@ has passed, the positions are committed: with `ExactlyOnce` in the transaction o
 A flow runs in sessions. A session makes clients, asks the plan for topics, takes over the transactional id, reads the
 positions in the target, and copies. A failure that may pass (a broker that is not reachable, a transaction that has to
 be aborted, a leader that has moved its log) ends the session, and the next one begins as after a restart of the
-process: there is no other state than the positions. A failure that does not pass ends the flow: missing permissions, a
-batch that the target refuses, records that the source has lost.
+process: there is no other state than the positions. A cluster that refuses a partition (a record that is too large for
+the copy, a missing permission for its topic) ends the session, too; the next ones leave this partition out, until it is
+tried again: `refusals.py`. A failure that does not pass ends the flow: missing permissions for the group, records that
+the source has lost.
 
 A process that begins with a flow fences an earlier one. The earlier one cannot tell this from a transaction that was
 open for too long, so it begins a new session, too; there it finds positions of another run, and ends
@@ -23,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -45,7 +47,7 @@ from kafkaraw.errors import (
 )
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.batches import TargetLimits
-from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy
+from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy, together
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.metrics import FlowMetrics
 from kafkaraw.mirror.positions import (
@@ -60,6 +62,7 @@ from kafkaraw.mirror.positions import (
     random_run_id,
     start_of,
 )
+from kafkaraw.mirror.refusals import Refusal, Refusals, StoppedPartition, is_of_records, refusal_of, refused_by
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition
@@ -76,10 +79,18 @@ METADATA_KEPT_MS: Final = 24 * 3_600_000
 """How long the producer knows topics to which nothing is written: the flow will write to them."""
 LOOK_S: Final = 0.2
 """How soon a flow without new records looks whether it is to stop, or to copy other topics."""
+REFRESH_AGAIN_S: Final = 30.0
+"""When a flow looks for topics again after that has failed."""
+CATCH_UP_INTERVALS: Final = 4
+"""How many times longer than `commit_interval_s` a transaction is open at most, while older records are copied."""
 COMMIT_PAUSE_S: Final = 0.05
 """The least time between two commits: each costs two round trips."""
 POSITIONS_KEPT_S: Final = 6 * 3600.0
 """All positions are committed again after this time: brokers delete those that are older than a week."""
+SETTLE_S: Final = 1.0
+"""For batches that are in flight when another one was refused: all refusals end the session together."""
+REFUSALS_LOGGED: Final = 10
+"""At most, of one session."""
 CLOSE_S: Final = 5.0
 """For closing the clients of a session that has failed."""
 TRIES_MAX: Final = 5
@@ -151,7 +162,9 @@ class Flow:
         self._session: _Session | None = None
         self._known: dict[TopicPartition, Position] = {}
         self._stop = asyncio.Event()
-        self._runs = RunIds(random_run_id((target_runtime or system_runtime()).rng))
+        rng = (target_runtime or system_runtime()).rng
+        self._runs = RunIds(random_run_id(rng))
+        self._refusals = Refusals(rng)
         self._has_opened = False
         self._progress = 0
 
@@ -165,7 +178,12 @@ class Flow:
     @property
     def positions(self) -> dict[TopicPartition, Position]:
         """The positions that were committed last, by partition of the source."""
-        return {} if self._session is None else self._session.committed
+        return self._known if self._session is None else {**self._known, **self._session.committed}
+
+    @property
+    def stopped(self) -> Mapping[TopicPartition, StoppedPartition]:
+        """Partitions of the source that are not copied now because a cluster refuses them, and why."""
+        return self._refusals.stopped
 
     def stop(self) -> None:
         """Have `run` commit what was sent, and return."""
@@ -183,6 +201,8 @@ class Flow:
             before = self._progress
             try:
                 await self._run_session()
+            except _RefusedError as error:
+                self._leave_out(error.refusals)
             except KafkaError as error:
                 tries = 1 if self._progress > before else tries + 1
                 if is_lasting(error) or (tries >= TRIES_MAX and not _passes(error)) or not self._has_opened:
@@ -195,9 +215,15 @@ class Flow:
 
     async def _run_session(self) -> None:
         self.sessions_count += 1
-        self._known |= self.positions
+        self._known = self.positions
         session = _Session(
-            self.settings, self._plan, self._runs, self._metrics, self._runtimes, self._committed, self._known
+            self.settings,
+            self._plan,
+            (self._runs, self._refusals),
+            self._metrics,
+            self._runtimes,
+            self._committed,
+            self._known,
         )
         self._session = session
         try:
@@ -207,14 +233,54 @@ class Flow:
                 await self._ready.wait()
             await session.copy(self._stop)
             await session.close()
+        except KafkaError as error:
+            try:
+                refusals = await session.refusals_of(error)
+            finally:
+                await session.discard()
+            if refusals:
+                raise _RefusedError(refusals) from error
+            raise
         except BaseException:
             await session.discard()
             raise
 
     def _committed(self, copied: Sequence[CopiedBatch]) -> None:
         self._progress += 1
+        for of in tuple(self._refusals.stopped):
+            if of in self.positions and self._refusals.moved(of, self.positions[of].offset):
+                self._metrics.of(of, _now_s()).is_stopped = False
+                log.warning("mirror %s: %s is copied again", self.settings.name, name_of(of))
         if copied:
             self._on_copied(copied)
+
+    def _leave_out(self, refusals: Sequence[Refusal]) -> None:
+        """Have the next sessions leave out partitions, and log why."""
+        now_s = _now_s()
+        new = [each for each in refusals if self._refusals.add(each, now_s)]
+        for each in refusals:
+            metrics = self._metrics.of(each.source, now_s)
+            metrics.refusals_count, metrics.is_stopped = metrics.refusals_count + 1, True
+        for each in new[:REFUSALS_LOGGED]:
+            log.error(
+                "mirror %s: %s; this partition is not copied until that has changed, the others are",
+                self.settings.name,
+                each.text,
+            )
+        if len(new) > REFUSALS_LOGGED:
+            log.error("mirror %s: so are %d more partitions", self.settings.name, len(new) - REFUSALS_LOGGED)
+
+
+class _RefusedError(KafkaError):
+    """Ends a session: partitions are refused.
+
+    Attributes:
+        refusals: which ones, and why.
+    """
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        super().__init__(refusals[0].text)
+        self.refusals: Sequence[Refusal] = refusals
 
 
 def is_lasting(error: BaseException | None) -> bool:
@@ -260,7 +326,7 @@ class _Session:
     Args:
         settings: of the flow.
         plan: which topics.
-        runs: tell whether another process has taken over.
+        memory: of the flow: whether another process has taken over, and which partitions are left out.
         metrics: count what is copied.
         runtimes: of the clients of source and target.
         on_committed: called after each commit with what was copied since the one before.
@@ -274,7 +340,7 @@ class _Session:
         self,
         settings: FlowSettings,
         plan: TopicPlan,
-        runs: RunIds,
+        memory: tuple[RunIds, Refusals],
         metrics: FlowMetrics,
         runtimes: tuple[Runtime | None, Runtime | None],
         on_committed: OnCopied,
@@ -283,19 +349,23 @@ class _Session:
         self.committed: dict[TopicPartition, Position] = {}
         self._settings = settings
         self._plan = plan
-        self._runs = runs
+        self._runs, self._refusals = memory
         self._metrics = metrics
         self._on_committed = on_committed
         self._before = before
         self._clients = _clients_of(settings, runtimes)
         clock = (runtimes[1] or system_runtime()).clock
-        self._copier = BatchCopier(self._clients.producer, settings.in_flight_max_bytes, clock.time_ms)
+        self._copier = BatchCopier(
+            self._clients.producer, settings.in_flight_max_bytes, clock.time_ms, self._check_copies_exist
+        )
         self._commits: Commits = (
             ExactlyOnce(self._copier, self._clients.producer, settings.group_id)
             if settings.delivery is Delivery.EXACTLY_ONCE
             else AtLeastOnce(self._copier, self._clients.target)
         )
         self._copies: dict[TopicPartition, PartitionCopy] = {}
+        self._wanted: dict[TopicPartition, CopiedTopic] = {}  # also what is left out
+        self._stops: dict[TopicPartition, int] = {}  # offsets of batches that were refused
         self._begun: list[CopiedBatch] = []  # partitions that do not continue at a position, to be told
         self._schedule = _CommitSchedule(settings.commit_interval_s)
         self._committing: asyncio.Task[None] | None = None
@@ -311,9 +381,9 @@ class _Session:
             KafkaError: a cluster cannot be reached, both are the same one, or a partition cannot be continued.
         """
         source, target = self._clients.source, self._clients.target
-        await _together(engine_of(source).start(), engine_of(target).start())
+        await together(engine_of(source).start(), engine_of(target).start())
         self._check_clusters()
-        topics, _ = await _together(self._plan.refresh(), self._commits.open())
+        topics, _ = await together(self._plan.refresh(), self._commits.open())
         self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         await self._adopt(topics)
 
@@ -328,14 +398,18 @@ class _Session:
     async def _adopt(self, topics: Sequence[CopiedTopic]) -> None:
         """Copy exactly these topics: begin with partitions that are new, end with those that are gone."""
         source = self._clients.source
-        found, _ = await _together(source.list_topics(), self._learn_targets({topic.target for topic in topics}))
-        wanted: dict[TopicPartition, CopiedTopic] = {}
+        found = await source.list_topics()
+        self._wanted = {of: topic for topic in topics for of in found.get(topic.source, ())}
         for topic in topics:
             if topic.source not in found:
                 log.warning("mirror %s: the source has no topic %r any more", self._settings.name, topic.source)
-            wanted.update(dict.fromkeys(found.get(topic.source, ()), topic))
+        self._refusals.keep(self._wanted)
+        left_out = self._left_out()
+        wanted = {of: topic for of, topic in self._wanted.items() if of not in left_out}
+        await self._learn_targets({topic.target for topic in wanted.values()})
         for gone in self._copies.keys() - wanted.keys():
-            log.info("mirror %s: %s is not copied any more", self._settings.name, name_of(gone))
+            if gone not in left_out:
+                log.info("mirror %s: %s is not copied any more", self._settings.name, name_of(gone))
             del self._copies[gone]
         for of, copy in self._copies.items():
             _check_same(copy, self._clients.target.topic_id(copy.target.topic))
@@ -347,6 +421,73 @@ class _Session:
         if not self.committed.keys() >= self._copies.keys():
             # Before the first record: from now on a copy with records and without a position is not this flow's.
             await self._commit(wait=True)
+        await self._note_refusals(left_out)
+
+    def _left_out(self) -> Collection[TopicPartition]:
+        """Return the partitions that are not copied now; those that have records before a refused one are, up to it."""
+        stopped = self._refusals.left_out(_now_s())
+        if stopped and self._refusals.due_at_s is not None:
+            self._refresh_at_s = min(self._refresh_at_s, self._refusals.due_at_s)
+        ends = {of: self._refusals.stopped[of].refusal.stop_offset for of in stopped}
+        self._stops = {
+            of: end
+            for of, end in ends.items()
+            if (position := self._position_before(of)) is not None and position.offset < end
+        }
+        return ends.keys() - self._stops.keys()
+
+    async def _note_refusals(self, left_out: Collection[TopicPartition]) -> None:
+        """Commit why partitions are left out, with their positions, for `mirror status`; they do not expire then."""
+        positions = {of: position for of in left_out if (position := self._position_before(of)) is not None}
+        if positions:
+            await self._commits.note(
+                {
+                    self._copy_of(of): position._replace(
+                        run_id=self._runs.own, refusal=self._refusals.stopped[of].refusal.text
+                    )
+                    for of, position in positions.items()
+                }
+            )
+
+    def _position_before(self, of: TopicPartition) -> Position | None:
+        """Return the last known position of a partition."""
+        return self.committed.get(of) or self._before.get(of)
+
+    def _copy_of(self, of: TopicPartition) -> TopicPartition:
+        return TopicPartition(self._wanted[of].target, of.partition)
+
+    async def refusals_of(self, error: KafkaError) -> list[Refusal]:
+        """Return the partitions that a cluster refuses, after an error; none if that is not what ended the session."""
+        failed = self._copier.failed
+        is_settled = not failed or await self._copier.settle(SETTLE_S)
+        refusals: dict[TopicPartition, Refusal] = {}
+        partitions, topics = refused_by(error)
+        for copy, offset, batch_offset, what, why in failed:
+            if is_of_records(why) or isinstance(why, CorruptBatchError):
+                refusal = refusal_of(copy.source, copy.target, offset, what, why, batch_offset)
+                refusals.setdefault(copy.source, refusal)
+            more_partitions, more_topics = refused_by(why)
+            partitions, topics = partitions | more_partitions, topics | more_topics
+        for of, topic in self._wanted.items():
+            if {of, self._copy_of(of)} & partitions or {of.topic, topic.target} & topics:
+                before = self._position_before(of)
+                offset = 0 if before is None else before.offset
+                refusals.setdefault(of, refusal_of(of, self._copy_of(of), offset, "copying", _cause_of(error)))
+        if refusals and is_settled and self._commits.overlaps:
+            await self._keep_others(refusals)
+        return list(refusals.values())
+
+    async def _keep_others(self, refused: Collection[TopicPartition]) -> None:
+        """Commit what was acknowledged of other partitions; without transactions it would be copied again."""
+        others = {
+            copy.target: Position(
+                copy.settled_offset, -1, copy.source_id, copy.target_id, self._runs.own, copy.target_offset
+            )
+            for of, copy in self._copies.items()
+            if of not in refused and of in self.committed and copy.settled_offset > self.committed[of].offset
+        }
+        if others:
+            await self._commits.note(others)
 
     async def _starts_of(self, new: Mapping[TopicPartition, CopiedTopic]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Begin with partitions; returns where each of them continues."""
@@ -381,7 +522,7 @@ class _Session:
         """Have the producer and the target's consumer know the copies, which may be some milliseconds old."""
         if topics:
             await core_of(self._clients.producer).learn_topics(topics)
-            await _together(self._clients.target.list_topics())
+            await together(self._clients.target.list_topics())
 
     async def _facts_of(self, new: Mapping[TopicPartition, CopiedTopic]) -> list[PartitionFacts]:
         """Ask both clusters about partitions that are to be copied."""
@@ -389,7 +530,7 @@ class _Session:
             return []
         source, target = self._clients.source, self._clients.target
         copies = {of: TopicPartition(topic.target, of.partition) for of, topic in new.items()}
-        first, ends, target_ends, committed = await _together(
+        first, ends, target_ends, committed = await together(
             source.beginning_offsets(new),
             source.end_offsets(new),
             target.end_offsets(copies.values()),
@@ -430,7 +571,8 @@ class _Session:
             self._copier.check()
             if read:
                 await self._send(read)
-            if self._schedule.is_due(_now_s(), is_idle=not read):
+            is_idle = not read and self._schedule.is_open and self._is_at_end()
+            if self._schedule.is_due(_now_s(), is_idle=is_idle, age_s=self._copier.age_ms / 1000):
                 await self._commit()
             await self._check_committing()
         await self._commit(wait=True)
@@ -449,6 +591,11 @@ class _Session:
             return {}
         return await self._clients.source.poll(timeout=wait_s)
 
+    def _is_at_end(self) -> bool:
+        """Return whether all was read that the source had at the last responses; a broker may only be slow."""
+        source = self._clients.source
+        return not any(source.lag(of) for of in self._copies)
+
     async def _send(self, read: dict[TopicPartition, Batch]) -> None:
         source = self._clients.source
         for of in read:
@@ -456,10 +603,28 @@ class _Session:
             if copy.source_id != source.topic_id(of.topic):
                 raise KafkaError(f"topic {of.topic!r} of the source was deleted and created again")
             copy.metrics.lag = source.lag(of)
+        for of in read.keys() & self._stops.keys():
+            self._stop_at(of, read)
+        if not read:
+            return
+        if self._committing is not None and not self._commits.overlaps:
+            committing, self._committing = self._committing, None
+            await committing
         await self._commits.begin()
         self._schedule.sent(_now_s())
         self._copier.send(read, self._copies)
         await self._copier.wait_for_room()
+
+    def _stop_at(self, of: TopicPartition, read: dict[TopicPartition, Batch]) -> None:
+        """Leave out the batch that was refused before, and those behind it; read this partition no further."""
+        batch, source = read.pop(of), self._clients.source
+        wires = [wire for wire in batch.wires if wire[0].next_offset <= self._stops[of]]
+        if wires:
+            read[of] = Batch(*of, wires, start_offset=batch.start_offset)
+        if len(wires) < len(batch.wires):
+            source.pause([of])
+            source.seek(of, self._stops.pop(of))
+            self._refresh_at_s = _now_s()  # then it is left out
 
     # -- positions
 
@@ -484,9 +649,9 @@ class _Session:
             self._copies[of].settled_offset = offsets.stop
         work = self._commit_positions(positions, settled, self._copier.sent_count)
         self._schedule.committed(_now_s(), everything=everything)
-        if wait or not self._commits.overlaps:
+        if wait:
             await work
-        else:
+        else:  # the next batches are read meanwhile
             self._committing = asyncio.get_running_loop().create_task(work, name=f"positions of {self._settings.name}")
 
     async def _commit_positions(
@@ -519,6 +684,17 @@ class _Session:
         for copy in self._copies.values():
             _check_same(copy, producer.topic_id(copy.target.topic))
 
+    def _check_copies_exist(self) -> None:
+        """Check that no copy was deleted: its batches would be sent again until `delivery_timeout_ms`.
+
+        Raises:
+            KafkaError: one was; the next session creates it again, or leaves it out.
+        """
+        producer = core_of(self._clients.producer)
+        for copy in self._copies.values():
+            if copy.target_id != ZERO_UUID and producer.topic_id(copy.target.topic) == ZERO_UUID:
+                raise KafkaError(f"topic {copy.target.topic!r} of the target was deleted")
+
     def _moved_positions(self) -> dict[TopicPartition, Position]:
         moved: dict[TopicPartition, Position] = {}
         for of, at in self._clients.source.next_offsets().items():
@@ -540,13 +716,14 @@ class _Session:
         if self._refreshing is None and _now_s() >= self._refresh_at_s:
             refresh: Any = self._plan.refresh()
             self._refreshing = asyncio.get_running_loop().create_task(refresh, name=f"topics of {self._settings.name}")
-            self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
+            self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s  # sooner if a retry is due
         if self._refreshing is not None and self._refreshing.done():
             refreshing, self._refreshing = self._refreshing, None
             try:
                 topics = await refreshing
             except RetriableError as error:
                 log.warning("mirror %s: cannot look for new topics: %s", self._settings.name, error)
+                self._refresh_at_s = min(self._refresh_at_s, _now_s() + REFRESH_AGAIN_S)
                 return
             await self._commit(wait=True)
             await self._adopt(topics)
@@ -556,7 +733,7 @@ class _Session:
     async def close(self) -> None:
         """Close the clients, after everything was committed."""
         await self._end_tasks()
-        await _together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
+        await together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
 
     async def discard(self) -> None:
         """Close the clients after a failure; an open transaction is aborted here, or by the next session.
@@ -586,6 +763,9 @@ class _Session:
 class _CommitSchedule:
     """When positions are committed: when the source has no more, or after the interval.
 
+    While old records are copied, up to `CATCH_UP_INTERVALS` intervals make one transaction: that delays them by no more
+    than their age. Each commit costs the time until all batches are acknowledged, and three round trips.
+
     Args:
         interval_s: of commits under load.
 
@@ -604,14 +784,21 @@ class _CommitSchedule:
         if self._sent_at_s is None:
             self._sent_at_s = now_s
 
-    def is_due(self, now_s: float, *, is_idle: bool) -> bool:
-        """Return whether to commit now."""
+    def is_due(self, now_s: float, *, is_idle: bool, age_s: float) -> bool:
+        """Return whether to commit now.
+
+        Args:
+            now_s: the time.
+            is_idle: the source has no more.
+            age_s: of the last batch.
+        """
         if now_s >= self.all_at_s:
             return True
         if self._sent_at_s is None:
             return False
         idle = is_idle and now_s >= self._committed_at_s + min(COMMIT_PAUSE_S, self._interval_s)
-        return idle or now_s >= self._sent_at_s + self._interval_s
+        open_s = min(max(self._interval_s, age_s), self._interval_s * CATCH_UP_INTERVALS)
+        return idle or now_s >= self._sent_at_s + open_s
 
     @property
     def is_open(self) -> bool:
@@ -660,22 +847,17 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
     )
 
 
-async def _together(*work: Awaitable[Any]) -> list[Any]:
-    """Wait for all; after the first error the others are cancelled, and it is raised."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
-
-
 def _check_same(copy: PartitionCopy, topic_id: Uuid) -> None:
     """Raise if a copy has another id than at the begin of the session; ids that are not known are no difference."""
     if ZERO_UUID not in (topic_id, copy.target_id) and topic_id != copy.target_id:
         raise KafkaError(f"topic {copy.target.topic!r} of the target was deleted and created again")
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return the first error of a chain, which names the cause."""
+    while isinstance(error.__cause__, KafkaError):
+        error = error.__cause__
+    return error
 
 
 def _now_s() -> float:

@@ -29,6 +29,8 @@ MEANINGS: Final = {
     "replication-latency-ms-max": "The greatest latency so far.",
     "replication-latency-ms-avg": "The mean latency so far.",
     "records-lag": "Offsets of the source that were not read.",
+    "refusals-count": "How many attempts to copy the partition a cluster has refused.",
+    "is-stopped": "1 while the partition is not copied because of that, else 0.",
 }
 _WINDOW_S: Final = 30.0
 
@@ -43,9 +45,11 @@ class _Times:
         self.last = self.least = self.greatest = 0
 
     def add(self, ms: int) -> None:
-        self.last = ms
-        self.least = min(self.least, ms) if self.count else ms
-        self.greatest = max(self.greatest, ms)
+        self.last = ms  # without min() and max(): for each batch
+        if ms < self.least or not self.count:
+            self.least = ms
+        if ms > self.greatest:
+            self.greatest = ms
         self.count += 1
         self.total += ms
 
@@ -90,7 +94,7 @@ class PartitionMetrics:
         now_s: the loop's time.
     """
 
-    __slots__ = ("_ages", "_bytes", "_latencies", "_records", "lag")
+    __slots__ = ("_ages", "_bytes", "_latencies", "_records", "is_stopped", "lag", "refusals_count")
 
     def __init__(self, now_s: float) -> None:
         self._records = _Rate(now_s)
@@ -98,6 +102,8 @@ class PartitionMetrics:
         self._ages = _Times()
         self._latencies = _Times()
         self.lag: int | None = None
+        self.refusals_count: int = 0
+        self.is_stopped: bool = False
 
     def read(self, age_ms: int) -> None:
         """Note that a batch was read."""
@@ -118,6 +124,8 @@ class PartitionMetrics:
             "byte-rate": self._bytes.per_second(now_s),
             **dict(self._ages.items("record-age-ms")),
             **dict(self._latencies.items("replication-latency-ms")),
+            "refusals-count": self.refusals_count,
+            "is-stopped": int(self.is_stopped),
         }
         if self.lag is not None:
             found["records-lag"] = self.lag

@@ -28,6 +28,9 @@ _SOURCE: Final = "source="
 _TARGET: Final = "target="
 _RUN: Final = "run="
 _END: Final = "end="
+_REFUSAL: Final = " refusal="
+_REFUSAL_LENGTH_MAX: Final = 800
+"""Brokers take 4,096 bytes of metadata by default."""
 
 
 class RecordsLostError(KafkaError):
@@ -76,6 +79,7 @@ class Position(NamedTuple):
         target_id: of the copy.
         run_id: of the process that has committed it; empty if it is not known.
         target_end: the copy has had all offsets before it; -1 if it is not known.
+        refusal: why the partition is not copied now; empty while it is.
     """
 
     offset: int
@@ -84,20 +88,25 @@ class Position(NamedTuple):
     target_id: Uuid
     run_id: str = ""
     target_end: int = -1
+    refusal: str = ""
 
     @property
     def metadata(self) -> str:
         """The text that is committed with the offset."""
-        return f"{_SOURCE}{self.source_id} {_TARGET}{self.target_id} {_RUN}{self.run_id} {_END}{self.target_end}"
+        refusal = _REFUSAL + self.refusal[:_REFUSAL_LENGTH_MAX] if self.refusal else ""
+        return (
+            f"{_SOURCE}{self.source_id} {_TARGET}{self.target_id} {_RUN}{self.run_id} {_END}{self.target_end}{refusal}"
+        )
 
     @classmethod
     def parse(cls, offset: int, leader_epoch: int, metadata: str) -> Position:
         """Read what was committed; ids that are not there count as not known."""
+        metadata, _, refusal = metadata.partition(_REFUSAL)
         words = {name + sign: text for name, sign, text in (word.partition("=") for word in metadata.split())}
         source_id, target_id = _id_of(words.get(_SOURCE, "")), _id_of(words.get(_TARGET, ""))
         end = words.get(_END, "")
         target_end = int(end) if end.isascii() and end.isdigit() else -1
-        return cls(offset, leader_epoch, source_id, target_id, words.get(_RUN, ""), target_end)
+        return cls(offset, leader_epoch, source_id, target_id, words.get(_RUN, ""), target_end, refusal)
 
 
 def _id_of(text: str) -> Uuid:

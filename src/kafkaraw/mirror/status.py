@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.checkpoints import Heartbeat
 from kafkaraw.mirror.clients import FlowClients, newest
 from kafkaraw.mirror.policies import HEARTBEATS
+from kafkaraw.mirror.positions import Position
 from kafkaraw.mirror.settings import MirrorFlow, MirrorSettings
 from kafkaraw.mirror.topics import selected
 from kafkaraw.records import TopicPartition
@@ -30,6 +32,7 @@ class PartitionStatus:
         end: the end offset of the source; of the last stable offset, if the flow reads only committed records.
         position: the offset of the source up to which it is copied; None if the flow has not begun with it.
         copy_end: the end offset of the copy; None if it does not exist.
+        refusal: why the flow does not copy it now; empty while it does.
     """
 
     source: TopicPartition
@@ -37,6 +40,7 @@ class PartitionStatus:
     end: int
     position: int | None
     copy_end: int | None
+    refusal: str = ""
 
     @property
     def lag(self) -> int | None:
@@ -100,11 +104,23 @@ async def flow_status(flow: MirrorFlow, settings: MirrorSettings, clients: FlowC
         positions = committed[flow.copy.group_id]
     partitions = tuple(
         PartitionStatus(
-            each, copy, ends[each], positions[copy].offset if copy in positions else None, copy_ends.get(copy)
+            each,
+            copy,
+            ends[each],
+            positions[copy].offset if copy in positions else None,
+            copy_ends.get(copy),
+            _refusal(positions.get(copy)),
         )
         for each, copy in sorted(pairs.items())
     )
     return FlowStatus(flow.name, partitions, problems, await _heartbeat_ms(flow, clients))
+
+
+def _refusal(committed: OffsetAndMetadata | None) -> str:
+    """Return why a partition is not copied, as it was committed with its position."""
+    if committed is None:
+        return ""
+    return Position.parse(committed.offset, committed.leader_epoch, committed.metadata).refusal
 
 
 async def _ends(consumer: AsyncConsumer, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

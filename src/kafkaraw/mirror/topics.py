@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.client.admin.acls import AclBinding, AclBindingFilter, ResourcePattern
 from kafkaraw.client.admin.configs import ConfigChange, ConfigEntry, ConfigResource
 from kafkaraw.client.admin.topics import NewTopic
-from kafkaraw.errors import BrokerError, KafkaError, UsageError
+from kafkaraw.errors import AuthorizationError, BrokerError, KafkaError, UsageError
 from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.interfaces import CopiedTopic
 from kafkaraw.mirror.policies import TopicRoute, Topology
@@ -258,9 +258,9 @@ class MirrorTopics:
         targets = [copy for copy in changes.copied.values() if copy not in failed]
         configs = await self._described(self._target, targets, BATCH_CONFIGS)
         return [
-            CopiedTopic(name, copy, {key: entry.value or "" for key, entry in configs[copy].items()})
+            CopiedTopic(name, copy, {key: entry.value or "" for key, entry in configs.get(copy, {}).items()})
             for name, copy in changes.copied.items()
-            if copy in configs
+            if copy not in failed
         ]
 
     async def plan(self, *, configs: bool = True, acls: bool = True) -> TopicChanges:
@@ -334,8 +334,25 @@ class MirrorTopics:
     async def _described(self, admin: AsyncAdmin, topics: Sequence[str], names: Sequence[str] | None = None) -> Configs:
         if not topics:
             return {}
-        found = await admin.describe_configs([ConfigResource.topic(topic) for topic in topics], names=names)
-        return {resource.name: entries for resource, entries in found.items()}
+        wanted = [ConfigResource.topic(topic) for topic in topics]
+        while wanted:
+            try:
+                found = await admin.describe_configs(wanted, names=names)
+                return {resource.name: entries for resource, entries in found.items()}
+            except AuthorizationError as error:
+                readable = [one for one in wanted if one not in error.failures]
+                if len(readable) == len(wanted):
+                    raise
+                self._report_configs(error)
+                wanted = readable
+        return {}
+
+    def _report_configs(self, error: AuthorizationError) -> None:
+        """Log once that configurations cannot be read; their topics are copied without them."""
+        text = str(error)
+        if self._reported.get("configs") != text:
+            self._reported["configs"] = text
+            _log.warning("%s: configurations are not compared: %s", self._flow.name, text)
 
     async def _acls(self) -> tuple[Collection[AclBinding] | None, Collection[AclBinding] | None]:
         """Return the ACLs of topics of both sides; None without an authorizer on one of them."""

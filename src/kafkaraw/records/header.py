@@ -13,7 +13,8 @@ Source: KIP-98; Kafka's DefaultRecordBatch.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final, TypeAlias
 
 from kafkaraw.errors import CorruptBatchError
@@ -229,10 +230,8 @@ def verify_crc(batch: Buffer) -> None:
     """
     if len(batch) < HEADER_SIZE:
         raise CorruptBatchError(f"a batch header has {HEADER_SIZE} bytes, {len(batch)} are left")
-    from crc32c import crc32c  # at the first batch: the import takes 25 ms, because it looks up its own version
-
     (stored,) = _UINT32.unpack_from(batch, _CRC_AT)
-    computed = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    computed = _crc32c()(memoryview(batch)[ATTRIBUTES_AT:])
     if stored != computed:
         (base_offset,) = _INT64.unpack_from(batch, 0)
         raise CorruptBatchError(
@@ -242,10 +241,16 @@ def verify_crc(batch: Buffer) -> None:
 
 def stamp_crc(batch: bytearray | memoryview) -> None:
     """Compute the checksum of a whole batch and write it into its header."""
-    from crc32c import crc32c  # at the first batch, as in `verify_crc`
-
     # A batch takes about 10 microseconds, and to get the GIL back from a busy thread up to 5,000: keep it.
-    _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:], gil_release_mode=0))
+    _UINT32.pack_into(batch, _CRC_AT, _crc32c()(memoryview(batch)[ATTRIBUTES_AT:], gil_release_mode=0))
+
+
+@cache
+def _crc32c() -> Callable[..., int]:
+    """Import the function at the first batch: that takes 25 ms, because the module looks up its own version."""
+    from crc32c import crc32c
+
+    return crc32c
 
 
 def fill_header(

@@ -11,7 +11,8 @@ Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890; Kafka's TransactionManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkaraw.client.arguments import positions_of
@@ -59,6 +60,7 @@ _END_TXN_VERSION_EXPLICIT: Final = 4
 _TXN_OFFSET_COMMIT_VERSION_EXPLICIT: Final = 4
 _ADD_PARTITIONS_VERSION_MAX: Final = 3  # later ones are for brokers
 NO_ID: Final = -1
+_NAMED_MAX: Final = 5
 NO_PRODUCER: Final = ProducerIdentity(NO_ID, NO_ID)
 
 GROUPS_MAX: Final = 100
@@ -248,12 +250,11 @@ class TransactionManager:
         )
         response = await self._coordinator.ask(
             request,
-            _code_of_partitions,
+            lambda answer: _worst(_codes_of_partitions(answer)),
             deadline=deadline,
             version_max=_ADD_PARTITIONS_VERSION_MAX,
         )
-        names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions))
-        self._check(_code_of_partitions(response), f"adding {names} to the transaction")
+        self._check_partitions(_codes_of_partitions(response), lambda named: f"adding {named} to the transaction")
 
     async def _add_group(self, group_id: str, deadline: Deadline) -> None:
         request = AddOffsetsToTxnRequest(
@@ -288,11 +289,28 @@ class TransactionManager:
         )
         response = await self._coordinator_of_group(who.group_id).ask(
             request,
-            _code_of_offsets,
+            lambda answer: _worst(_codes_of_offsets(answer)),
             deadline=deadline,
             version_max=None if self.implicit else _TXN_OFFSET_COMMIT_VERSION_EXPLICIT,
         )
-        self._check(_code_of_offsets(response), f"committing offsets of group {who.group_id!r} in the transaction")
+        self._check_partitions(
+            _codes_of_offsets(response),
+            lambda named: f"committing offsets of group {who.group_id!r} for {named} in the transaction",
+        )
+
+    def _check_partitions(self, codes: Mapping[TopicPartition, int], what: Callable[[str], str]) -> None:
+        """Raise as `_check`; the error names the partitions that are its cause, and has them as its `failures`."""
+        code = _worst(codes)
+        culprits = sorted(partition for partition, each in codes.items() if each == code)
+        named = ", ".join(f"{topic}-{number}" for topic, number in culprits[:_NAMED_MAX])
+        more = len(culprits) - _NAMED_MAX
+        try:
+            self._check(code, what(named + (f" and {more} more" if more > 0 else "")))
+        except TransactionAbortableError as error:
+            assert isinstance(error.__cause__, KafkaError)
+            failures = MappingProxyType(dict[object, KafkaError](dict.fromkeys(culprits, error.__cause__)))
+            error.failures = error.__cause__.failures = failures
+            raise
 
     def _check(self, code: int, what: str) -> None:
         """Raise the error of a coordinator's refusal, which says what to do: abort, or make a new producer.
@@ -358,22 +376,25 @@ async def ask_to_end(
     )
 
 
-def _code_of_partitions(response: AddPartitionsToTxnResponse) -> int:
-    codes = [
-        result.partition_error_code
+def _codes_of_partitions(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.name, result.partition_index): result.partition_error_code
         for topic in response.results_by_topic_v3_and_below
         for result in topic.results_by_partition
-    ]
-    return _worst(codes)
+    }
 
 
-def _code_of_offsets(response: TxnOffsetCommitResponse) -> int:
-    return _worst([partition.error_code for topic in response.topics for partition in topic.partitions])
+def _codes_of_offsets(response: TxnOffsetCommitResponse) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }
 
 
-def _worst(codes: list[int]) -> int:
+def _worst(codes: Mapping[TopicPartition, int]) -> int:
     """Return the code that is the cause; "not attempted" stands where the failure of another one is the cause."""
-    return next((code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)), 0)
+    return next((code for code in codes.values() if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)), 0)
 
 
 def _offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TxnOffsetCommitRequestTopic]:

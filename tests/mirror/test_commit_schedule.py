@@ -1,0 +1,55 @@
+"""When a flow commits: soon at the end of the source, after the interval under load, later while it catches up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaraw.mirror import flow
+from kafkaraw.mirror.flow import CATCH_UP_INTERVALS, COMMIT_PAUSE_S, _CommitSchedule
+from tests.mirror.two_clusters import TwoClusters, between_clusters
+
+
+async def schedule_of(interval_s: float) -> _CommitSchedule:
+    return _CommitSchedule(interval_s)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_idle", "after_s"),
+    [
+        (0.0, False, 0.5),
+        (0.7, False, 0.7),
+        (3600.0, False, 0.5 * CATCH_UP_INTERVALS),
+        (3600.0, True, COMMIT_PAUSE_S),
+    ],
+)
+def test_transaction_is_open_for_the_interval_or_longer_if_its_records_are_older(
+    age_s: float, is_idle: bool, after_s: float
+) -> None:
+    schedule = asyncio.run(schedule_of(0.5))
+    schedule.sent(0.0)
+    assert not schedule.is_due(after_s - 0.01, is_idle=is_idle, age_s=age_s)
+    assert schedule.is_due(after_s, is_idle=is_idle, age_s=age_s)
+    schedule.committed(after_s, everything=False)
+    assert not schedule.is_due(100.0, is_idle=True, age_s=age_s)
+
+
+def test_source_that_is_slow_is_not_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commit costs the time until everything is acknowledged: none is made because a response takes 10 ms."""
+    commits: list[float] = []
+    commit = flow.ExactlyOnce.commit
+
+    async def counted(self: flow.ExactlyOnce, *arguments: object) -> None:
+        commits.append(asyncio.get_running_loop().time())
+        await commit(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(flow.ExactlyOnce, "commit", counted)
+
+    async def test(clusters: TwoClusters) -> None:
+        await clusters.fill(0, 2_000, partition=0, batch_size=2_000, linger_ms=5)
+        async with clusters.mirroring(consumer={"fetch_max_bytes": 3_000, "max_partition_fetch_bytes": 3_000}):
+            await clusters.copied_records(2_000)
+
+    between_clusters(test)
+    assert len(commits) <= 4, "of the positions at the start, and of about one transaction"
