@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import time
+from dataclasses import replace
+
 import pytest
 
 from kafkaraw.errors import ConfigError
 from kafkaraw.spark.databases.commits import commit_batch
-from kafkaraw.spark.databases.postgresql import Postgresql
+from kafkaraw.spark.databases.postgresql import Postgresql, _connection_string
 from kafkaraw.spark.errors import TableError
 from kafkaraw.spark.lake.batches import BatchId
 from kafkaraw.spark.lake.commits import Verdict
@@ -60,6 +64,44 @@ def test_unreachable_server_names_stage_table_and_option():
     with pytest.raises(TableError, match=r"^t: connecting failed: .*refused.*option url") as refused:
         Postgresql().connect(DatabaseOptions("postgresql://ada@127.0.0.1:1/x", "t", password=PASSWORD))
     assert PASSWORD not in str(refused.value)
+
+
+def test_server_that_accepts_connections_and_never_answers_is_noticed():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = f"postgresql://ada@127.0.0.1:{port}/x?connect_timeout=2&sslmode=disable"
+        began_s = time.monotonic()
+        with pytest.raises(TableError, match=r"^t: connecting failed: .*timeout expired.*option url"):
+            Postgresql().connect(DatabaseOptions(url, "t"))
+        assert time.monotonic() - began_s >= 1, "it was refused, and not waited for"
+
+
+def test_no_wait_for_a_server_is_endless():
+    """The kernel notices a server that is gone; connecting has a limit of its own."""
+    for url in ("postgresql://h/shop", "host=h dbname=shop"):
+        found = _connection_string(DatabaseOptions(url, "t")).replace("'", "")
+        for limit in ("connect_timeout=15", "tcp_user_timeout=60000", "keepalives_idle=30", "keepalives_count=3"):
+            assert limit in found
+    own = _connection_string(DatabaseOptions("postgresql://h/shop?connect_timeout=3", "t"))
+    assert own.count("connect_timeout") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"), [("", "1h"), ("-c statement_timeout=5min", "5min"), ("-c statement_timeout=50ms", "50ms")]
+)
+def test_statements_have_a_time_limit_unless_the_url_sets_one(server, options, limit):
+    given = server[0].options
+    url = f"{given.database} options='{options}'"
+    session = Postgresql().connect(replace(given, database=url) if options else given)
+    try:
+        assert session.rows("SELECT current_setting('statement_timeout')") == [(limit,)]
+        if limit == "50ms":
+            limited = pytest.raises(TableError, match=r"waiting failed: .*statement timeout.*statement_timeout%3D2h")
+            with limited, session.told("waiting"):
+                session.rows("SELECT pg_sleep(20)::text")
+    finally:
+        session.rollback()
+        session.close()
 
 
 def test_password_is_hidden_and_refused_in_urls():

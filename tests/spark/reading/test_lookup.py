@@ -176,31 +176,83 @@ def test_an_idle_query_asks_ten_times_a_second_at_most(monkeypatch, clock):
     assert cluster.end_lookups - 100 <= 110
 
 
-def test_lookups_that_take_long_are_repeated_less_often(monkeypatch, clock):
-    """As those of thousands of partitions: topics take 5 % of the time at most, and ends of an idle query a third."""
-    cluster = Cluster(t=1)
+def slowed(monkeypatch, clock: Clock, cluster: Cluster, *, topics_s: float = 0.0, ends_s: float) -> Cluster:
+    """Return the cluster, whose lookups take as long as those of thousands of partitions."""
     describe, end_offsets = cluster.describe_topics, cluster.end_offsets
 
     def described_slowly(names: list[str]) -> dict[str, SimpleNamespace]:
-        clock.now_s += 0.3
+        clock.now_s += topics_s
         return describe(names)
 
     def looked_up_slowly(partitions: list[TopicPartition], timeout: float | None = None) -> dict[TopicPartition, int]:
-        clock.now_s += 0.1
-        return end_offsets(partitions, timeout)
+        found = end_offsets(partitions, timeout)
+        clock.now_s += ends_s
+        return found
 
     monkeypatch.setattr(cluster, "describe_topics", described_slowly)
     monkeypatch.setattr(cluster, "end_offsets", looked_up_slowly)
     cluster.end_lookups = 100
+    return cluster
+
+
+def planned(found: ClusterLookup, seen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the ends for a micro-batch that begins at `seen`, as `StreamPlan` looks them up."""
+    ends = found.ends()
+    return ends if ends != seen else found.wait_for_change(seen)
+
+
+def test_lookups_that_take_long_take_a_small_share_of_the_time_of_an_idle_query(monkeypatch, clock):
+    """Topics take 5 % of the time at most, and ends of an idle query a fifth: it keeps no core busy."""
+    cluster = slowed(monkeypatch, clock, Cluster(t=1), topics_s=0.3, ends_s=0.1)
     found = look(monkeypatch, cluster, subscribe="t")
     while clock.now_s < 60:
-        assert found.ends() == {T0: 5}
-        found.wait_for_change({T0: 5})
+        assert planned(found, {T0: 5}) == {T0: 5}
     assert cluster.descriptions <= 11
-    assert cluster.end_lookups - 100 <= 210
+    assert (cluster.end_lookups - 100) * 0.1 <= 0.2 * 60 + 0.5
     clock.sleep(1)
     cluster.ends[T0] = 7
     assert found.ends() == {T0: 7}
+
+
+def test_a_lookup_that_takes_long_is_not_delayed_after_new_records(monkeypatch, clock):
+    """A query that receives records all the time plans each micro-batch with one lookup."""
+    cluster = slowed(monkeypatch, clock, Cluster(t=1), ends_s=0.15)
+    found = look(monkeypatch, cluster, subscribe="t")
+    ends = found.ends()
+    clock.slept.clear()
+    for offset in range(6, 16):
+        cluster.ends[T0] = offset
+        before_s = clock.now_s
+        ends = planned(found, ends)
+        assert ends == {T0: offset}
+        assert clock.now_s - before_s == pytest.approx(0.15)
+    assert clock.slept == []
+
+
+@pytest.mark.parametrize("ends_s", [0.06, 0.13, 0.5, 2.0])
+def test_a_new_record_is_seen_after_the_longest_pause_and_two_lookups_at_most(monkeypatch, clock, ends_s):
+    """It may be written just after the broker has read the ends for the lookup under way."""
+    cluster = slowed(monkeypatch, clock, Cluster(t=1), ends_s=ends_s)
+    found = look(monkeypatch, cluster, subscribe="t")
+    ends, written = found.ends(), 0
+    written_s: float | None = None
+    plain = cluster.end_offsets
+
+    def end_offsets(partitions: list[TopicPartition], timeout: float | None = None) -> dict[TopicPartition, int]:
+        nonlocal written, written_s
+        answer, began_s = plain(partitions, timeout), clock.now_s - ends_s
+        if written_s is None and cluster.end_lookups % 7 == 0:
+            cluster.ends[T0] += 1
+            written, written_s = written + 1, began_s
+        return answer
+
+    monkeypatch.setattr(cluster, "end_offsets", end_offsets)
+    while written < 10 or written_s is not None:
+        later = planned(found, ends)
+        if later != ends:
+            assert written_s is not None
+            assert clock.now_s - written_s <= min(4 * ends_s, 0.5) + 2 * ends_s + 1e-9
+            ends, written_s = later, None
 
 
 def test_a_wait_is_short_enough_for_the_query_to_stop_promptly(monkeypatch, clock):

@@ -33,11 +33,16 @@ if TYPE_CHECKING:
     from kafkaraw.spark.options.databases import DatabaseOptions
 
 _LOCK_TIMEOUT_MS: Final = 60_000
-# Unless the URL says otherwise. An unreachable host, or one that disappears, is noticed within a minute.
+# Unless the URL, the role or the database says otherwise. A COPY lasts as long as Spark computes the rows of its task.
+_STATEMENT_TIMEOUT: Final = "1h"
+# Unless the URL says otherwise. An unreachable host, or one that disappears, is noticed within a minute; on systems
+# without tcp_user_timeout by three lost keepalives.
 _CONNECTION: Final = {
     "connect_timeout": "15",
     "tcp_user_timeout": "60000",
     "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
     "application_name": "kafkaraw",
 }
 _NAMES: Final = {
@@ -81,6 +86,8 @@ _HINTS: Final = {
     "28000": "check the user in the option url, and pg_hba.conf on the server",
     "3D000": "check the database in the option url",
     "3F000": "check the schema in the option table; it is not created",
+    "57014": "raise the server's statement_timeout, in the option url as options=-c%20statement_timeout%3D2h, if the "
+    "statement needs that long",
     "53300": "raise max_connections on the server, or run fewer tasks at once",
     "22021": "text in PostgreSQL has no character NUL: remove it, as in translate(column, '\\0', ''), or write binary",
 }
@@ -132,6 +139,10 @@ class PostgresqlSession:
         with self.told("connecting"):
             self._connection: Connection = _driver().connect(_connection_string(options))
             self.execute(f"SET lock_timeout = {_LOCK_TIMEOUT_MS}")
+            self.rows(
+                f"SELECT set_config('statement_timeout', '{_STATEMENT_TIMEOUT}', false) "
+                "WHERE current_setting('statement_timeout') = '0'"
+            )
             self.execute("SET client_min_messages = warning")
             self._connection.commit()
 

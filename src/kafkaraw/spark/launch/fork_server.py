@@ -48,6 +48,9 @@ _ENDING_TIMEOUT_S: Final = 5.0
 _SOCKET_PATH_MAX: Final = 107
 """Bytes: `sun_path` of Linux, without its end."""
 
+_GC_THRESHOLDS: Final = (10_000, 10, 20)
+"""Arguments of gc.set_threshold(): with Python's, a task with thousands of partitions spends 12 % of its time there."""
+
 # Every module here is imported without pyarrow; modules that a version of Spark does not have are ignored.
 _PRELOADED: Final = (
     "pyspark.sql.datasource",
@@ -262,6 +265,7 @@ def main() -> None:
                 importlib.import_module(name)
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
         found = None if _threads_count() > 1 else _served(_Server(listener))
     if found is not None:
         _run(*found, base)

@@ -59,16 +59,20 @@ _PARTITIONS_AGE_LONGEST_S = 30.0
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.1
 _WAIT_MAX_S = 0.25
-# A lookup of thousands of ends that takes this long is costly. An idle query repeats it at once, so a result is used
-# again for as long as it took to look it up, and the query pauses for twice as long between two lookups.
+# A lookup of thousands of ends that takes this long is costly. The first one after new records is never delayed. If it
+# finds none, the query pauses before the next one for as long as the lookup took, and up to four times as long later.
 _COSTLY_LOOKUP_S = 0.05
+_COSTLY_PAUSES_FIRST = 1
+_COSTLY_PAUSES_MAX = 4
 _COSTLY_PAUSE_MAX_S = 0.5
 # The metadata of a broker may be outdated, so that a topic is unknown for a moment.
 _MISSING_RETRIES = 3
 _MISSING_PAUSE_S = 0.2
 _NO_OFFSETS: PartitionOffsets = {}
-# How long a leader may refuse to return the end of a partition before the last known end is used.
+# How long a leader may refuse to return the end of a partition before the last known end is used. A busy broker takes
+# longer for more partitions: their ends must not be looked up twice because it is only slow.
 _END_PATIENCE_S = 0.5
+_END_PATIENCE_PER_PARTITION_S = 0.0002
 
 
 def consumer_settings(client: Settings) -> Settings:
@@ -121,6 +125,7 @@ class ClusterLookup:
         self._age_max_s = _PARTITIONS_AGE_MAX_S
         self._ends_at_s = 0.0
         self._ends_took_s = 0.0
+        self._costly_pauses = 0  # how many times as long as a costly lookup took the query pauses before the next one
 
     def close(self) -> None:
         """Close the clients."""
@@ -200,13 +205,21 @@ class ClusterLookup:
         Args:
             known: offsets up to which partitions could be read, for those whose end was never looked up.
         """
-        is_costly = self._ends_took_s > _COSTLY_LOOKUP_S
-        if is_costly and time.monotonic() - self._ends_at_s < self._ends_took_s:
+        if self._is_costly and self._costly_pause_s() > 0:
             return dict(self._ends)
         return self._newest_ends(known)
 
+    @property
+    def _is_costly(self) -> bool:
+        return self._ends_took_s > _COSTLY_LOOKUP_S
+
+    def _costly_pause_s(self) -> float:
+        """Return how long to wait before the next lookup, if lookups are costly."""
+        pause_s = min(self._costly_pauses * self._ends_took_s, _COSTLY_PAUSE_MAX_S)
+        return max(self._ends_at_s + pause_s - time.monotonic(), 0.0)
+
     def _newest_ends(self, known: PartitionOffsets) -> PartitionOffsets:
-        began_s = time.monotonic()
+        before, began_s = self._ends, time.monotonic()
         try:
             self._ends = self._ends_of(self.partitions(), known | self._ends)
         except (StaleMetadataError, UnknownTopicError):
@@ -214,13 +227,18 @@ class ClusterLookup:
             self._ends = self._ends_of(self.partitions(), known | self._ends)
         self._ends_at_s = time.monotonic()
         self._ends_took_s = self._ends_at_s - began_s
+        if self._ends != before:
+            self._costly_pauses = 0
+        else:
+            self._costly_pauses = min(max(2 * self._costly_pauses, _COSTLY_PAUSES_FIRST), _COSTLY_PAUSES_MAX)
         return dict(self._ends)
 
     def _ends_of(self, partitions: list[TopicPartition], known: PartitionOffsets) -> PartitionOffsets:
         if not partitions:
             return {}
         try:
-            found = dict(self._again(lambda: self._client.end_offsets(partitions, _END_PATIENCE_S)))
+            patience_s = _END_PATIENCE_S + _END_PATIENCE_PER_PARTITION_S * len(partitions)
+            found = dict(self._again(lambda: self._client.end_offsets(partitions, patience_s)))
             self._unknown_ends = frozenset()
         except OffsetLookupTimeoutError as error:
             refused = frozenset(
@@ -265,8 +283,7 @@ class ClusterLookup:
         """Look up the ends until they differ from `seen`, for at most a quarter of a second; return the last ones."""
         deadline = time.monotonic() + _WAIT_MAX_S
         while True:
-            is_costly = self._ends_took_s > _COSTLY_LOOKUP_S
-            time.sleep(min(2 * self._ends_took_s, _COSTLY_PAUSE_MAX_S) if is_costly else self._pause_s)
+            time.sleep(self._costly_pause_s() if self._is_costly else self._pause_s)
             found = self._newest_ends(seen)
             if found != seen:
                 self._pause_s = _PAUSE_FIRST_S
