@@ -251,8 +251,12 @@ def for_mirrors(rng: random.Random) -> tuple[Environment, Environment]:
     """Two clusters with a mirror between them; producers of the first one crash."""
     source, target = [
         replace(
-            for_transactions(rng), sasl_mechanism=None, replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02)])
+            for_transactions(rng),
+            sasl_mechanism=None,
+            replication_delay_s=rng.choice([(0.0, 0.001), (0.001, 0.02)]),
+            metadata_max_age_ms=rng.choice([500, 3000]),  # a mirror has a dozen clients
+            session_ms=3_000,  # few partitions of committed offsets
         )
         for _ in range(2)
     ]
-    return source, replace(target, first_id=source.nodes, session_ms=3_000)
+    return source, replace(target, first_id=source.nodes)

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from kafkaraw.errors import CorruptBatchError
+from kafkaraw.mirror.interfaces import Delivery
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_absences, audit_group
 from kafkaraw.testing.audit_mirror import audit_mirror
@@ -285,17 +286,26 @@ async def with_workers(simulation: Simulation) -> ScenarioResult:
 
 async def with_mirror(simulation: Simulation) -> ScenarioResult:
     """A mirror between two clusters that is killed and replaced; source transactions; faults of both clusters."""
+    return await _run_mirror(simulation, Delivery.EXACTLY_ONCE)
+
+
+async def with_at_least_once_mirror(simulation: Simulation) -> ScenarioResult:
+    """As `with_mirror`; the mirror may copy records again after a failure, and two of them run at once."""
+    return await _run_mirror(simulation, Delivery.AT_LEAST_ONCE)
+
+
+async def _run_mirror(simulation: Simulation, delivery: Delivery) -> ScenarioResult:
     source_environment, target_environment = environment.for_mirrors(simulation.rng)
     source, target = World(simulation, source_environment), World(simulation, target_environment, "target: ")
     target.faults, target.covered, target.history.stuck = source.faults, source.covered, source.history.stuck
     target.topics = [COPY]
     await asyncio.gather(source.brokers.start(), target.brokers.start())
-    scenario = MirrorScenario(source, target)
+    scenario = MirrorScenario(source, target, delivery)
     await scenario.create_topic()
     faults = [asyncio.create_task(inject_faults(world, pause_s=(0.05, 1.5))) for world in (source, target)]
     services = [Service(source, f"service{number}") for number in range(SERVICES)]
     stale = source.brokers.stale_metadata.in_effect(), target.brokers.stale_metadata.in_effect()
-    with stale[0], stale[1], scenario.small_chunks(), _log_text_only():
+    with stale[0], stale[1], scenario.its_constants(), _log_text_only():
         async with asyncio.timeout(SCENARIO_S):
             mirror = asyncio.create_task(scenario.run())
             producer = send_all(source, "plain", RECORDS_IN_CLUSTER, delivery_timeout_ms=30_000)

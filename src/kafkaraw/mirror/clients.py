@@ -106,6 +106,15 @@ class FlowClients:
                 async for record in _read_until(consumer, of, offsets.stop)
             ]
 
+    async def end_offset(self, of: TopicPartition, *, of_source: bool) -> int:
+        """Return the offset behind the last record that can be read of a partition.
+
+        Raises:
+            KafkaError: the cluster does not answer.
+        """
+        async with self.consumer(of_source=of_source) as consumer:
+            return (await consumer.end_offsets([of]))[of]
+
     async def timestamp_of(self, of: TopicPartition, offset: int, *, of_source: bool) -> int | None:
         """Return the timestamp of the first record from an offset on, in milliseconds; None if there is none.
 

@@ -106,10 +106,15 @@ class OffsetMapping:
         """Return all runs in order."""
         return [run for chunk in self._chunks for run in _decoded(chunk.runs)] + self._open
 
-    def add(self, batch: CopiedBatch) -> None:
+    def add(self, batch: CopiedBatch, *, may_repeat: bool = False) -> None:
         """Take note of a copied batch.
 
         Offsets that were copied before are replaced: with at-least-once delivery, a batch may be copied again.
+
+        Args:
+            batch: behind those before it, in the copy.
+            may_repeat: offsets of the copy between batches may be those of records that were copied twice. Otherwise
+                they are markers of transactions, or aborted records.
         """
         settled, end = batch.source_offsets, self.source_end
         if end is not None and self.target_end is not None and -1 < batch.target_base_offset < self.target_end:
@@ -117,7 +122,10 @@ class OffsetMapping:
             end = None
         if end is not None and settled.start < end:
             self._truncate(settled.start)
+            self._open_gap()
         elif end is not None and settled.start > end:
+            self._open_gap()
+        if may_repeat and self.target_end is not None and batch.target_base_offset > self.target_end:
             self._open_gap()
         target = batch.target_base_offset
         for run in batch.runs:
@@ -168,6 +176,21 @@ class OffsetMapping:
             return None
         return range(source + length, after.source), range(target + length, after.target)
 
+    def ends_before(self, offset: int, *, back: bool = False) -> tuple[int, int] | None:
+        """Return the offsets of source and copy from which on nothing is known, if an offset is behind them.
+
+        Args:
+            offset: a position in the source.
+            back: it is one in the copy.
+
+        Returns:
+            None if more is known about the offset, or `gap_at` has it.
+        """
+        if self.source_end is None or self.target_end is None or not self._open[-1].is_followed:
+            return None
+        ends = self.source_end, self.target_end
+        return ends if offset > ends[1 if back else 0] else None
+
     def translate(self, offset: int) -> Translation | None:
         """Return the position in the copy for a position in the source.
 
@@ -199,8 +222,8 @@ class OffsetMapping:
         assert self.source_end is not None
         if not run.is_followed:  # batches without records have followed, after a gap
             return Translation(other + run.length, is_exact=offset == run[side] + run.length)
-        if side == 1:
-            return Translation(self.source_end, is_exact=True)
+        if side == 1:  # behind the end of the last run, another batch may be that is not known yet
+            return Translation(self.source_end, is_exact=offset <= run.target + run.length)
         return Translation(other + run.length, is_exact=offset <= self.source_end)
 
     def _runs_near(self, offset: int, side: int) -> tuple[Sequence[Run], Run | None]:

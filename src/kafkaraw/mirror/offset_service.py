@@ -26,7 +26,7 @@ from kafkaraw.errors import AuthorizationError, KafkaError, ProtocolError, Usage
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
 from kafkaraw.mirror.clients import FlowClients, create_compacted, newest
-from kafkaraw.mirror.interfaces import CopiedBatch
+from kafkaraw.mirror.interfaces import CopiedBatch, Delivery
 from kafkaraw.mirror.mapping import OffsetMapping, Run, mapping_key, paired, parsed_mapping_key
 from kafkaraw.mirror.offset_syncs import SyncSchedule
 from kafkaraw.mirror.policies import HEARTBEATS
@@ -84,6 +84,7 @@ class OffsetService:
 
     def on_copied(self, batches: Sequence[CopiedBatch]) -> None:
         """Take note of what was copied; the flow calls this."""
+        may_repeat = self._flow.copy.delivery is Delivery.AT_LEAST_ONCE
         for batch in batches:
             mapping = self.mappings.setdefault(batch.source, OffsetMapping())
             start, base = batch.source_offsets.start, batch.target_base_offset
@@ -91,7 +92,7 @@ class OffsetService:
             if end < start and target_end < base:
                 gap = _Gap(range(end, start), range(target_end, base), batch.target)
                 self._gaps.setdefault(batch.source, []).append(gap)
-            mapping.add(batch)
+            mapping.add(batch, may_repeat=may_repeat)
             if self._settings.emits_offset_syncs:
                 self._syncs.add(batch)
 

@@ -33,6 +33,9 @@ from kafkaraw.records import TopicPartition
 
 ANSWER_S: Final = 10.0
 """How long the cluster that a group leaves may take to answer: it may be down."""
+OPEN_OFFSETS_MIN: Final = 10_000
+OPEN_FACTOR: Final = 4
+"""How many offsets behind a mapping's end are looked at, for each one on the other side: some have no records."""
 
 
 class How(StrEnum):
@@ -269,20 +272,51 @@ class GroupTranslator:
         Returns:
             None if the offset is in no gap, the gap is too large, or both sides have other records there.
         """
-        gap = mapping.gap_at(offset, back=back)
+        of_source = self._from_source != back  # whether the mapping's source is the flow's
+        gap, is_open = mapping.gap_at(offset, back=back), False
+        if gap is None and (ends := mapping.ends_before(offset, back=back)) is not None:
+            gap, is_open = await self._open_gap(ends, source, copy, offset, of_source=of_source, back=back), True
         if gap is None or max(map(len, gap)) > GAP_OFFSETS_MAX:
             return None
-        of_source = self._from_source != back  # whether the mapping's source is the flow's
         marks = await asyncio.gather(
             self._clients.marks(source, gap[0], of_source=of_source),
             self._clients.marks(copy, gap[1], of_source=not of_source),
         )
-        if paired(*marks) is None:
-            return None
         here, there = marks[::-1] if back else marks
+        if paired(here, there[: len(here)] if is_open else there) is None:
+            return None
         place = bisect_left(here, offset, key=lambda mark: mark.offset)
-        end = gap[0 if back else 1].stop
-        return Translation(there[place].offset if place < len(there) else end, is_exact=True)
+        if place < len(there):
+            return Translation(there[place].offset, is_exact=True)
+        end = gap[0 if back else 1]
+        return Translation((there[-1].offset + 1 if there else end.start) if is_open else end.stop, is_exact=True)
+
+    async def _open_gap(
+        self,
+        ends: tuple[int, int],
+        source: TopicPartition,
+        copy: TopicPartition,
+        offset: int,
+        *,
+        of_source: bool,
+        back: bool,
+    ) -> tuple[range, range]:
+        """Return the offsets behind the end of a mapping: up to an offset, and as many as may be the same records.
+
+        Args:
+            ends: of the mapping, in source and copy.
+            source: the partition of the mapping's source.
+            copy: the partition of its copy.
+            offset: behind one of the ends.
+            of_source: whether the mapping's source is the flow's.
+            back: whether the offset is one of the copy.
+        """
+        count = max(OPEN_OFFSETS_MIN, OPEN_FACTOR * (offset - ends[1 if back else 0]))
+        other, is_source = (source, of_source) if back else (copy, not of_source)
+        there = min(ends[0 if back else 1] + count, await self._clients.end_offset(other, of_source=is_source))
+        return (
+            (range(ends[0], there), range(ends[1], offset)) if back else (range(ends[0], offset), range(ends[1], there))
+        )
 
     def _original(
         self, origin: TopicPartition, into_origin: Mapping[TopicPartition, OffsetMapping]

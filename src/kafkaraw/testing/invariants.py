@@ -94,7 +94,7 @@ class Invariant(StrEnum):
     ABORTED_COPIED = "aborted copied"
     """The copy has no record that the source has not committed."""
     TRANSLATED_AHEAD = "translated ahead"
-    """No translated offset is behind a record that is not before it in the source; an exact one repeats none either."""
+    """A group that continues at a translated offset misses no record; if it is said to be exact, it repeats none."""
     STUCK = "stuck"
     """After the last fault, all operations succeed again."""
     LEFT_OVER = "left over"
