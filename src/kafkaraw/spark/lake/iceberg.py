@@ -30,6 +30,7 @@ from kafkaraw.spark.lake.schemas import check_partition_columns, compare, nullab
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+    from kafkaraw.spark.lake.batches import BatchId
     from kafkaraw.spark.options.lake import LakeOptions
 
 try:
@@ -305,22 +306,45 @@ class IcebergLakeTable:
     def commit(self, commit: Commit, layout: Layout) -> None:
         """Put files into the table, and the number of the batch with them; see `LakeTable`."""
         assert isinstance(layout, IcebergLayout)
-        batch = commit.batch
-        record = {"batch": batch.number, "rows": commit.rows_count, "run": batch.run_number}
+        removed = None
+        if commit.overwrite:
+            with told(self._options, "planning which files to replace"):
+                removed = [task.file for task in self.inner.scan().plan_files()]
+        self.replace(removed, commit.files, layout, commit.batch, commit.rows_count)
+
+    def replace(
+        self,
+        removed: Sequence[IcebergDataFile] | None,
+        added: Sequence[DataFile],
+        layout: IcebergLayout,
+        batch: BatchId,
+        rows_count: int,
+    ) -> None:
+        """Replace files by others, and commit the number of the batch with them.
+
+        Args:
+            removed: files of the current snapshot; None if files are added only.
+            added: the new ones.
+            layout: with which they were written.
+            batch: which batch.
+            rows_count: how many rows the batch has.
+
+        Raises:
+            CommitConflictError: another writer was faster. Nothing was committed, as far as is known.
+        """
+        record = {"batch": batch.number, "rows": rows_count, "run": batch.run_number}
         summary = {"kafkaraw.query": batch.query_id, "kafkaraw.batch": str(batch.number)}
-        table = self.without_retries()
         with told(self._options, f"committing {batch}"):
             try:
-                with table.transaction() as transaction:
+                with self.without_retries().transaction() as transaction:
                     if batch.run_id:
                         transaction.set_properties({_BATCH + batch.query_id: json.dumps(record)})
                     update = transaction.update_snapshot(snapshot_properties=summary)
-                    with update.overwrite() if commit.overwrite else update.fast_append() as producer:
-                        if commit.overwrite:
-                            for task in table.scan().plan_files():
-                                producer.delete_data_file(task.file)
-                        for file in commit.files:
-                            producer.append_data_file(layout.data_file(file))
+                    with update.fast_append() if removed is None else update.overwrite() as producer:
+                        for old in removed or ():
+                            producer.delete_data_file(old)
+                        for new in added:
+                            producer.append_data_file(layout.data_file(new))
             except (CommitFailedException, ValidationException) as error:
                 raise CommitConflictError(str(error)) from error
 

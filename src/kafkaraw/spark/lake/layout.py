@@ -110,6 +110,10 @@ class LakeTable(Protocol):
         """What it is called in messages."""
 
     @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
     def has_rows(self) -> bool:
         """Whether it has a data file."""
 
