@@ -100,5 +100,15 @@ def test_a_circle_of_the_identity_policy_is_found() -> None:
     assert Topology([east, other]).circle(east, "orders") == []
     three = [route("east", "west", IDENTITY), route("west", "north", IDENTITY), route("north", "east", IDENTITY)]
     assert Topology(three).circle(three[0], "orders") == ["east", "west", "north", "east"]
+
+
+def test_a_circle_in_which_the_name_grows_is_found() -> None:
+    """The copy of the copy is `west.orders`, which the first flow copies, too: `west.west.orders` would follow."""
     mixed = [route("east", "west", IDENTITY), route("west", "east")]
-    assert Topology(mixed).circle(mixed[0], "orders") == []
+    assert Topology(mixed).circle(mixed[0], "orders") == ["east", "west", "east"]
+    ring = [route("east", "west", IDENTITY), route("west", "north"), route("north", "east", IDENTITY)]
+    assert Topology(ring).circle(ring[0], "orders") == ["east", "west", "north", "east"]
+    named = [route("east", "west", IDENTITY, NameFilter(("orders",))), route("west", "east")]
+    assert Topology(named).circle(named[0], "orders") == []
+    default = [route("east", "west"), route("west", "north"), route("north", "east")]
+    assert Topology(default).circle(default[0], "orders") == []

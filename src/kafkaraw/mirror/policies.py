@@ -219,16 +219,18 @@ class Topology:
     def circle(self, first: TopicRoute, topic: str) -> list[str]:
         """Return the clusters through which a topic would come back to where it is; empty if it would not.
 
+        It may come back under another name, if one of the flows has names of its own: then it would be copied again and
+        again, with a name that grows.
+
         Args:
             first: the flow that would copy it.
             topic: its name in the source of this flow.
         """
-        start = (first.source_alias, topic)
         seen: set[tuple[str, str]] = set()
         open_ends = [([first.source_alias, first.target_alias], first.remote_topic(topic))]
         while open_ends:
             path, name = open_ends.pop()
-            if (path[-1], name) == start:
+            if path[-1] == first.source_alias and first.selects(name):
                 return path
             if (path[-1], name) in seen:
                 continue

@@ -65,6 +65,10 @@ class TargetTruncatedError(KafkaError):
     """A copy ends before records that the target has acknowledged: it has lost them."""
 
 
+class PositionMissingError(UsageError):
+    """A copy has records, and the flow has no position of it."""
+
+
 class FlowTakenOverError(ProducerFencedError):
     """Another process copies this flow: it has committed positions since this one has begun."""
 
@@ -205,7 +209,7 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
         SourceReplacedError: the source's topic is another one than the one that was copied.
         SourceTruncatedError: the source ends before the position.
         TargetTruncatedError: the copy ends before records that it has had.
-        UsageError: the copy has records, and there is no position.
+        PositionMissingError: the copy has records, and there is no position.
     """
     position, source = facts.position, facts.source
     if position is not None and _differ(position.target_id, facts.target_id):
@@ -252,7 +256,7 @@ def start_of(facts: PartitionFacts, *, on_loss: OnLoss, start_at: StartAt | None
 
 def _start_without_position(facts: PartitionFacts, start_at: StartAt | None) -> Start:
     if start_at is None and facts.target_end_offset > 0:
-        raise UsageError(
+        raise PositionMissingError(
             f"{name_of(facts.target)} has records up to offset {facts.target_end_offset - 1}, and the mirror has no "
             f"position there (another tool has written them, or the position has expired): set "
             f"consumer.auto.offset.reset=earliest for the flow to copy {name_of(facts.source)} from its first record "

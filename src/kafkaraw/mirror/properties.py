@@ -179,7 +179,8 @@ PROPERTIES: Final[Mapping[str, MirrorProperty]] = {
     "commit.interval.ms": MirrorProperty(
         _whole(1),
         500,
-        "Milliseconds until a transaction ends, or positions are committed, under load. Not a property of MirrorMaker.",
+        "Milliseconds until a transaction ends, or positions are committed, under load; up to four times as long while "
+        "old records are copied. Not a property of MirrorMaker.",
     ),
     "in.flight.max.bytes": MirrorProperty(
         _whole(1), 16 << 20, "Bytes that are read and not acknowledged yet, at most. Not a property of MirrorMaker."

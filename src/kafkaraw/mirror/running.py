@@ -6,14 +6,21 @@ Start at `MirrorRun.run`.
 from __future__ import annotations
 
 import asyncio
+import logging
 
+from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.mirror.clients import FlowClients
 from kafkaraw.mirror.flow import Flow
 from kafkaraw.mirror.offset_service import OffsetService
 from kafkaraw.mirror.policies import Topology
+from kafkaraw.mirror.positions import PositionMissingError
+from kafkaraw.mirror.recovery import restored_positions
 from kafkaraw.mirror.settings import MirrorFlow
 from kafkaraw.mirror.topics import MirrorTopics
+
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class MirrorRun:
@@ -84,5 +91,28 @@ class MirrorRun:
                 source_runtime=self._runtimes[0],
                 target_runtime=self._runtimes[1],
             )
-            if not self._is_stopped:
+            if self._is_stopped:
+                return
+            try:
                 await self.flow.run()
+            except PositionMissingError:
+                if not await self._restore_positions(target):
+                    raise
+                await self.flow.run()
+
+    async def _restore_positions(self, target: AsyncAdmin) -> bool:
+        """Commit positions that the target has deleted; returns whether there were any that could be found."""
+        await self._started.wait()  # the mappings are loaded
+        found = await restored_positions(self._settings, self.clients, self.offsets.mappings)
+        for each in found:
+            log.warning(
+                "%s: the position of %s has expired: the copy and its offset mapping show that it is copied up to "
+                "offset %d",
+                self._settings.name,
+                name_of(each.source),
+                each.offset - 1,
+            )
+        if found:
+            offsets = {each.target: each.offset for each in found}
+            await target.alter_group_offsets(self._settings.copy.group_id, offsets)
+        return bool(found)
