@@ -243,7 +243,7 @@ class OffsetMapping:
     def _append(self, run: Run) -> None:
         last = self._open[-1] if self._open else None
         if last is not None and last.is_followed and run.source - last.source == run.target - last.target:
-            self._open[-1] = last._replace(length=run.source - last.source + run.length)
+            self._open[-1] = last._replace(length=run.source - last.source + run.length, is_followed=run.is_followed)
         else:
             self._open.append(run)
 
@@ -266,7 +266,7 @@ class OffsetMapping:
 
     def _reopen(self) -> None:
         chunk = self._chunks.pop()
-        self.changed |= {chunk.number, self._next_number}
+        self.changed |= {chunk.number, self._next_number, *(each.number for each in self._chunks[-1:])}
         self._open[:0] = _decoded(chunk.runs)
 
     def _close_chunks(self) -> None:
@@ -290,14 +290,21 @@ class OffsetMapping:
     # -- records
 
     def records(self) -> list[tuple[int, bytes | None]]:
-        """Return chunk numbers with the values of their records; None deletes one. All of them count as written."""
-        chunks = {chunk.number: chunk for chunk in self._chunks}
+        """Return chunk numbers with the values of their records; None deletes one. All of them count as written.
+
+        Up to which offset of the source a closed chunk knows everything is where the next one begins: after a crash,
+        or by a process that was suspended, the topic may have one without the other.
+        """
+        ends = [chunk.source for chunk in self._chunks[1:]]
+        ends.append(self._open[0].source if self._open else self.source_end or 0)
+        chunks = {chunk.number: (chunk, end) for chunk, end in zip(self._chunks, ends, strict=False)}
         found: list[tuple[int, bytes | None]] = []
         for number in sorted(self.changed):
             if number == self._next_number and self.source_end is not None:
                 found.append((number, _value(0, self.source_end, _encoded(self._open))))
             elif number in chunks:
-                found.append((number, _value(chunks[number].level, self.source_end or 0, chunks[number].runs)))
+                chunk, end = chunks[number]
+                found.append((number, _value(chunk.level, end, chunk.runs)))
             else:
                 found.append((number, None))
         self.changed.clear()
