@@ -129,7 +129,7 @@ MACHINES = (
         "Record in a share group",
         "core/share/record_states.py",
         "MAY_FOLLOW",
-        "A record, as the leader of its partition sees it for one share group; the names are those of Kafka's `RecordState`.",
+        "A record, as the leader sees it for one share group; the names are those of Kafka's `RecordState`.",
         by_follower(record_states.MAY_FOLLOW),
     ),
     Machine(

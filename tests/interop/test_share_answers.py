@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaraw.broker import EmbeddedBroker
-from tests.interop import group_questions, share_state_questions
+from tests.interop import group_questions, share_group_questions, share_state_questions
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
 
-CONVERSATIONS = share_state_questions.CONVERSATIONS
+CONVERSATIONS = share_state_questions.CONVERSATIONS | share_group_questions.CONVERSATIONS
 # What Apache Kafka is started with in all tests.
 LIKE_APACHES = {name: value for name, value in SINGLE_NODE.items() if name.startswith(("group.", "share."))}
 

@@ -50,6 +50,11 @@ class Features:
         self.epoch: int = FIRST_EPOCH
         self._save = save
 
+    @property
+    def has_share_groups(self) -> bool:
+        """Whether share groups are enabled (KIP-932)."""
+        return self.levels[SHARE_VERSION] > 0
+
     def load(self, text: str) -> None:
         """Take the levels that were stored.
 

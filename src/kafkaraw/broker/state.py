@@ -132,8 +132,8 @@ class BrokerState:
         )
         self.transactions: TransactionNode = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions: FetchSessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
-        self.groups: GroupNode = GroupNode(self.node_id, self.controller, config, clock, rng)
         self.shares: ShareNode = ShareNode(self.node_id, self.controller, config, clock)
+        self.groups: GroupNode = GroupNode(self.node_id, self.controller, config, clock, rng, self.shares)
         self._coordinators: dict[str, GroupNode | ShareNode | TransactionNode] = {
             node.topic.name: node for node in (self.groups, self.shares, self.transactions)
         }

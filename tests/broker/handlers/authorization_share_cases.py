@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.messages import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
     delete_share_group_state,
+    describe_share_group_offsets,
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    share_group_describe,
+    share_group_heartbeat,
     write_share_group_state,
 )
-from tests.broker.handlers.authorization_support import CLUSTER_DENIED, Case, Op, on_cluster, topic
+from tests.broker.handlers.authorization_support import (
+    CLUSTER_DENIED,
+    GROUP_DENIED,
+    Case,
+    On,
+    Op,
+    on_cluster,
+    on_topic,
+    topic,
+)
 
 
 def initialize_state(state: BrokerState) -> initialize_share_group_state.InitializeShareGroupStateRequest:
@@ -45,8 +59,48 @@ def summary(state: BrokerState) -> read_share_group_state_summary.ReadShareGroup
     return read_share_group_state_summary.ReadShareGroupStateSummaryRequest(group_id="g", topics=[data])
 
 
+def heartbeat(state: BrokerState) -> share_group_heartbeat.ShareGroupHeartbeatRequest:
+    return share_group_heartbeat.ShareGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["flights"]
+    )
+
+
+def describe_offsets(state: BrokerState) -> describe_share_group_offsets.DescribeShareGroupOffsetsRequest:
+    asked = describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic_name="flights", partitions=[0])
+    group = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[asked])
+    return describe_share_group_offsets.DescribeShareGroupOffsetsRequest(groups=[group])
+
+
+def alter_offsets(state: BrokerState) -> alter_share_group_offsets.AlterShareGroupOffsetsRequest:
+    asked = alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    moved = alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(topic_name="flights", partitions=[asked])
+    return alter_share_group_offsets.AlterShareGroupOffsetsRequest(group_id="g", topics=[moved])
+
+
+def delete_offsets(state: BrokerState) -> delete_share_group_offsets.DeleteShareGroupOffsetsRequest:
+    """Of a group that there is."""
+    state.groups.coordinator("g").share_offsets.alter("g", {"flights": {0: 0}}, lambda outcomes: None)
+    asked = delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name="flights")
+    return delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group_id="g", topics=[asked])
+
+
 _OF_BROKERS = [on_cluster(Op.CLUSTER_ACTION)]
 SHARE_CASES: dict[str, list[Case]] = {
+    "ShareGroupHeartbeat": [Case(heartbeat, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])],
+    "ShareGroupDescribe": [
+        Case(
+            lambda state: share_group_describe.ShareGroupDescribeRequest(
+                group_ids=["g"], include_authorized_operations=False
+            ),
+            GROUP_DENIED,
+            [[(Op.DESCRIBE, On.GROUP, "g")]],
+        )
+    ],
+    "DescribeShareGroupOffsets": [
+        Case(describe_offsets, GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])
+    ],
+    "AlterShareGroupOffsets": [Case(alter_offsets, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.READ)]])],
+    "DeleteShareGroupOffsets": [Case(delete_offsets, GROUP_DENIED, [[(Op.DELETE, On.GROUP, "g"), *on_topic(Op.READ)]])],
     "InitializeShareGroupState": [Case(initialize_state, CLUSTER_DENIED, _OF_BROKERS)],
     "ReadShareGroupState": [Case(read_state, CLUSTER_DENIED, _OF_BROKERS)],
     "WriteShareGroupState": [Case(write_state, CLUSTER_DENIED, _OF_BROKERS)],
