@@ -63,6 +63,7 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.broker.security.sasl_authenticator import SaslServers
+    from kafkaraw.broker.shares.partitions import SharePartitions
     from kafkaraw.broker.telemetry.instances import ClientInstances
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -168,8 +169,19 @@ class BrokerState:
             self.dynamic_configs, lambda: random_uuid(self._rng), self._started_with.telemetry_max_bytes
         )
 
+    @cached_property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions of this node, and the share sessions of its clients."""
+        from kafkaraw.broker.shares.partitions import SharePartitions  # only for clients of share groups
+
+        return SharePartitions(
+            self.shares, self.clock, self.groups.share_limits_of, self._started_with.shares.sessions_max
+        )
+
     def client_disconnected(self, peer: str) -> None:
-        """Forget the client of a connection that has ended, if it has asked about metrics."""
+        """Forget the client of a connection that has ended: its share sessions, and whether it pushes metrics."""
+        if "share_partitions" in vars(self):
+            self.share_partitions.disconnected(peer)
         if "client_instances" in vars(self):
             self.client_instances.disconnected(peer)
 
@@ -587,6 +599,8 @@ class BrokerState:
         self.auto_creation.close()
         self.transactions.close()
         self.groups.close()
+        if "share_partitions" in vars(self):
+            self.share_partitions.close()
         self.shares.close()
         self._close_partitions(sync=sync)
         for staged in self._staged.values():

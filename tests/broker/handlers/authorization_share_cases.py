@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkaraw.broker.shares.sessions import SessionKey
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol.messages import (
     alter_share_group_offsets,
@@ -11,6 +12,8 @@ from kafkaraw.protocol.messages import (
     initialize_share_group_state,
     read_share_group_state,
     read_share_group_state_summary,
+    share_acknowledge,
+    share_fetch,
     share_group_describe,
     share_group_heartbeat,
     write_share_group_state,
@@ -84,9 +87,38 @@ def delete_offsets(state: BrokerState) -> delete_share_group_offsets.DeleteShare
     return delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group_id="g", topics=[asked])
 
 
+def fetch(state: BrokerState) -> share_fetch.ShareFetchRequest:
+    asked = share_fetch.FetchPartition(partition_index=0, acknowledgement_batches=[])
+    return share_fetch.ShareFetchRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=0,
+        topics=[share_fetch.FetchTopic(topic_id=topic(state).topic_id, partitions=[asked])],
+        forgotten_topics_data=[],
+    )
+
+
+def acknowledge(state: BrokerState) -> share_acknowledge.ShareAcknowledgeRequest:
+    """Of a member with a session."""
+    part = (topic(state).topic_id, 0)
+    state.share_partitions.sessions.fetch(SessionKey("g", "m"), 0, "", [part], [], acks=False)
+    asked = share_acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[])
+    return share_acknowledge.ShareAcknowledgeRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=1,
+        topics=[share_acknowledge.AcknowledgeTopic(topic_id=topic(state).topic_id, partitions=[asked])],
+    )
+
+
 _OF_BROKERS = [on_cluster(Op.CLUSTER_ACTION)]
 SHARE_CASES: dict[str, list[Case]] = {
     "ShareGroupHeartbeat": [Case(heartbeat, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])],
+    "ShareFetch": [Case(fetch, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.READ)]])],
+    "ShareAcknowledge": [Case(acknowledge, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.READ)]])],
     "ShareGroupDescribe": [
         Case(
             lambda state: share_group_describe.ShareGroupDescribeRequest(

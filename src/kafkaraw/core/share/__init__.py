@@ -1,5 +1,5 @@
-"""Share groups without I/O (KIP-932): the states of records, and what is stored about ranges of them.
+"""Share groups without I/O (KIP-932): the states of records, the share partition of a leader, and its stored state.
 
-`record_states` has the states and their transitions, `state_batches` combines what was written about ranges of records.
-Start at `record_states`.
+`share_partition` decides which member may have which record, `in_flight` has the records in flight, `record_states`
+their states and transitions, and `state_batches` what is stored about ranges of records. Start at `share_partition`.
 """
