@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from kafkaraw.core.share.in_flight import InFlight
 from kafkaraw.core.share.record_states import AcknowledgeType, AcquireMode
 from kafkaraw.core.share.share_partition import (
     Acknowledgement,
@@ -242,6 +244,45 @@ def one_life(seed: int, steps: int = 120) -> None:
 def test_no_record_is_lost_and_none_that_was_accepted_is_delivered_again() -> None:
     for seed in range(100):
         one_life(seed)
+
+
+def _skips_a_record(patch: pytest.MonkeyPatch) -> None:
+    advance = SharePartition.advance
+
+    def moves_too_far(share: SharePartition) -> None:
+        before = share.start_offset
+        advance(share)
+        if share.start_offset > before and share.in_flight:
+            share.start_offset += 1
+
+    patch.setattr(SharePartition, "advance", moves_too_far)
+
+
+def _delivers_too_often(patch: pytest.MonkeyPatch) -> None:
+    released = InFlight.released
+    patch.setattr(InFlight, "released", lambda state, wanted, limit: released(state, wanted, limit + 1))
+
+
+def _forgets_acceptance(patch: pytest.MonkeyPatch) -> None:
+    completed = SharePartition.completed
+
+    def takes_back(share: SharePartition, pending: PendingWrite, *, succeeded: bool, now_ms: float) -> None:
+        completed(share, pending, succeeded=False, now_ms=now_ms)
+
+    patch.setattr(SharePartition, "completed", takes_back)
+
+
+def _ends_locks_early(patch: pytest.MonkeyPatch) -> None:
+    expire = SharePartition.expire
+    patch.setattr(SharePartition, "expire", lambda share, now_ms: expire(share, now_ms + 900))
+
+
+@pytest.mark.parametrize("plant", [_skips_a_record, _delivers_too_often, _forgets_acceptance, _ends_locks_early])
+def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        for seed in range(100):
+            one_life(seed)
 
 
 @pytest.mark.soak

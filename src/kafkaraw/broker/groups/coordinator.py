@@ -335,7 +335,7 @@ class GroupCoordinator:
         elif isinstance(group, ClassicGroup):
             self._classic.join(group, request, caller, answer)
         elif isinstance(group, ShareGroup):
-            answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+            answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif request.member_id == UNKNOWN_MEMBER:
             self._create_group(request, caller, answer, instead_of=group)
         else:
