@@ -21,6 +21,7 @@ from kafkaraw.core import connection
 from kafkaraw.core.group import states
 from kafkaraw.core.producer import batches, transaction
 from kafkaraw.core.sasl import conversation
+from kafkaraw.core.share import record_states
 from kafkaraw.core.telemetry import reporter
 from kafkaraw.pipelines.running import flow_query
 from kafkaraw.worker import schedule
@@ -123,6 +124,13 @@ MACHINES = (
         "MAY_FOLLOW",
         "A transactional id, as its coordinator sees it; names and table are those of Kafka's `TransactionState`.",
         by_follower(transaction_states.MAY_FOLLOW),
+    ),
+    Machine(
+        "Record in a share group",
+        "core/share/record_states.py",
+        "MAY_FOLLOW",
+        "A record, as the leader sees it for one share group; the names are those of Kafka's `RecordState`.",
+        by_follower(record_states.MAY_FOLLOW),
     ),
     Machine(
         "Connection of a client",

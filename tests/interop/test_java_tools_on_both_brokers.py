@@ -257,9 +257,9 @@ NOT_RUN = {
     "JmxTool": "reads the metrics of a JVM",
     "OAuthCompatibilityTool": "asks an identity provider",
     "ReplicaVerificationTool": "is deprecated, and runs until it is stopped",
-    "ShareConsumerPerformance": "the embedded broker has no share groups",
-    "VerifiableShareConsumer": "the embedded broker has no share groups",
-    "consumer.ConsoleShareConsumer": "the embedded broker has no share groups",
+    "ShareConsumerPerformance": "prints rates, and needs seconds: test_share_groups.py runs the share consumer",
+    "VerifiableShareConsumer": "runs until it is stopped: test_share_groups.py runs the share consumer",
+    "consumer.ConsoleShareConsumer": "waits for records: test_share_groups.py",
 }
 """Tools that no line runs."""
 

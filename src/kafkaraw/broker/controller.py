@@ -20,7 +20,7 @@ from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicConfigs
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.features import FEATURES_FILE, TRANSACTION_VERSION, Features
+from kafkaraw.broker.features import FEATURES_FILE, SHARE_VERSION, TRANSACTION_VERSION, Features
 from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions import elections
@@ -44,6 +44,7 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.broker.groups.node import GroupNode
+    from kafkaraw.broker.shares.node import ShareNode
     from kafkaraw.broker.telemetry.received import ReceivedMetrics
     from kafkaraw.broker.transactions.node import TransactionNode
 
@@ -80,6 +81,7 @@ class Member(Protocol):
     node_id: int
     transactions: TransactionNode
     groups: GroupNode
+    shares: ShareNode
 
     def stage(self, topic: Topic, states: Sequence[PartitionState], *, first: int) -> Steps[None]:
         """Create this node's replicas of a topic's partitions, starting with number `first`, without publishing them.
@@ -175,7 +177,7 @@ class Controller:
         )
         self.quotas: QuotaTable = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
         self.features: Features = Features(
-            {TRANSACTION_VERSION: config.transaction_version},
+            {SHARE_VERSION: config.shares.version, TRANSACTION_VERSION: config.transaction_version},
             lambda text: storage.write_text(ROOT, FEATURES_FILE, text),
         )
         self.dynamic_configs: DynamicConfigs = DynamicConfigs(
@@ -363,6 +365,11 @@ class Controller:
         """Return the `GroupNode` of a node; None if the node is not running."""
         member = self._members.get(node_id)
         return None if member is None else member.groups
+
+    def shares_of(self, node_id: int) -> ShareNode | None:
+        """Return the `ShareNode` of a node; None if the node is not running."""
+        member = self._members.get(node_id)
+        return None if member is None else member.shares
 
     def is_live(self, topic_partition: TopicPartition, node_id: int) -> bool:
         """Return whether a node is reachable, and its replica of a partition is not in a failed log directory."""
@@ -744,6 +751,7 @@ class Controller:
         members = [(member, member.withdraw(topic)) for member in self._members.values()]
         for member, _ in members:
             member.groups.forget_topic(topic.name)
+            member.shares.forget_topic(topic.topic_id)
         _logger.info("deleted topic %s", topic.name)
         for member, replicas in members:
             yield from member.removing(topic, replicas)

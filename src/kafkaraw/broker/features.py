@@ -1,8 +1,8 @@
 """Features of the cluster: the levels in force, which clients change with UpdateFeatures.
 
-`transaction.version` is the only feature: it tells producers which generation of transactions to use (KIP-890). A level
-that a client has set is stored, and overrides the property `transaction.version`.
-Source: KIP-584, KIP-1022; org.apache.kafka.controller.FeatureControlManager.
+`transaction.version` tells producers which generation of transactions to use (KIP-890), `share.version` whether there
+are share groups (KIP-932). A level that a client has set is stored, and overrides the property of the same name.
+Source: KIP-584, KIP-932, KIP-1022; org.apache.kafka.controller.FeatureControlManager.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kafkaraw.light_classes import NamedTuple
 FEATURES_FILE: Final = "kafkaraw-features.json"
 FORMAT_VERSION: Final = 1
 TRANSACTION_VERSION: Final = "transaction.version"
-LEVELS: Final = {TRANSACTION_VERSION: (0, 2)}
+SHARE_VERSION: Final = "share.version"
+LEVELS: Final = {SHARE_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
 """The lowest and the highest level of each feature."""
 FIRST_EPOCH: Final = 1
 UPGRADE: Final = 1
@@ -48,6 +49,11 @@ class Features:
         self.levels: dict[str, int] = dict(levels)
         self.epoch: int = FIRST_EPOCH
         self._save = save
+
+    @property
+    def has_share_groups(self) -> bool:
+        """Whether share groups are enabled (KIP-932)."""
+        return self.levels[SHARE_VERSION] > 0
 
     def load(self, text: str) -> None:
         """Take the levels that were stored.

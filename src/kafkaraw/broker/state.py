@@ -20,7 +20,7 @@ from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, DynamicConfigs
 from kafkaraw.broker.configs.topic_config import TopicConfig
 from kafkaraw.broker.controller import Controller, Replicas
 from kafkaraw.broker.fetch_sessions import FetchSessions
-from kafkaraw.broker.groups.node import OFFSETS_TOPIC, GroupNode
+from kafkaraw.broker.groups.node import GroupNode
 from kafkaraw.broker.ids import RandomBits, random_uuid
 from kafkaraw.broker.large_requests import LargeRequests
 from kafkaraw.broker.log.dir_failures import LogDirFailureChannel
@@ -42,6 +42,7 @@ from kafkaraw.broker.partitions.elections import PartitionState
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.producer_ids import ProducerIds
 from kafkaraw.broker.quotas.throttling import Throttling
+from kafkaraw.broker.shares.node import ShareNode
 from kafkaraw.broker.start_folders import (
     choosing_copy,
     directory_with_metadata,
@@ -51,7 +52,7 @@ from kafkaraw.broker.start_folders import (
 )
 from kafkaraw.broker.topics.catalog import Catalog, Topic
 from kafkaraw.broker.topics.topic_creation import Plan
-from kafkaraw.broker.transactions.node import TRANSACTION_TOPIC, TransactionNode
+from kafkaraw.broker.transactions.node import TransactionNode
 from kafkaraw.broker.turns import Steps, run_to_end
 from kafkaraw.core.log.names import FolderState
 from kafkaraw.light_classes import dataclass, field
@@ -62,6 +63,7 @@ from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.broker.security.sasl_authenticator import SaslServers
+    from kafkaraw.broker.shares.partitions import SharePartitions
     from kafkaraw.broker.telemetry.instances import ClientInstances
 
 _logger = logging.getLogger("kafkaraw.broker")
@@ -131,8 +133,12 @@ class BrokerState:
         )
         self.transactions: TransactionNode = TransactionNode(self.node_id, self.controller, config, clock)
         self.fetch_sessions: FetchSessions = FetchSessions(config.fetch_session_slots, rng, clock.time_ms)
-        self.groups: GroupNode = GroupNode(self.node_id, self.controller, config, clock, rng)
-        internal_topics = {topic.name: topic for topic in (self.groups.topic, self.transactions.topic)}
+        self.shares: ShareNode = ShareNode(self.node_id, self.controller, config, clock)
+        self.groups: GroupNode = GroupNode(self.node_id, self.controller, config, clock, rng, self.shares)
+        self._coordinators: dict[str, GroupNode | ShareNode | TransactionNode] = {
+            node.topic.name: node for node in (self.groups, self.shares, self.transactions)
+        }
+        internal_topics = {name: node.topic for name, node in self._coordinators.items()}
         self.auto_creation: AutoCreation = AutoCreation(self.controller, lambda: self.config, internal_topics)
         self.large_requests: LargeRequests = LargeRequests()
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -163,8 +169,19 @@ class BrokerState:
             self.dynamic_configs, lambda: random_uuid(self._rng), self._started_with.telemetry_max_bytes
         )
 
+    @cached_property
+    def share_partitions(self) -> SharePartitions:
+        """The share partitions of this node, and the share sessions of its clients."""
+        from kafkaraw.broker.shares.partitions import SharePartitions  # only for clients of share groups
+
+        return SharePartitions(
+            self.shares, self.clock, self.groups.share_limits_of, self._started_with.shares.sessions_max
+        )
+
     def client_disconnected(self, peer: str) -> None:
-        """Forget the client of a connection that has ended, if it has asked about metrics."""
+        """Forget the client of a connection that has ended: its share sessions, and whether it pushes metrics."""
+        if "share_partitions" in vars(self):
+            self.share_partitions.disconnected(peer)
         if "client_instances" in vars(self):
             self.client_instances.disconnected(peer)
 
@@ -266,10 +283,7 @@ class BrokerState:
             partition = self._partitions.pop(key)
             self.controller.replication.remove(partition)
             partition.remove()
-            if key.topic == TRANSACTION_TOPIC:
-                self.transactions.drop(key)
-            elif key.topic == OFFSETS_TOPIC:
-                self.groups.drop(key)
+            self._drop_coordinator(key)
         _logger.warning(
             "Broker %d stopped fetchers for partitions %s because they are in the failed log directory %s",
             self.node_id,
@@ -420,7 +434,7 @@ class BrokerState:
         if config != staged.config:
             for partition in made.values():
                 partition.reconfigure(config, self.config.producer_id_expiration_ms)
-        if topic.name in (TRANSACTION_TOPIC, OFFSETS_TOPIC):
+        if topic.name in self._coordinators:
             for key, partition in made.items():
                 self.lead_or_follow(key, partition.state)
 
@@ -442,10 +456,7 @@ class BrokerState:
         """Close a replica that is no longer this node's, and remove its files; no effect without such a replica."""
         self._offline.pop(topic_partition, None)  # the next start removes its files
         partition = self._partitions.pop(topic_partition, None)
-        if topic.name == TRANSACTION_TOPIC:
-            self.transactions.drop(topic_partition)
-        elif topic.name == OFFSETS_TOPIC:
-            self.groups.drop(topic_partition)
+        self._drop_coordinator(topic_partition)
         if partition is not None or self.directories.home_of(topic_partition) is not None:
             config = TopicConfig.of(topic.configs, self.config.topic_defaults)
             run_to_end(self._removing(topic, [(topic_partition, partition)], delay_ms=config.file_delete_delay_ms))
@@ -456,10 +467,15 @@ class BrokerState:
         if partition is not None:
             partition.lead_or_follow(state)
             self.controller.replication.state_changed(partition)
-            if topic_partition.topic == TRANSACTION_TOPIC:
-                self.transactions.lead_or_follow(partition)
-            elif topic_partition.topic == OFFSETS_TOPIC:
-                self.groups.lead_or_follow(partition)
+            coordinators = self._coordinators.get(topic_partition.topic)
+            if coordinators is not None:
+                coordinators.lead_or_follow(partition)
+
+    def _drop_coordinator(self, topic_partition: TopicPartition) -> None:
+        """Stop the coordinator of a partition that this node no longer has, if the topic is one of coordinators."""
+        coordinators = self._coordinators.get(topic_partition.topic)
+        if coordinators is not None:
+            coordinators.drop(topic_partition)
 
     @property
     def dynamic_configs(self) -> DynamicConfigs:
@@ -527,9 +543,8 @@ class BrokerState:
         replicas = [(key, self._partitions.pop(key)) for key in topic.partitions() if key in self._partitions]
         for key in topic.partitions():
             self._offline.pop(key, None)  # the next start removes its files
-        if topic.name == OFFSETS_TOPIC:
-            for key, _ in replicas:
-                self.groups.drop(key)
+        for key, _ in replicas:
+            self._drop_coordinator(key)
         return replicas
 
     def removing(self, topic: Topic, replicas: Replicas) -> Steps[None]:
@@ -584,6 +599,9 @@ class BrokerState:
         self.auto_creation.close()
         self.transactions.close()
         self.groups.close()
+        if "share_partitions" in vars(self):
+            self.share_partitions.close()
+        self.shares.close()
         self._close_partitions(sync=sync)
         for staged in self._staged.values():
             for made in staged.replicas.values():

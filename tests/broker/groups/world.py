@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
-from kafkaraw.broker.groups.coordinator import GroupCoordinator
+from kafkaraw.broker.configs.share_settings import ShareLimits
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
+from kafkaraw.broker.groups.coordinator import GroupCoordinator, Shares
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Caller
+from kafkaraw.broker.groups.share import Failure, Failures, StartOffsets, StateSummary
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -36,11 +39,49 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + len(topics).to_bytes(4, "big") + b"".join(parts) + b"\xff\xff\xff\xff"
 
 
+class ShareStatesInMemory:
+    """Share coordinators that answer at once, or with a failure when told to."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[str, Uuid, int], int] = {}
+        self.failure: Failure | None = None
+
+    def initialize(
+        self, group_id: str, state_epoch: int, offsets: StartOffsets, done: Callable[[Failures], None]
+    ) -> None:
+        wanted = {(topic_id, part): at for topic_id, each in offsets.items() for part, at in each.items()}
+        if self.failure is None:
+            self.offsets.update({(group_id, *key): at for key, at in wanted.items()})
+        done({} if self.failure is None else dict.fromkeys(wanted, self.failure))
+
+    def delete(self, group_id: str, parts: PartitionsByTopic, done: Callable[[Failures], None]) -> None:
+        for topic_id, partitions in parts.items():
+            for partition in partitions:
+                self.offsets.pop((group_id, topic_id, partition), None)
+        done({})
+
+    def summaries(
+        self,
+        group_id: str,
+        parts: PartitionsByTopic,
+        done: Callable[[Mapping[tuple[Uuid, int], StateSummary | Failure]], None],
+    ) -> None:
+        done(
+            {
+                (topic_id, part): StateSummary(self.offsets.get((group_id, topic_id, part), -1), 0, 0)
+                for topic_id, partitions in parts.items()
+                for part in partitions
+            }
+        )
+
+
 @dataclass
 class World:
     """Around one coordinator."""
 
     limits: Limits = field(default_factory=Limits)
+    share_limits: ShareLimits = field(default_factory=ShareLimits)
+    share_states: ShareStatesInMemory = field(default_factory=lambda: ShareStatesInMemory())
     elapsed_ms: float = 0.0
     held: bool = False
     refuse: ErrorCode = ErrorCode.NONE
@@ -85,6 +126,7 @@ class World:
             lambda: f"id{next(self.ids)}",
             self.limits,
             lambda group_id: limits_of_group(self.limits, self.own_settings),
+            shares=Shares(lambda group_id: self.share_limits, self.share_states),
         )
         self.coordinator.load(self.log)
 

@@ -90,6 +90,7 @@ from kafkaraw.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.broker.handlers.authorization_group_cases import GROUP_CASES
+from tests.broker.handlers.authorization_share_cases import SHARE_CASES
 from tests.broker.handlers.authorization_support import (
     ADA,
     CLUSTER_DENIED,
@@ -280,6 +281,7 @@ DESCRIBE_GROUP: Right = (Op.DESCRIBE, On.GROUP, "g")
 
 CASES: dict[str, list[Case]] = {
     **GROUP_CASES,
+    **SHARE_CASES,
     "ListConfigResources": [
         Case(lambda state: ListConfigResourcesRequest(), CLUSTER_DENIED, [on_cluster(Op.DESCRIBE_CONFIGS)])
     ],

@@ -15,6 +15,7 @@ from kafkaraw.broker.acl.settings import ACL_SETTINGS, AccessSettings, parse_acc
 from kafkaraw.broker.configs.group_settings import GROUP_SETTINGS, GroupSettings, parse_groups
 from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.configs.log_settings import LOG_SETTINGS, LogSettings, check_times, parse_logs
+from kafkaraw.broker.configs.share_settings import SHARE_SETTINGS, ShareSettings, parse_shares
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.connection_limits import LIMIT_SETTINGS, ConnectionLimits, parse_limits
 from kafkaraw.broker.listeners import (
@@ -112,6 +113,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         *LOG_SETTINGS,
         *LIMIT_SETTINGS,
         *GROUP_SETTINGS,
+        *SHARE_SETTINGS,
         *SECURITY_SETTINGS,
         *TOKEN_SETTINGS,
         *ACL_SETTINGS,
@@ -135,6 +137,7 @@ class BrokerConfig:
     Attributes:
         logs: the data directories, and the schedules of retention, syncs, checkpoints and the cleaner.
         groups: what the coordinators of groups follow.
+        shares: what share groups and their coordinators follow.
         connection_limits: how many connections it takes, and how long a login may take.
         security: TLS and logins of the listeners.
         tokens: settings of delegation tokens.
@@ -164,6 +167,7 @@ class BrokerConfig:
     selects_replica_by_rack: bool
     connection_limits: ConnectionLimits
     groups: GroupSettings
+    shares: ShareSettings
     connections_max_idle_ms: int
     offset_metadata_max_bytes: int
     producer_id_expiration_ms: int
@@ -230,6 +234,7 @@ class BrokerConfig:
             fetch_session_slots=number(values, "max.incremental.fetch.session.cache.slots"),
             connection_limits=parse_limits(values),
             groups=parse_groups(values),
+            shares=parse_shares(values),
             connections_max_idle_ms=number(values, "connections.max.idle.ms"),
             offset_metadata_max_bytes=number(values, "offset.metadata.max.bytes"),
             producer_id_expiration_ms=number(values, "producer.id.expiration.ms"),

@@ -15,6 +15,7 @@ from typing import Final
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
+from kafkaraw.broker.configs.share_settings import ShareLimits
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
 from kafkaraw.broker.groups.classic_members import ClassicMembers, Left
@@ -22,7 +23,7 @@ from kafkaraw.broker.groups.consumer import Answer, ConsumerProtocol
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.migration import check_upgrade, upgrade
 from kafkaraw.broker.groups.offsets import CommittedOffset, GroupOffsets
-from kafkaraw.broker.groups.records import GroupRecord
+from kafkaraw.broker.groups.records import SHARE_KEYS, GroupRecord
 from kafkaraw.broker.groups.runtime import (
     NO_PRODUCER,
     Batch,
@@ -34,6 +35,10 @@ from kafkaraw.broker.groups.runtime import (
     Topics,
     Writer,
 )
+from kafkaraw.broker.groups.share import Answer as ShareAnswer
+from kafkaraw.broker.groups.share import ShareProtocol, ShareStates
+from kafkaraw.broker.groups.share_group import ShareGroup
+from kafkaraw.broker.groups.share_offsets import ShareOffsets
 from kafkaraw.broker.groups.states import ClassicState
 from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.light_classes import NamedTuple, replace
@@ -45,11 +50,13 @@ from kafkaraw.protocol.embedded.group_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from kafkaraw.protocol.embedded.share_group_records import ShareGroupMetadataKey
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest
 from kafkaraw.protocol.messages.leave_group import MemberIdentity
+from kafkaraw.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkaraw.records import TopicPartition
 
@@ -64,7 +71,7 @@ _EXPIRY: Final = "offsets"
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
 Offsets = Sequence[tuple[TopicPartition, CommittedOffset]]
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 
 
 class CommitIdentity(NamedTuple):
@@ -82,6 +89,18 @@ class CommitIdentity(NamedTuple):
     version: int = 0
 
 
+class Shares(NamedTuple):
+    """What a coordinator of share groups needs.
+
+    Attributes:
+        limits_of: returns the settings of one share group.
+        states: the share coordinators.
+    """
+
+    limits_of: Callable[[str], ShareLimits]
+    states: ShareStates
+
+
 class GroupCoordinator:
     """Coordinates the groups of one partition.
 
@@ -93,6 +112,10 @@ class GroupCoordinator:
         new_id: returns a random UUID, as text.
         limits: the broker's settings.
         limits_of: returns the settings of one group; None applies the broker's settings to all groups.
+        shares: the settings of share groups, and the share coordinators.
+
+    Attributes:
+        share_offsets: handles requests about the offsets of share groups.
     """
 
     def __init__(
@@ -104,6 +127,8 @@ class GroupCoordinator:
         new_id: Callable[[], str],
         limits: Limits,
         limits_of: Callable[[str], Limits] | None = None,
+        *,
+        shares: Shares,
     ) -> None:
         self._writer = Writer(journal)
         self._timers = timers
@@ -120,6 +145,8 @@ class GroupCoordinator:
             context, topics, self._begin_change, self._commit_change, self._classic.adopt_members
         )
         self._classic_members = ClassicMembers(context, topics, self._consumer, self._commit_change)
+        self._share = ShareProtocol(context, shares.limits_of, topics, self, self._writer, shares.states)
+        self.share_offsets: ShareOffsets = ShareOffsets(topics, self, self._share, shares.states)
 
     # ---- a change of leader
 
@@ -133,8 +160,10 @@ class GroupCoordinator:
         for group in list(self._groups.values()):
             if isinstance(group, ClassicGroup):
                 self._classic.begin(group)
-            else:
+            elif isinstance(group, ConsumerGroup):
                 self._consumer.begin(group)
+            else:
+                self._share.begin(group)
         if self._groups:
             self._watch_offsets()
 
@@ -156,8 +185,23 @@ class GroupCoordinator:
                 del self._groups[key.group]
             if value is not None:
                 self._groups[key.group] = ClassicGroup.of(key.group, value)
+        elif isinstance(key, SHARE_KEYS):
+            self._replay_share(record)
         else:
             self._replay_consumer(record)
+
+    def _replay_share(self, record: GroupRecord) -> None:
+        group_id: str = record.key.group_id
+        group = self._groups.get(group_id)
+        if record.value is None and isinstance(record.key, ShareGroupMetadataKey):
+            if isinstance(group, ShareGroup):
+                del self._groups[group_id]
+            return
+        if not isinstance(group, ShareGroup):
+            if record.value is None:
+                return
+            group = self._groups[group_id] = ShareGroup(group_id)
+        group.replay(record)
 
     def _replay_consumer(self, record: GroupRecord) -> None:
         group_id: str = record.key.group_id
@@ -214,7 +258,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group is None:
             return GroupChange(ConsumerGroup(group_id))
-        if not found:
+        if not found or isinstance(group, ShareGroup):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
             change = GroupChange(ConsumerGroup(group_id), records=list(group.tombstones()))
@@ -244,6 +288,35 @@ class GroupCoordinator:
         """Handle ConsumerGroupHeartbeat."""
         self._consumer.heartbeat(request, caller, answer)
 
+    # ---- share groups
+
+    def share_heartbeat(self, request: ShareGroupHeartbeatRequest, caller: Caller, answer: ShareAnswer) -> None:
+        """Handle ShareGroupHeartbeat."""
+        self._share.heartbeat(request, caller, answer)
+
+    def share_group(self, group_id: str, *, create: bool = False) -> ShareGroup:
+        """Return a share group; callers must not change it.
+
+        Args:
+            group_id: id of the group.
+            create: return a new group if there is none.
+
+        Raises:
+            ApiError: GROUP_ID_NOT_FOUND, there is none, or a group of another type.
+        """
+        group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        if group is not None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        if not create:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return ShareGroup(group_id)
+
+    def put(self, group: ShareGroup) -> None:
+        """Replace a share group by its changed copy."""
+        self._groups[group.group_id] = group
+
     # ---- members
 
     def join(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
@@ -261,6 +334,8 @@ class GroupCoordinator:
             self._classic_members.join(GroupChange(group.copy()), request, caller, answer)
         elif isinstance(group, ClassicGroup):
             self._classic.join(group, request, caller, answer)
+        elif isinstance(group, ShareGroup):
+            answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif request.member_id == UNKNOWN_MEMBER:
             self._create_group(request, caller, answer, instead_of=group)
         else:
@@ -296,7 +371,7 @@ class GroupCoordinator:
         group = self._groups.get(request.group_id)
         if not request.group_id:
             answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, assignment=b""))
-        elif group is None or group.is_empty:
+        elif group is None or group.is_empty or isinstance(group, ShareGroup):
             answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b""))
         elif isinstance(group, ConsumerGroup):
             self._classic_members.sync(GroupChange(group.copy()), request, answer)
@@ -310,12 +385,14 @@ class GroupCoordinator:
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return self._classic_members.heartbeat(group, request)
-        return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
+        if isinstance(group, ClassicGroup):
+            return self._classic.heartbeat(group, request)
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, group_id: str, leaving: list[MemberIdentity], answer: Left) -> None:
         """Handle LeaveGroup; answer with the error code of each member."""
         group = self._groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             answer([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
         elif isinstance(group, ConsumerGroup):
             self._classic_members.leave(GroupChange(group.copy()), leaving, answer)
@@ -437,7 +514,7 @@ class GroupCoordinator:
         checked = 0
         while unchecked and checked < EXPIRY_CHECKS_MAX and len(records) < EXPIRED_OFFSETS_MAX:
             group = self._groups.get(unchecked.pop())
-            if group is None:
+            if group is None or isinstance(group, ShareGroup):  # share groups do not expire
                 continue
             offsets = self._offsets.of(group.group_id)
             checked += 1 + len(offsets)
@@ -487,9 +564,25 @@ class GroupCoordinator:
             done(ErrorCode.GROUP_ID_NOT_FOUND)
         elif group.check_delete():
             done(group.check_delete())
+        elif isinstance(group, ShareGroup):
+            self.share_offsets.delete_all(
+                group, lambda code: done(code) if code else self._delete_share(group_id, done)
+            )
         else:
             records = [_tombstone(group_id, key) for key in self._offsets.known(group_id)]
             self._delete([*records, *group.tombstones()], [group_id], done)
+
+    def _delete_share(self, group_id: str, done: Done) -> None:
+        """Delete a share group whose states are deleted, unless a member has joined meanwhile."""
+        try:
+            group = self.share_group(group_id)
+        except ApiError as error:
+            done(error.code)
+            return
+        if group.check_delete():
+            done(group.check_delete())
+        else:
+            self._delete(group.tombstones(), [group_id], done)
 
     def delete_offsets(
         self, group_id: str, keys: Iterable[TopicPartition], done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
@@ -515,6 +608,9 @@ class GroupCoordinator:
 
     def forget_topic(self, name: str) -> None:
         """Delete the offsets of a deleted topic."""
+        for group in list(self._groups.values()):
+            if isinstance(group, ShareGroup):
+                self._share.forget_topic(group, name)
         records = [_tombstone(group_id, key) for group_id, key in self._offsets.in_topic(name)]
         if records:
             self._delete(records, (), lambda code: None)

@@ -6,19 +6,24 @@ coordinator. Start at `HostedCoordinator`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
+from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Done
+from kafkaraw.broker.groups.share import Failure, Failures, StartOffsets, StateSummary
 from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid
 from kafkaraw.records import ControlType
 
 if TYPE_CHECKING:
+    from kafkaraw.broker.shares.coordinator import Outcome
+    from kafkaraw.broker.shares.node import Operation, ShareNode
     from kafkaraw.broker.topics.catalog import Catalog
 
 
@@ -53,6 +58,77 @@ class KnownTopics:
     def names(self) -> list[str]:
         """Return all topic names, in order."""
         return [topic.name for topic in self._catalog.topics()]
+
+
+class ShareStatesOfNode:
+    """The share coordinators of the cluster, as `share.ShareStates`.
+
+    Args:
+        node: the node's access to them.
+    """
+
+    def __init__(self, node: ShareNode) -> None:
+        self._node = node
+
+    def initialize(
+        self, group_id: str, state_epoch: int, offsets: StartOffsets, done: Callable[[Failures], None]
+    ) -> None:
+        """Initialize states; see `share.ShareStates`."""
+        wanted = {
+            ShareKey(group_id, topic_id, partition): offset
+            for topic_id, each in offsets.items()
+            for partition, offset in each.items()
+        }
+        operations: dict[ShareKey, Operation] = {key: _initializing(key, state_epoch, at) for key, at in wanted.items()}
+        self._node.ask_each(operations, lambda outcomes: done(_failures(outcomes)))
+
+    def delete(self, group_id: str, parts: PartitionsByTopic, done: Callable[[Failures], None]) -> None:
+        """Delete states; see `share.ShareStates`."""
+        operations: dict[ShareKey, Operation] = {key: _deleting(key) for key in _keys(group_id, parts)}
+        self._node.ask_each(operations, lambda outcomes: done(_failures(outcomes)))
+
+    def summaries(
+        self,
+        group_id: str,
+        parts: PartitionsByTopic,
+        done: Callable[[Mapping[tuple[Uuid, int], StateSummary | Failure]], None],
+    ) -> None:
+        """Read the start offsets; see `share.ShareStates`."""
+        operations: dict[ShareKey, Operation] = {key: _summarizing(key) for key in _keys(group_id, parts)}
+        self._node.ask_each(
+            operations,
+            lambda outcomes: done({(key.topic_id, key.partition): _summary(each) for key, each in outcomes.items()}),
+        )
+
+
+def _keys(group_id: str, parts: PartitionsByTopic) -> list[ShareKey]:
+    return [ShareKey(group_id, topic_id, partition) for topic_id, each in parts.items() for partition in sorted(each)]
+
+
+def _initializing(key: ShareKey, state_epoch: int, offset: int) -> Operation:
+    return lambda coordinator, done: coordinator.initialize(key, state_epoch, offset, done)
+
+
+def _deleting(key: ShareKey) -> Operation:
+    return lambda coordinator, done: coordinator.delete(key, done)
+
+
+def _summarizing(key: ShareKey) -> Operation:
+    return lambda coordinator, done: done(coordinator.summary(key))
+
+
+def _failures(outcomes: Mapping[ShareKey, Outcome]) -> Failures:
+    return {
+        (key.topic_id, key.partition): Failure(outcome.code, outcome.message)
+        for key, outcome in outcomes.items()
+        if outcome.code
+    }
+
+
+def _summary(outcome: Outcome) -> StateSummary | Failure:
+    if outcome.state is None:
+        return Failure(outcome.code, outcome.message)
+    return StateSummary(outcome.state.start_offset, outcome.state.leader_epoch, outcome.state.complete_count)
 
 
 class PartitionJournal:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
+from kafkaraw.broker.configs.share_settings import ShareLimits, share_limits_of_group
 from kafkaraw.broker.coordinator_runtime.hosting import Hosting
 from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kafkaraw.broker.groups.coordinator import GroupCoordinator
     from kafkaraw.broker.groups.hosted import HostedCoordinator
     from kafkaraw.broker.partitions.partition import Partition
+    from kafkaraw.broker.shares.node import ShareNode
     from kafkaraw.net import Clock
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -41,16 +43,24 @@ class GroupNode:
         config: the node's properties.
         clock: wall clock.
         rng: source of random member ids.
+        shares: the node's access to share coordinators.
     """
 
-    def __init__(
-        self, node_id: int, controller: Controller, config: BrokerConfig, clock: Clock, rng: RandomBits
+    def __init__(  # what it depends on
+        self,
+        node_id: int,
+        controller: Controller,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: RandomBits,
+        shares: ShareNode,
     ) -> None:
         self._node_id = node_id
         self._controller = controller
         self._config = config
         self._clock = clock
         self._rng = rng
+        self._shares = shares
         self._hosting = Hosting(OFFSETS_TOPIC, self._make, lambda here: here.coordinator.resign())
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -75,8 +85,8 @@ class GroupNode:
     def _make(self, partition: Partition) -> tuple[HostedCoordinator, Callable[[], None]] | None:
         # Imported when the first client uses groups: a broker without them never creates the topic.
         from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
-        from kafkaraw.broker.groups.coordinator import GroupCoordinator
-        from kafkaraw.broker.groups.hosted import HostedCoordinator, KnownTopics, PartitionJournal
+        from kafkaraw.broker.groups.coordinator import GroupCoordinator, Shares
+        from kafkaraw.broker.groups.hosted import HostedCoordinator, KnownTopics, PartitionJournal, ShareStatesOfNode
         from kafkaraw.broker.groups.timers import Timers
 
         journal = PartitionJournal(CoordinatorLog(partition, self._clock.time_ms))
@@ -89,6 +99,7 @@ class GroupNode:
             lambda: random_uuid_text(self._rng),
             self._config.groups.limits,
             self._limits_of,
+            shares=Shares(self.share_limits_of, ShareStatesOfNode(self._shares)),
         )
         try:
             found = list(journal.read())
@@ -101,6 +112,11 @@ class GroupNode:
     def _limits_of(self, group_id: str) -> Limits:
         configs = self._controller.dynamic_configs.of(ConfigResourceType.GROUP, group_id)
         return limits_of_group(self._config.groups.limits, configs)
+
+    def share_limits_of(self, group_id: str) -> ShareLimits:
+        """Return the settings of one share group."""
+        configs = self._controller.dynamic_configs.of(ConfigResourceType.GROUP, group_id)
+        return share_limits_of_group(self._config.shares.limits, configs)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Stop the coordinator of a partition of `__consumer_offsets` whose replica is removed from this node."""

@@ -36,6 +36,20 @@ from kafkaraw.protocol.embedded.group_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from kafkaraw.protocol.embedded.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 
 _VERSION: Final = struct.Struct(">h")
 _KEY_VERSION: Final = 0
@@ -73,10 +87,18 @@ _KINDS: Final = (
     _Kind(6, ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
     _Kind(7, ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
     _Kind(8, ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    _Kind(10, ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    _Kind(11, ShareGroupMetadataKey, ShareGroupMetadataValue),
+    _Kind(12, ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    _Kind(13, ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    _Kind(14, ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    _Kind(15, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     _Kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 )
 _BY_NUMBER: Final = {kind.number: kind for kind in _KINDS}
 _BY_KEY: Final = {kind.key: kind for kind in _KINDS}
+SHARE_KEYS: Final = tuple(kind.key for kind in _KINDS if kind.key.__name__.startswith("ShareGroup"))
+"""The keys of the records of share groups."""
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -91,7 +113,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """Decode a record; return None for a record type that this broker does not know, such as those of share groups.
+    """Decode a record; return None for a record type that this broker does not know, such as those of streams groups.
 
     Raises:
         ProtocolError: its bytes are invalid.

@@ -14,6 +14,7 @@ class GroupType(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
     @property
     def label(self) -> str:

@@ -1,12 +1,11 @@
 """FindCoordinator: the coordinator of a group or of a transactional id.
 
-There is no share coordinator; a request for one gets an error code that clients do not retry, and a message with the
-reason.
-Source: KIP-699 (many keys at once).
+Source: KIP-699 (many keys at once), KIP-932 (share coordinators); kafka.server.KafkaApis.getCoordinator.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -25,14 +24,15 @@ from kafkaraw.protocol.messages.find_coordinator import Coordinator, FindCoordin
 MANY_KEYS_VERSION_MIN: Final = 4
 GROUP: Final = 0
 TRANSACTION: Final = 1
-KEY_TYPE_NAMES: Final = {2: "share groups"}
+SHARE: Final = 2
+SHARE_SINCE: Final = 6
 NOWHERE: Final = -1
 _LEADERS: Final[dict[int, Callable[[BrokerState, str], int | None]]] = {
     GROUP: lambda state, key: state.groups.leader_for(key),
     TRANSACTION: lambda state, key: state.transactions.leader_for(key),
+    SHARE: lambda state, key: state.shares.leader_for(key),
 }
-SHARE: Final = 2
-SHARE_SINCE: Final = 6
+_SHARE_KEY: Final = re.compile(r"([^:]+):([A-Za-z0-9_-]{22}):(\d+)")
 _ACL_RESOURCES: Final = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
@@ -107,10 +107,13 @@ def handle(
 
 def _coordinator(state: BrokerState, context: RequestContext, key_type: int, key: str) -> Coordinator:
     if key_type not in _LEADERS:
-        what = KEY_TYPE_NAMES.get(key_type, f"key type {key_type}")
-        return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not support {what}")
+        return _none(key, ErrorCode.INVALID_REQUEST, f"this broker does not support key type {key_type}")
     if not key:
         return _none(key, ErrorCode.INVALID_REQUEST, "the key is empty; it has to be a group id or a transactional id")
+    if key_type == SHARE and context.api_version < SHARE_SINCE:
+        return _none(key, ErrorCode.INVALID_REQUEST, f"share coordinators need FindCoordinator version {SHARE_SINCE}")
+    if key_type == SHARE and not _SHARE_KEY.fullmatch(key):
+        return _none(key, ErrorCode.INVALID_REQUEST, "the key has to be GROUP:TOPIC_ID:PARTITION")
     try:
         node_id = _LEADERS[key_type](state, key)
     except ApiError as error:

@@ -1,0 +1,333 @@
+"""The share partitions of which this node leads the partition: loaded, written, and watched for expired locks.
+
+`core.share.share_partition` decides; this module reads its state from the share coordinator when a member fetches for
+the first time, writes what it decides, and wakes fetches that wait for available records. A share partition ends with
+the leadership of its partition, or when the coordinator fences it. Start at `SharePartitions.load`.
+Source: kafka.server.share.SharePartitionManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.configs.share_settings import BY_DURATION, EARLIEST, ShareLimits
+from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.broker.shares.coordinator import Outcome, Write
+from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
+from kafkaraw.broker.shares.state import ShareKey
+from kafkaraw.core.share.share_partition import Acknowledgement, PendingWrite, Refused, Settings, SharePartition
+from kafkaraw.core.share.state_batches import NO_START_OFFSET, StateBatch
+from kafkaraw.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.partitions.partition import Partition
+    from kafkaraw.broker.shares.node import ShareNode
+    from kafkaraw.net import Clock
+
+SESSION_CLOSED: Final = "the share partition has ended"
+_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_DURATION_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
+# What a member is told when the share coordinator refuses something.
+_CODES: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+_ENDING: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+
+_logger = logging.getLogger("kafkaraw.broker.shares")
+
+Done = Callable[[ApiError | None], None]
+"""Called with None, or with the error."""
+
+
+class LedShare:
+    """One share partition; a watcher of its partition.
+
+    Attributes:
+        key: the share partition.
+        partition: the partition.
+        machine: the decisions; None until the state is read.
+        state_epoch: the epoch of the state.
+    """
+
+    def __init__(self, shares: SharePartitions, key: ShareKey, partition: Partition) -> None:
+        self.key = key
+        self.partition = partition
+        self.machine: SharePartition | None = None
+        self.state_epoch: int = 0
+        self.leader_epoch: int = partition.leader_epoch
+        self.waiting: list[Done] = []
+        self.watchers: dict[Callable[[], None], None] = {}
+        self._shares = shares
+
+    def readable(self, size_bytes: int) -> None:
+        """Ignore new records: fetches watch the partition."""
+
+    def ended(self) -> None:
+        """End, because the leader has changed or the partition was deleted."""
+        self._shares.drop(self.key)
+
+    def wake(self) -> None:
+        """Call the fetches that wait for available records."""
+        for watcher in list(self.watchers):
+            watcher()
+
+
+class SharePartitions:
+    """The share partitions and the share sessions of a node.
+
+    Args:
+        node: the way to the share coordinators.
+        clock: wall clock.
+        limits_of: returns the settings of a group.
+        sessions_max: how many sessions there may be.
+
+    Attributes:
+        sessions: the sessions.
+    """
+
+    def __init__(
+        self, node: ShareNode, clock: Clock, limits_of: Callable[[str], ShareLimits], sessions_max: int
+    ) -> None:
+        self.sessions: ShareSessions = ShareSessions(sessions_max)
+        self._node = node
+        self._clock = clock
+        self._limits_of = limits_of
+        self._led: dict[ShareKey, LedShare] = {}
+        self._timers = Timers(loop_ms, self._wake_at)
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # ---- loading
+
+    def find(self, key: ShareKey) -> LedShare | None:
+        """Return a share partition that is loaded, with the settings that its group has now."""
+        led = self._led.get(key)
+        if led is not None and led.machine is not None:
+            led.machine.settings = self._settings(key.group_id)
+        return led
+
+    def load(self, key: ShareKey, partition: Partition, done: Callable[[LedShare | ApiError], None]) -> None:
+        """Return a share partition, loaded from the share coordinator if necessary.
+
+        Args:
+            key: the share partition.
+            partition: the partition, of which this node is leader.
+            done: called with it, or with the error for the member.
+        """
+        found = self.find(key)
+        if found is not None and found.machine is not None:
+            done(found)
+            return
+        led = found or LedShare(self, key, partition)
+
+        def loaded(error: ApiError | None) -> None:
+            done(led if error is None else error)
+
+        led.waiting.append(loaded)
+        if found is None:
+            self._led[key] = led
+            partition.watch(led)
+            epoch = led.leader_epoch
+            self._node.ask(
+                key,
+                lambda coordinator, answer: coordinator.read(key, epoch, answer),
+                lambda outcome: self._read(led, outcome),
+            )
+
+    def _read(self, led: LedShare, outcome: Outcome) -> None:
+        if self._led.get(led.key) is not led:
+            return
+        if outcome.state is None:
+            code = _CODES.get(outcome.code, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._end(led, ApiError(code, outcome.message or ""))
+            return
+        state = outcome.state
+        start_offset = state.start_offset
+        try:
+            if start_offset == NO_START_OFFSET:
+                start_offset = self._reset_offset(led)
+            led.machine = SharePartition(self._settings(led.key.group_id), start_offset, state.batches)
+        except (ApiError, ValueError) as error:
+            _logger.error("the state of share partition %s cannot be used: %s", led.key.coordinator_key, error)
+            self._end(led, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the stored state cannot be used"))
+            return
+        led.state_epoch = state.state_epoch
+        waiting, led.waiting = led.waiting, []
+        for done in waiting:
+            done(None)
+
+    def _reset_offset(self, led: LedShare) -> int:
+        """Return where the group begins to read (`share.auto.offset.reset`)."""
+        reset, log = self._limits_of(led.key.group_id).offset_reset, led.partition.log
+        if reset == EARLIEST:
+            return log.log_start_offset
+        if reset.startswith(BY_DURATION):
+            found = log.first_at_or_after(self._clock.time_ms() - duration_ms(reset.removeprefix(BY_DURATION)))
+            if found is not None and found.offset < led.partition.high_watermark:
+                return found.offset
+        return led.partition.high_watermark
+
+    def _settings(self, group_id: str) -> Settings:
+        limits = self._limits_of(group_id)
+        return Settings(
+            limits.delivery_count_limit, limits.lock_duration_ms, limits.records_in_flight_max, limits.renews
+        )
+
+    def drop(self, key: ShareKey) -> None:
+        """Forget a share partition; the next fetch reads its state again."""
+        led = self._led.get(key)
+        if led is not None:
+            self._end(led, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, SESSION_CLOSED))
+
+    def _end(self, led: LedShare, error: ApiError) -> None:
+        self._led.pop(led.key, None)
+        led.machine = None
+        self._timers.cancel(led.key)
+        led.partition.unwatch(led)
+        waiting, led.waiting = led.waiting, []
+        for done in waiting:
+            done(error)
+        led.wake()
+
+    def close(self) -> None:
+        """Stop: answer what waits."""
+        self._closed = True
+        self._timers.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        for led in list(self._led.values()):
+            self._end(led, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops"))
+
+    # ---- acknowledging
+
+    def acknowledge(
+        self, key: ShareKey, member_id: str, acknowledgements: Iterable[Acknowledgement], done: Done
+    ) -> None:
+        """Apply the acknowledgements of a member, and write them."""
+        led = self.find(key)
+        if led is None or led.machine is None:
+            done(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."))
+            return
+        try:
+            pending = led.machine.acknowledge(member_id, acknowledgements, loop_ms())
+        except Refused as refused:
+            led.wake()
+            done(ApiError(refused.code, refused.message))
+            return
+        self.watch_locks(led)
+        self._write(led, pending, done)
+
+    def release(self, group_id: str, member_id: str, parts: Iterable[Part]) -> None:
+        """Release the records of a member that has left."""
+        for topic_id, partition in parts:
+            led = self.find(ShareKey(group_id, topic_id, partition))
+            if led is not None and led.machine is not None:
+                self._write(led, led.machine.release(member_id), lambda error: None)
+
+    def close_session(self, session: SessionKey) -> None:
+        """End a session, and release the records of its member.
+
+        Without a session of the group, its share partitions are forgotten, so that an administrator can move offsets.
+        """
+        self.release(session.group_id, session.member_id, self.sessions.close(session))
+        if not self.sessions.has_group(session.group_id):
+            for key in [key for key in self._led if key.group_id == session.group_id]:
+                self.drop(key)
+
+    def disconnected(self, peer: str) -> None:
+        """End the sessions of a connection."""
+        for key in self.sessions.of_peer(peer):
+            self.close_session(key)
+
+    def _write(self, led: LedShare, pending: PendingWrite, done: Done) -> None:
+        machine = led.machine
+        assert machine is not None
+        if not pending.batches:
+            done(None)
+            return
+
+        def written(error: ApiError | None) -> None:
+            machine.completed(pending, succeeded=error is None, now_ms=loop_ms())
+            done(error)
+            led.wake()
+
+        self._store(led, machine, pending.batches, written)
+
+    def _store(self, led: LedShare, machine: SharePartition, batches: Iterable[StateBatch], done: Done) -> None:
+        write = Write(led.state_epoch, led.leader_epoch, machine.start_offset, machine.complete_count, tuple(batches))
+
+        def stored(outcome: Outcome) -> None:
+            if not outcome.code:
+                done(None)
+                return
+            code = _CODES.get(outcome.code, ErrorCode.UNKNOWN_SERVER_ERROR)
+            done(ApiError(code, outcome.message or ""))
+            if code in _ENDING:
+                self.drop(led.key)
+
+        self._node.ask(led.key, lambda coordinator, answer: coordinator.write(led.key, write, answer), stored)
+
+    # ---- time
+
+    def watch_locks(self, led: LedShare) -> None:
+        """Call back when the next lock of a share partition expires."""
+        deadline_ms = None if led.machine is None else led.machine.deadline_ms()
+        if deadline_ms is None or self._led.get(led.key) is not led:
+            self._timers.cancel(led.key)
+        else:
+            self._timers.set(led.key, max(0.0, deadline_ms - loop_ms()), lambda: self._expire(led))
+
+    def _expire(self, led: LedShare) -> None:
+        machine = led.machine
+        if machine is None or self._led.get(led.key) is not led:
+            return
+        batches = machine.expire(loop_ms())
+        self.watch_locks(led)
+        if batches:
+            self._store(led, machine, batches, lambda error: machine.advance())
+            led.wake()
+
+    def _wake_at(self, at_ms: float) -> None:
+        at_s = at_ms / 1000
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._timers.tick()
+        due = self._timers.deadline_ms()
+        if due is not None and not self._closed:
+            self._wake_at(due)
+
+
+def loop_ms() -> float:
+    """Return the time of the running loop, in milliseconds."""
+    return asyncio.get_running_loop().time() * 1000
+
+
+def duration_ms(text: str) -> int:
+    """Return an ISO 8601 duration of days and time, such as PT1H, in milliseconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a duration: {text!r}")
+    return int(sum(float(count or 0) * unit for count, unit in zip(found.groups(), _DURATION_MS, strict=True)))

@@ -1,0 +1,38 @@
+"""Our broker answers about share groups as Apache Kafka does: the same conversations with both."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaraw.broker import EmbeddedBroker
+from tests.interop import group_questions, share_fetch_questions, share_group_questions, share_state_questions
+from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
+from tests.rotation import rotating
+
+CONVERSATIONS = {
+    **share_state_questions.CONVERSATIONS,
+    **share_group_questions.CONVERSATIONS,
+    **share_fetch_questions.CONVERSATIONS,
+}
+# What Apache Kafka is started with in all tests.
+LIKE_APACHES = {name: value for name, value in SINGLE_NODE.items() if name.startswith(("group.", "share."))}
+
+
+@pytest.fixture(scope="module")
+def our_broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties=LIKE_APACHES) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", rotating(list(CONVERSATIONS), 3))
+def test_both_brokers_say_the_same(name: str, apache_kafka: ApacheKafka, our_broker: EmbeddedBroker) -> None:
+    group_id = f"{name}-{uuid.uuid4().hex[:6]}"
+    talk = CONVERSATIONS[name]
+    theirs = group_questions.have(talk, str(apache_kafka.bootstrap_servers), group_id)
+    ours = group_questions.have(talk, our_broker.bootstrap_servers, group_id)
+    assert len(theirs) == len(ours)
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+        assert our == their, f"answer {number}"
