@@ -49,7 +49,7 @@ _SOCKET_PATH_MAX: Final = 107
 """Bytes: `sun_path` of Linux, without its end."""
 
 _GC_THRESHOLDS: Final = (10_000, 10, 20)
-"""Arguments of gc.set_threshold(): with Python's, a task with thousands of partitions spends 12 % of its time there."""
+"""Arguments of gc.set_threshold(): a task with thousands of partitions makes many objects that stay, and no cycles."""
 
 # Every module here is imported without pyarrow; modules that a version of Spark does not have are ignored.
 _PRELOADED: Final = (
