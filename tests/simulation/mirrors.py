@@ -225,12 +225,10 @@ def note_translation(
     offset: int,
     by: str,
 ) -> None:
-    """Translate an offset of the source, and the same offset of the copy back."""
-    offsets = mappings[of]
-    if (found := offsets.translate(offset)) is not None:
+    """Translate an offset of the source."""
+    found = mappings[of].translate(offset)
+    if found is not None:
         history.translated.append(Translated(of, offset, found.offset, found.is_exact, by))
-    if (found := offsets.translate_back(offset)) is not None:
-        history.translated.append(Translated(of, found.offset, offset, found.is_exact, by, is_back=True))
 
 
 class MirrorScenario:

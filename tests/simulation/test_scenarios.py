@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.simulation.scenarios import (
     ScenarioResult,
     run_scenario,
+    with_at_least_once_mirror,
     with_compacted_group_offsets,
     with_compacted_topic,
     with_compacted_transaction_state,
@@ -139,3 +140,8 @@ def test_workers_lose_and_skip_no_record_and_keep_the_order_by_key(seed: int):
 @every_seed("mirror")
 def test_mirror_copies_each_committed_record_once_and_translates_no_offset_ahead(seed: int):
     assert check(with_mirror, seed).covered["records copied"], "no record was copied: nothing was tested"
+
+
+@every_seed("at-least-once mirror")
+def test_at_least_once_mirror_copies_each_committed_record_in_order_and_translates_no_offset_ahead(seed: int):
+    assert check(with_at_least_once_mirror, seed).covered["records copied"], "no record was copied: nothing was tested"

@@ -245,6 +245,17 @@ PLANTS = {
         _mirrors(mirrors.mirror_copies_records_of_aborted_transactions, Invariant.ABORTED_COPIED),
         _mirrors(mirrors.mirror_sends_batches_in_reverse_order, Invariant.COPY_ORDER),
         _mirrors(mirrors.mirror_translates_offsets_of_a_gap_to_its_end, Invariant.TRANSLATED_AHEAD),
+        Plant(
+            mirrors.at_least_once_mirror_commits_positions_before_it_sends,
+            scenarios.with_at_least_once_mirror,
+            frozenset({Invariant.NOT_COPIED}),
+        ),
+        _mirrors(mirrors.mirror_copies_a_part_of_transactions, Invariant.TORN_TRANSACTION),
+        _mirrors(mirrors.mirror_writes_offset_syncs_of_the_next_record, Invariant.TRANSLATED_AHEAD),
+        _mirrors(mirrors.mirror_writes_checkpoints_behind_the_next_record, Invariant.TRANSLATED_AHEAD),
+        _mirrors(mirrors.mirror_commits_no_offsets_for_groups_that_have_some, Invariant.STUCK),
+        _mirrors(mirrors.failover_counts_offsets_from_the_log_start, Invariant.TRANSLATED_AHEAD),
+        _mirrors(mirrors.mapping_closes_a_gap_when_it_joins_runs, Invariant.TRANSLATED_AHEAD),
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
@@ -11,10 +12,12 @@ import pytest
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.errors import KafkaError
-from kafkaraw.mirror import flow
-from kafkaraw.mirror.copying import _offsets
+from kafkaraw.mirror import flow, offset_service, translation
+from kafkaraw.mirror.checkpoints import Checkpoint
+from kafkaraw.mirror.copying import BatchCopier, _offsets
 from kafkaraw.mirror.flow import Flow, _Session
-from kafkaraw.mirror.mapping import OffsetMapping
+from kafkaraw.mirror.mapping import OffsetMapping, Translation
+from kafkaraw.mirror.offset_syncs import OffsetSync
 
 
 def mirror_commits_positions_before_records(monkeypatch: pytest.MonkeyPatch):
@@ -73,6 +76,85 @@ def mirror_copies_records_of_aborted_transactions(monkeypatch: pytest.MonkeyPatc
 def mirror_sends_batches_in_reverse_order(monkeypatch: pytest.MonkeyPatch):
     send = ProducerCore.send_sealed
     monkeypatch.setattr(ProducerCore, "send_sealed", lambda self, sealed: send(self, sealed[::-1]))
+
+
+def at_least_once_mirror_commits_positions_before_it_sends(monkeypatch: pytest.MonkeyPatch):
+    send = _Session._send
+
+    async def commit_first(self, read):
+        positions = {self._copies[of].target: position for of, position in self._moved_positions().items()}
+        await self._clients.target.commit(_offsets(positions))
+        await asyncio.sleep(0.3)
+        await send(self, read)
+
+    monkeypatch.setattr(_Session, "_send", commit_first)
+
+
+def mirror_copies_a_part_of_transactions(monkeypatch: pytest.MonkeyPatch):
+    """The second batch of a transaction in a response is left out, and counts as copied."""
+    send = BatchCopier.send
+
+    def leave_out(self, read, copies):
+        for batch in read.values():
+            transactional = [wire for wire in batch.wires if wire[0].is_transactional and not wire[0].is_control]
+            for wire in transactional[1:2]:
+                batch.wires.remove(wire)
+        return send(self, read, copies)
+
+    monkeypatch.setattr(BatchCopier, "send", leave_out)
+
+
+def mirror_writes_offset_syncs_of_the_next_record(monkeypatch: pytest.MonkeyPatch):
+    value = OffsetSync.value.fget
+    ahead = property(lambda self: value(self._replace(downstream_offset=self.downstream_offset + 1)))
+    monkeypatch.setattr(OffsetSync, "value", ahead)
+
+
+def mirror_writes_checkpoints_behind_the_next_record(monkeypatch: pytest.MonkeyPatch):
+    value = Checkpoint.value.fget
+    ahead = property(lambda self: value(self._replace(downstream_offset=self.downstream_offset + 1)))
+    monkeypatch.setattr(Checkpoint, "value", ahead)
+
+
+def mirror_commits_no_offsets_for_groups_that_have_some(monkeypatch: pytest.MonkeyPatch):
+    """Offsets of inactive groups stay where the first commit has set them."""
+    choose = offset_service.offsets_to_commit
+
+    def only_first(checkpoints, states, committed):
+        chosen = choose(checkpoints, states, committed)
+        return {
+            group: {of: at for of, at in offsets.items() if of not in committed.get(group, {})}
+            for group, offsets in chosen.items()
+        }
+
+    monkeypatch.setattr(offset_service, "offsets_to_commit", only_first)
+
+
+def failover_counts_offsets_from_the_log_start(monkeypatch: pytest.MonkeyPatch):
+    """A failover translates as if the copy had the offsets of the source."""
+    monkeypatch.setattr(
+        translation, "load_mappings", lambda *args, **named: _shifted(offset_service.load_mappings(*args, **named))
+    )
+
+
+async def _shifted(loading):
+    mappings = await loading
+    for mapping in mappings.values():
+        mapping.translate = lambda offset: Translation(offset, is_exact=True)
+    return mappings
+
+
+def mapping_closes_a_gap_when_it_joins_runs(monkeypatch: pytest.MonkeyPatch):
+    append = OffsetMapping._append
+
+    def join(self, run):
+        is_joined = bool(self._open) and self._open[-1].is_followed
+        count = len(self._open)
+        append(self, run)
+        if is_joined and len(self._open) == count:
+            self._open[-1] = self._open[-1]._replace(is_followed=True)
+
+    monkeypatch.setattr(OffsetMapping, "_append", join)
 
 
 def mirror_translates_offsets_of_a_gap_to_its_end(monkeypatch: pytest.MonkeyPatch):
