@@ -48,6 +48,7 @@ SCENARIOS: Final = (
     "pipelines/test_contents.py",
     "spark/lake/test_guide.py",
     "spark/lake/test_object_stores.py",
+    "spark/test_mirror.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 

@@ -68,3 +68,17 @@ def test_mirror_run_says_what_the_configuration_lacks(tmp_path: Path) -> None:
 
     assert "add east->west.enabled = true" in " ".join(run().split())
     assert "on.loss" in run("east->west.enabled = true", "on.loss = perhaps")
+
+
+def test_options_of_spark_are_checked_before_anything_starts(tmp_path: Path) -> None:
+    file = configuration(tmp_path, "127.0.0.1:1", "127.0.0.1:2", "east->west.enabled = true")
+
+    def run(*options: str) -> str:
+        result = CliRunner().invoke(main, ["mirror", "run", str(file), *options])
+        assert result.exit_code == 2, result.output
+        return " ".join(result.output.split())
+
+    assert "--tasks, --archive: only with --master" in run("--tasks", "2", "--archive", "environment.tar.gz")
+    assert "the master 'east' is none that Spark knows" in run("--master", "east")
+    assert "need a Python with kafkaraw" in run("--master", "spark://localhost:7077")
+    assert "every user of this machine can read" in run("--master", "local[2]", "--conf", "spark.my.password=x")

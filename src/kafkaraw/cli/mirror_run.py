@@ -7,13 +7,14 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from kafkaraw.cli.mirror_options import read_mirror
+from kafkaraw.cli.mirror_spark import SparkOptions, check_options, spark_options, start_driver, tasks_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.errors import ConfigError
 
@@ -27,6 +28,7 @@ EPILOG: Final = """\b
 Examples:
   kafkaraw mirror run mirror.properties
   kafkaraw mirror run mirror.properties --flow 'east->west' --metrics-every 10
+  kafkaraw mirror run mirror.properties --master spark://localhost:7077 --archive environment.tar.gz
 \b
 mirror.properties:
   clusters = east, west
@@ -36,7 +38,8 @@ mirror.properties:
   east->west.topics = orders, payments.*
 \b
 The first Ctrl-C (or SIGTERM) commits what was copied and ends with 0, the second one ends at once: nothing is lost or
-repeated. Exit codes: 1 if a flow ended because of an error that does not pass, 2 for an invalid configuration.
+repeated. With --master, the tasks finish their round first. Exit codes: 1 if a flow ended because of an error that does
+not pass, 2 for an invalid configuration.
 """
 
 
@@ -49,14 +52,27 @@ repeated. Exit codes: 1 if a flow ended because of an error that does not pass, 
     metavar="SECONDS",
     help="Print MirrorMaker's metrics of each partition on stdout, as lines of JSON.",
 )
+@spark_options
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-def run(file: Path | None, names: tuple[str, ...], metrics_every: float | None, quiet: bool) -> None:
+@click.pass_context
+def run(
+    ctx: click.Context,
+    file: Path | None,
+    names: tuple[str, ...],
+    metrics_every: float | None,
+    quiet: bool,
+    **spark: Unpack[SparkOptions],
+) -> None:
     """Copy topics between clusters: FILE is mirror.properties or mirror.yml, with MirrorMaker 2's names.
 
     Whole record batches are copied, still compressed, each record exactly once (delivery=at-least-once is faster). New
     topics and partitions, configurations, ACLs and the offsets of consumer groups follow. The positions are in the
     target: start the command again, on any machine, and it continues.
+
+    If one machine is not enough, --master has a Spark cluster copy, with the same state: a mirror that was stopped in
+    one way continues in the other one.
     """
+    check_options(spark)
     mirror = read_mirror(file)
     try:
         flows = [mirror.flow(name) for name in names] or list(mirror.flows)
@@ -64,8 +80,19 @@ def run(file: Path | None, names: tuple[str, ...], metrics_every: float | None, 
         raise click.UsageError(str(error)) from error
     if not flows:
         raise click.UsageError(f"{mirror.path}: no flow is enabled: add {_example(mirror)}.enabled = true")
-    with Notes(quiet=quiet, shares_terminal=False) as notes:
-        asyncio.run(_run(mirror, flows, notes, metrics_every))
+    if spark["master"] is not None and not spark["driver"]:
+        words = [word for name in names for word in ("--flow", name)]
+        words += [] if metrics_every is None else ["--metrics-every", str(metrics_every)]
+        ctx.exit(start_driver(spark, mirror.path, [*words, *(["--quiet"] if quiet else [])]))
+    from kafkaraw.mirror.running import MirrorRun
+
+    with Notes(quiet=quiet, shares_terminal=False) as notes, ExitStack() as stack:
+        runners = stack.enter_context(tasks_of(spark, flows)) if spark["driver"] else [None] * len(flows)
+        runs = [
+            MirrorRun(flow, mirror.topology, runner=runner, round_s=spark["round_seconds"])
+            for flow, runner in zip(flows, runners, strict=True)
+        ]
+        asyncio.run(_run(runs, flows, notes, metrics_every))
 
 
 def _example(mirror: MirrorSettings) -> str:
@@ -73,15 +100,14 @@ def _example(mirror: MirrorSettings) -> str:
     return f"{first}->{second}"
 
 
-async def _run(mirror: MirrorSettings, flows: Sequence[MirrorFlow], notes: Notes, metrics_every: float | None) -> None:
+async def _run(
+    runs: Sequence[MirrorRun], flows: Sequence[MirrorFlow], notes: Notes, metrics_every: float | None
+) -> None:
     """Run flows until a signal comes, or one of them fails.
 
     Raises:
         KafkaError: the first failure that does not pass.
     """
-    from kafkaraw.mirror.running import MirrorRun
-
-    runs = [MirrorRun(flow, mirror.topology) for flow in flows]
 
     def stop() -> None:
         for each in runs:

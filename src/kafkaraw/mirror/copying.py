@@ -18,6 +18,7 @@ from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.producer import AsyncProducer, core_of
+from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.errors import (
     AuthorizationError,
     CorruptBatchError,
@@ -356,19 +357,26 @@ class ExactlyOnce:
         copier: knows which batches are acknowledged.
         producer: with the flow's transactional id.
         group_id: has the positions.
+        identity: of the producer, if another process has fenced earlier ones; None fences them here.
     """
 
     overlaps: bool = False
 
-    def __init__(self, copier: BatchCopier, producer: AsyncProducer, group_id: str) -> None:
+    def __init__(
+        self, copier: BatchCopier, producer: AsyncProducer, group_id: str, identity: ProducerIdentity | None = None
+    ) -> None:
         self._copier = copier
         self._producer = producer
         self._group_id = group_id
+        self._identity = identity
         self._is_open = False
 
     async def open(self) -> None:
         """Fence an earlier process of the flow, and end its transaction."""
-        await self._producer.init_transactions()
+        if self._identity is None:
+            await self._producer.init_transactions()
+        else:
+            core_of(self._producer).transactions.continue_as(self._identity)
 
     async def begin(self) -> None:
         """Begin a transaction, unless one is open."""

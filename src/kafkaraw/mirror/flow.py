@@ -29,11 +29,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import Any, Final
 
+from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, engine_of
 from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.fetch.failures import name_of
+from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
     AuthenticationError,
@@ -93,6 +95,7 @@ REFUSALS_LOGGED: Final = 10
 """At most, of one session."""
 CLOSE_S: Final = 5.0
 """For closing the clients of a session that has failed."""
+_NEVER_S: Final = 1e12
 TRIES_MAX: Final = 5
 """Sessions in a row that may fail with an error that is neither known to pass nor to last."""
 _BACKOFF_MS: Final = (200, 10_000)
@@ -136,6 +139,7 @@ class Flow:
         ready: no batch is copied before it is set; the flow connects meanwhile. None waits for nothing.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
+        part: of a process that copies a share of the flow: it runs one session, and raises its failure.
 
     Attributes:
         settings: as given.
@@ -151,6 +155,7 @@ class Flow:
         ready: asyncio.Event | None = None,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
+        part: FlowPart | None = None,
     ) -> None:
         self.settings: FlowSettings = settings
         self.sessions_count: int = 0
@@ -163,8 +168,11 @@ class Flow:
         self._known: dict[TopicPartition, Position] = {}
         self._stop = asyncio.Event()
         rng = (target_runtime or system_runtime()).rng
-        self._runs = RunIds(random_run_id(rng))
+        self._part = part
+        self._runs = RunIds(random_run_id(rng) if part is None else part.run_id)
         self._refusals = Refusals(rng)
+        for refusal in () if part is None else part.refusals:
+            self._refusals.add(refusal, _NEVER_S)  # the driver decides when they are tried again
         self._has_opened = False
         self._progress = 0
 
@@ -193,19 +201,22 @@ class Flow:
         """Copy until `stop` is called.
 
         Raises:
-            KafkaError: a failure that does not pass; the message says what to do.
+            KafkaError: a failure that does not pass; the message says what to do. With `part`, any failure.
         """
+        if self._part is not None:
+            await self._run_session()
+            return
         runtime = self._runtimes[1] or system_runtime()
         backoff, tries = Backoff(*_BACKOFF_MS), 0
         while not self._stop.is_set():
             before = self._progress
             try:
                 await self._run_session()
-            except _RefusedError as error:
+            except RefusedError as error:
                 self._leave_out(error.refusals)
             except KafkaError as error:
                 tries = 1 if self._progress > before else tries + 1
-                if is_lasting(error) or (tries >= TRIES_MAX and not _passes(error)) or not self._has_opened:
+                if is_lasting(error) or (tries >= TRIES_MAX and not is_passing(error)) or not self._has_opened:
                     raise
                 log.warning("mirror %s: %s; beginning again at the last positions", self.settings.name, error)
                 delay_s = backoff.delay_ms(tries - 1, runtime.rng) / 1000
@@ -224,6 +235,7 @@ class Flow:
             self._runtimes,
             self._committed,
             self._known,
+            self._part,
         )
         self._session = session
         try:
@@ -239,7 +251,7 @@ class Flow:
             finally:
                 await session.discard()
             if refusals:
-                raise _RefusedError(refusals) from error
+                raise RefusedError(refusals) from error
             raise
         except BaseException:
             await session.discard()
@@ -271,7 +283,7 @@ class Flow:
             log.error("mirror %s: so are %d more partitions", self.settings.name, len(new) - REFUSALS_LOGGED)
 
 
-class _RefusedError(KafkaError):
+class RefusedError(KafkaError):
     """Ends a session: partitions are refused.
 
     Attributes:
@@ -283,6 +295,23 @@ class _RefusedError(KafkaError):
         self.refusals: Sequence[Refusal] = refusals
 
 
+@dataclass(frozen=True, slots=True)
+class FlowPart:
+    """What a process that copies a share of a flow gets from the driver, which owns the flow; see `claims.py`.
+
+    Attributes:
+        run_id: of the driver: positions that it and its processes commit have it.
+        identity: of the producer; None with at-least-once delivery.
+        renews: whether all positions are committed again, so that they do not expire.
+        refusals: partitions to leave out, because a cluster has refused them.
+    """
+
+    run_id: str
+    identity: ProducerIdentity | None
+    renews: bool = False
+    refusals: tuple[Refusal, ...] = ()
+
+
 def is_lasting(error: BaseException | None) -> bool:
     """Return whether an error, or its cause, stays the same however often a flow begins again."""
     while error is not None:
@@ -292,7 +321,8 @@ def is_lasting(error: BaseException | None) -> bool:
     return False
 
 
-def _passes(error: BaseException | None) -> bool:
+def is_passing(error: BaseException | None) -> bool:
+    """Return whether an error, or its cause, is known to pass by itself."""
     while error is not None:
         if isinstance(error, RetriableError):
             return True
@@ -331,6 +361,7 @@ class _Session:
         runtimes: of the clients of source and target.
         on_committed: called after each commit with what was copied since the one before.
         before: positions of earlier sessions: brokers delete those of a copy with the copy.
+        part: if this process copies a share of the flow.
 
     Attributes:
         committed: the positions that were committed last, by partition of the source.
@@ -345,6 +376,7 @@ class _Session:
         runtimes: tuple[Runtime | None, Runtime | None],
         on_committed: OnCopied,
         before: Mapping[TopicPartition, Position],
+        part: FlowPart | None = None,
     ) -> None:
         self.committed: dict[TopicPartition, Position] = {}
         self._settings = settings
@@ -353,13 +385,15 @@ class _Session:
         self._metrics = metrics
         self._on_committed = on_committed
         self._before = before
+        self._part = part
         self._clients = _clients_of(settings, runtimes)
+        self._runtime = runtimes[1]
         clock = (runtimes[1] or system_runtime()).clock
         self._copier = BatchCopier(
             self._clients.producer, settings.in_flight_max_bytes, clock.time_ms, self._check_copies_exist
         )
         self._commits: Commits = (
-            ExactlyOnce(self._copier, self._clients.producer, settings.group_id)
+            ExactlyOnce(self._copier, self._clients.producer, settings.group_id, part.identity if part else None)
             if settings.delivery is Delivery.EXACTLY_ONCE
             else AtLeastOnce(self._copier, self._clients.target)
         )
@@ -368,6 +402,8 @@ class _Session:
         self._stops: dict[TopicPartition, int] = {}  # offsets of batches that were refused
         self._begun: list[CopiedBatch] = []  # partitions that do not continue at a position, to be told
         self._schedule = _CommitSchedule(settings.commit_interval_s)
+        if part is not None and part.renews:
+            self._schedule.all_at_s = _now_s()
         self._committing: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[Sequence[CopiedTopic]] | None = None
         self._refresh_at_s = 0.0
@@ -384,8 +420,20 @@ class _Session:
         await together(engine_of(source).start(), engine_of(target).start())
         self._check_clusters()
         topics, _ = await together(self._plan.refresh(), self._commits.open())
+        if self._part is None:
+            await self._end_shares()
         self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         await self._adopt(topics)
+
+    async def _end_shares(self) -> None:
+        """Fence processes that have shared this flow before: they have transactional ids of their own."""
+        claim = self._settings.claim
+        if claim is None or (found := (await self._clients.target.committed([claim]))[claim]) is None:
+            return
+        self._runs.check({claim: Position.parse(found.offset, found.leader_epoch, found.metadata)}, self._settings.name)
+        if found.offset > 0 and self._settings.delivery is Delivery.EXACTLY_ONCE:
+            async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
+                await admin.fence_producers(self._settings.transactional_ids(found.offset))
 
     def _check_clusters(self) -> None:
         ids = [engine_of(client).cluster.cluster_id for client in (self._clients.source, self._clients.target)]
@@ -399,7 +447,12 @@ class _Session:
         """Copy exactly these topics: begin with partitions that are new, end with those that are gone."""
         source = self._clients.source
         found = await source.list_topics()
-        self._wanted = {of: topic for topic in topics for of in found.get(topic.source, ())}
+        self._wanted = {
+            of: topic
+            for topic in topics
+            for of in found.get(topic.source, ())
+            if topic.partitions is None or of.partition in topic.partitions
+        }
         for topic in topics:
             if topic.source not in found:
                 log.warning("mirror %s: the source has no topic %r any more", self._settings.name, topic.source)
@@ -823,6 +876,15 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
         "allow_auto_create_topics": False,
     }
+    return _Clients(
+        AsyncConsumer(runtime=runtimes[0], **reading),
+        positions_consumer_of(settings, runtimes[1]),
+        producer_of(settings, runtimes[1]),
+    )
+
+
+def positions_consumer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncConsumer:
+    """Return a consumer of the target that asks for positions, with the flow's group, and reads nothing."""
     asking: dict[str, Any] = {
         **settings.target,
         "group_id": settings.group_id,
@@ -830,6 +892,11 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         "auto_offset_reset": "none",
         "allow_auto_create_topics": False,
     }
+    return AsyncConsumer(runtime=runtime, **asking)
+
+
+def producer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProducer:
+    """Return the producer that writes to the target, with the transactional id of the worker."""
     writing: dict[str, Any] = {
         "max_request_size": REQUEST_BYTES,
         **settings.target,
@@ -840,11 +907,7 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         "enable_idempotence": True,
         "transactional_id": settings.transactional_id if settings.delivery is Delivery.EXACTLY_ONCE else None,
     }
-    return _Clients(
-        AsyncConsumer(runtime=runtimes[0], **reading),
-        AsyncConsumer(runtime=runtimes[1], **asking),
-        AsyncProducer(runtime=runtimes[1], **writing),
-    )
+    return AsyncProducer(runtime=runtime, **writing)
 
 
 def _check_same(copy: PartitionCopy, topic_id: Uuid) -> None:

@@ -55,7 +55,10 @@ class FlowSettings:
         refresh_topics_interval_s: seconds between looks for new topics and partitions.
         commit_interval_s: seconds until a transaction ends, or positions are committed, under load.
         in_flight_max_bytes: bytes that are read and not acknowledged, at most.
-        worker: number of this process among those that share the flow; part of the transactional id.
+        worker: number of this process among those that share the flow; part of the transactional id. 0 is a process
+            that copies all of it, or the driver of those that copy shares.
+        claim: the offset of the flow's group under this partition of the target is the number of the last worker; None
+            if no other process shares the flow. See `claims.py`.
     """
 
     source_alias: str
@@ -72,6 +75,7 @@ class FlowSettings:
     commit_interval_s: float = 0.5
     in_flight_max_bytes: int = 16 << 20
     worker: int = 0
+    claim: TopicPartition | None = None
 
     @property
     def name(self) -> str:
@@ -88,6 +92,10 @@ class FlowSettings:
         """Of the producer; a later process of the same worker fences an earlier one."""
         return f"kafkaraw-mirror.{self.name}-{self.worker}"
 
+    def transactional_ids(self, count: int) -> list[str]:
+        """Return those of the workers 1 to `count`, which copy shares of the flow."""
+        return [f"kafkaraw-mirror.{self.name}-{worker}" for worker in range(1, count + 1)]
+
 
 class CopiedTopic(NamedTuple):
     """A topic of the source, and its copy.
@@ -97,11 +105,13 @@ class CopiedTopic(NamedTuple):
         target: its name in the target cluster, where it exists with at least as many partitions.
         target_config: configuration of the copy that bears on batches: `message.timestamp.type`, `compression.type`,
             `max.message.bytes`, `cleanup.policy`; what is missing has Kafka's default.
+        partitions: those to copy; None for all.
     """
 
     source: str
     target: str
     target_config: Mapping[str, str]
+    partitions: frozenset[int] | None = None
 
 
 class TopicPlan(Protocol):

@@ -11,7 +11,7 @@ an error that names the offsets, unless the flow is told to go on; then it is re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.core.fetch.failures import name_of
@@ -113,6 +113,9 @@ class Position(NamedTuple):
         return cls(offset, leader_epoch, source_id, target_id, words.get(_RUN, ""), target_end, refusal)
 
 
+_NO_POSITION: Final = Position(-1, -1, ZERO_UUID, ZERO_UUID)
+
+
 def _id_of(text: str) -> Uuid:
     try:
         return Uuid.parse(text)
@@ -138,6 +141,11 @@ class RunIds:
     def __init__(self, own: str) -> None:
         self.own: str = own
         self._found: dict[TopicPartition, Position] = {}
+
+    def note_absent(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take note of partitions without a position: a later one must be of this process."""
+        for of in partitions:
+            self._found.setdefault(of, _NO_POSITION)
 
     def check(self, positions: Mapping[TopicPartition, Position], flow: str) -> None:
         """Take note of positions that were read; later ones must be the same, or of this process.

@@ -18,6 +18,7 @@ from kafkaraw.mirror.policies import Topology
 from kafkaraw.mirror.positions import PositionMissingError
 from kafkaraw.mirror.recovery import restored_positions
 from kafkaraw.mirror.settings import MirrorFlow
+from kafkaraw.mirror.shared_flow import ROUND_S, SharedFlow, ShareRunner
 from kafkaraw.mirror.topics import MirrorTopics
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -31,10 +32,13 @@ class MirrorRun:
         topology: of all flows.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
+        runner: runs tasks that copy, as on a Spark cluster; None if this process copies.
+        round_s: how long tasks of the runner copy until they report.
 
     Attributes:
         clients: of both clusters.
         offsets: the offset service.
+        flow: what copies; None before `run`.
     """
 
     def __init__(
@@ -44,14 +48,18 @@ class MirrorRun:
         *,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
+        runner: ShareRunner | None = None,
+        round_s: float = ROUND_S,
     ) -> None:
         self.clients: FlowClients = FlowClients(flow.copy, source_runtime=source_runtime, target_runtime=target_runtime)
         clock = (target_runtime or system_runtime()).clock
         self.offsets: OffsetService = OffsetService(flow, self.clients, now_ms=clock.time_ms)
-        self.flow: Flow | None = None
+        self.flow: Flow | SharedFlow | None = None
         self._settings = flow
         self._topology = topology
         self._runtimes = (source_runtime, target_runtime)
+        self._runner = runner
+        self._round_s = round_s
         self._started = asyncio.Event()
         self._is_stopped = False
 
@@ -83,14 +91,7 @@ class MirrorRun:
             self.clients.admin(of_source=True) as source,
             self.clients.admin(of_source=False) as target,
         ):
-            self.flow = Flow(
-                self._settings.copy,
-                MirrorTopics(source, target, self._settings, self._topology),
-                self.offsets.on_copied,
-                ready=self._started,
-                source_runtime=self._runtimes[0],
-                target_runtime=self._runtimes[1],
-            )
+            self.flow = self._flow(MirrorTopics(source, target, self._settings, self._topology))
             if self._is_stopped:
                 return
             try:
@@ -116,3 +117,19 @@ class MirrorRun:
             offsets = {each.target: each.offset for each in found}
             await target.alter_group_offsets(self._settings.copy.group_id, offsets)
         return bool(found)
+
+    def _flow(self, topics: MirrorTopics) -> Flow | SharedFlow:
+        settings, on_copied = self._settings.copy, self.offsets.on_copied
+        source, target = self._runtimes
+        if self._runner is None:
+            return Flow(settings, topics, on_copied, ready=self._started, source_runtime=source, target_runtime=target)
+        return SharedFlow(
+            settings,
+            topics,
+            on_copied,
+            self._runner,
+            ready=self._started,
+            round_s=self._round_s,
+            source_runtime=source,
+            target_runtime=target,
+        )

@@ -30,6 +30,7 @@ from kafkaraw.mirror.policies import (
 )
 from kafkaraw.mirror.properties import FILTERS_OF_KAFKA, IDENTITY_POLICY, PROPERTIES, REFUSED, WITHOUT_EFFECT, names_in
 from kafkaraw.mirror.property_files import Entry, read_entries
+from kafkaraw.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -376,7 +377,8 @@ class _Reader:
             {name: value(f"{name}.topic.replication.factor") for name in ("offset-syncs", "checkpoints", "heartbeats")},
         )
         self._check_together(scopes, policy, topics)
-        copy = self._copy_settings(source, target, interval("refresh.topics"))
+        claim = TopicPartition(policy.offset_mapping_topic(source), 0)
+        copy = self._copy_settings(source, target, interval("refresh.topics"), claim)
         return MirrorFlow(copy, topics, offsets, value("admin.timeout.ms") / 1000)
 
     def _policy(self, scopes: tuple[_Scope, ...]) -> ReplicationPolicy:
@@ -407,7 +409,7 @@ class _Reader:
 
     # -- clients
 
-    def _copy_settings(self, source: str, target: str, refresh_s: float | None) -> FlowSettings:
+    def _copy_settings(self, source: str, target: str, refresh_s: float | None, claim: TopicPartition) -> FlowSettings:
         own = self._of_flow[source, target]
         scopes = (own, self._all)
         consumer = self._client("consumer", source, (own, "consumer."), (own, "source.consumer."))
@@ -428,6 +430,7 @@ class _Reader:
             refresh_topics_interval_s=float("inf") if refresh_s is None else refresh_s,
             commit_interval_s=self._value(scopes, "commit.interval.ms") / 1000,
             in_flight_max_bytes=self._value(scopes, "in.flight.max.bytes"),
+            claim=claim,
         )
 
     def _start_at(self, source: str, own: _Scope, reset: object) -> StartAt | None:

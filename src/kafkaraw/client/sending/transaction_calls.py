@@ -60,6 +60,32 @@ class Transactions:
             self._adopt(await self._manager.init_producer_id(deadline))
             self._machine.change(Change.INITIALISED)
 
+    async def fence(self, timeout: float | None) -> ProducerIdentity:
+        """Take over the transactional id for a producer of another process, which gets the identity.
+
+        This producer makes no transactions. Each call fences the identity that the call before has returned.
+
+        Raises:
+            KafkaTimeoutError: the coordinator did not answer in time.
+            BrokerError: the coordinator refuses.
+        """
+        deadline = self._engine.deadline(timeout)
+        async with self._alone(deadline, "fence"):
+            return await self._manager.init_producer_id(deadline)
+
+    def continue_as(self, identity: ProducerIdentity) -> None:
+        """Make transactions with the identity that another process got by `fence`, in place of `init`.
+
+        An identity is for one producer: two of them would use the same sequence numbers.
+
+        Raises:
+            UsageError: the producer has an identity.
+        """
+        if self._machine.phase is not Phase.NEW:
+            raise UsageError("continue_as() must be called before the first transaction, and instead of init()")
+        self._adopt(identity)
+        self._machine.change(Change.INITIALISED)
+
     async def begin(self) -> None:
         """Begin a transaction; see `AsyncProducer.begin_transaction`."""
         deadline = self._engine.deadline(None)
