@@ -103,6 +103,8 @@ SLOW_FILES: Final = (
     "interop/test_retention.py",
     "interop/test_schema_values.py",
     "interop/test_security.py",
+    "interop/test_share_answers.py",
+    "interop/test_share_groups.py",
     "interop/test_tables.py",
     "interop/test_users_and_quotas.py",
     "mirror/test_flow.py",

@@ -10,7 +10,6 @@ import pytest
 from kafkaraw.broker import EmbeddedBroker
 from tests.interop import group_questions, share_fetch_questions, share_group_questions, share_state_questions
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
-from tests.rotation import rotating
 
 CONVERSATIONS = {
     **share_state_questions.CONVERSATIONS,
@@ -27,7 +26,7 @@ def our_broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-@pytest.mark.parametrize("name", rotating(list(CONVERSATIONS), 3))
+@pytest.mark.parametrize("name", CONVERSATIONS)
 def test_both_brokers_say_the_same(name: str, apache_kafka: ApacheKafka, our_broker: EmbeddedBroker) -> None:
     group_id = f"{name}-{uuid.uuid4().hex[:6]}"
     talk = CONVERSATIONS[name]

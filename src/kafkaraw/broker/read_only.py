@@ -26,6 +26,7 @@ READING_APIS: Final = frozenset(
         "DescribeLogDirs",
         "DescribeProducers",
         "DescribeQuorum",
+        "DescribeShareGroupOffsets",
         "DescribeTopicPartitions",
         "DescribeTransactions",
         "DescribeUserScramCredentials",
@@ -43,6 +44,7 @@ READING_APIS: Final = frozenset(
         "PushTelemetry",
         "SaslAuthenticate",
         "SaslHandshake",
+        "ShareGroupDescribe",
     }
 )
 MESSAGE: Final = (

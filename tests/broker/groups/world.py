@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.configs.share_settings import ShareLimits
+from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.coordinator import GroupCoordinator, Shares
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Caller
 from kafkaraw.broker.groups.share import Failure, Failures, StartOffsets, StateSummary
-from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest

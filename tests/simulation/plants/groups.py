@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.hosted import PartitionJournal
 from kafkaraw.broker.groups.reconciliation import reconcile
-from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.client.groups.commit_queue import Ownership
 from kafkaraw.client.groups.group import Group
 from kafkaraw.client.groups.membership import Membership

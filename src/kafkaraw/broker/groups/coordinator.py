@@ -16,6 +16,7 @@ from typing import Final
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
 from kafkaraw.broker.configs.share_settings import ShareLimits
+from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.groups.classic import ClassicProtocol
 from kafkaraw.broker.groups.classic_group import UNKNOWN_MEMBER, ClassicGroup, Joined, Synced, refused_join
 from kafkaraw.broker.groups.classic_members import ClassicMembers, Left
@@ -40,7 +41,6 @@ from kafkaraw.broker.groups.share import ShareProtocol, ShareStates
 from kafkaraw.broker.groups.share_group import ShareGroup
 from kafkaraw.broker.groups.share_offsets import ShareOffsets
 from kafkaraw.broker.groups.states import ClassicState
-from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.light_classes import NamedTuple, replace
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (

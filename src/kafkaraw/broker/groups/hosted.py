@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
+from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.groups.assignors import PartitionsByTopic
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
 from kafkaraw.broker.groups.records import GroupRecord, decode_record, encode_record
 from kafkaraw.broker.groups.runtime import Batch, Done
 from kafkaraw.broker.groups.share import Failure, Failures, StartOffsets, StateSummary
-from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid

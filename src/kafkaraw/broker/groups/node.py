@@ -85,9 +85,9 @@ class GroupNode:
     def _make(self, partition: Partition) -> tuple[HostedCoordinator, Callable[[], None]] | None:
         # Imported when the first client uses groups: a broker without them never creates the topic.
         from kafkaraw.broker.coordinator_runtime.coordinator_log import CoordinatorLog
+        from kafkaraw.broker.coordinator_runtime.timers import Timers
         from kafkaraw.broker.groups.coordinator import GroupCoordinator, Shares
         from kafkaraw.broker.groups.hosted import HostedCoordinator, KnownTopics, PartitionJournal, ShareStatesOfNode
-        from kafkaraw.broker.groups.timers import Timers
 
         journal = PartitionJournal(CoordinatorLog(partition, self._clock.time_ms))
         timers = Timers(_loop_ms, self._wake_at)

@@ -15,10 +15,10 @@ from typing import Final, Protocol, TypeAlias
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.group_settings import Limits
+from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.records import GroupRecord
-from kafkaraw.broker.groups.timers import Timers
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.share_settings import BY_DURATION, EARLIEST, ShareLimits
-from kafkaraw.broker.groups.timers import Timers
+from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.shares.coordinator import Outcome, Write
 from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
 from kafkaraw.broker.shares.state import ShareKey
