@@ -102,6 +102,7 @@ SLOW_FILES: Final = (
     "interop/test_retention.py",
     "interop/test_schema_values.py",
     "interop/test_security.py",
+    "interop/test_share_consumers.py",
     "interop/test_tables.py",
     "interop/test_users_and_quotas.py",
     "mirror/test_flow.py",

@@ -15,6 +15,8 @@ from kafkaraw import (
     AsyncShareConsumer,
     ConfigResource,
     ConfigResourceType,
+    GroupState,
+    GroupType,
     KafkaError,
     NewTopic,
     Producer,
@@ -176,6 +178,15 @@ def test_expired_lock_is_told_and_the_record_comes_again(servers: str, topic: st
     assert "acquisition lock" in str(error)
     other.acknowledge(again)
     assert other.commit() == {TopicPartition(topic, 0): None}
+
+
+def test_group_is_described(servers: str, topic: str, make: Callable[..., ShareConsumer]):
+    send(servers, topic, "a")
+    first(make())
+    with Admin(bootstrap_servers=servers) as admin:
+        group = admin.describe_groups([topic])[topic]
+    assert (group.group_type, group.state) == (GroupType.SHARE, GroupState.STABLE)
+    assert [member.assignment for member in group.members] == [(TopicPartition(topic, 0),)]
 
 
 def test_arrow_columns_have_the_delivery_count(servers: str, topic: str, make: Callable[..., ShareConsumer]):
