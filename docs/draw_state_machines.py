@@ -21,6 +21,7 @@ from kafkaraw.core import connection
 from kafkaraw.core.group import states
 from kafkaraw.core.producer import batches, transaction
 from kafkaraw.core.sasl import conversation
+from kafkaraw.core.share import member as share_member
 from kafkaraw.core.share import record_states
 from kafkaraw.core.telemetry import reporter
 from kafkaraw.pipelines.running import flow_query
@@ -110,6 +111,13 @@ MACHINES = (
         "CONSUMER_TRANSITIONS",
         "`ConsumerMember`. RECONCILING and FENCED wait for the application's next call to poll.",
         by_trigger(states.CONSUMER_TRANSITIONS),
+    ),
+    Machine(
+        "Member of a share group (KIP-932)",
+        "core/share/member.py",
+        "SHARE_TRANSITIONS",
+        "`ShareMember`. An assignment replaces the last one at once, so there is no state for a rebalance.",
+        by_trigger(share_member.SHARE_TRANSITIONS),
     ),
     Machine(
         "Group in the broker, classic protocol",

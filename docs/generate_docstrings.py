@@ -18,6 +18,7 @@ _SOURCES: Final = Path(__file__).parents[1] / "src" / "kafkaraw"
 FACES: Final = {
     ("client/blocking/admin.py", "Admin"): ("client/admin/client.py", "AsyncAdmin"),
     ("client/blocking/consumer.py", "Consumer"): ("client/consumer.py", "AsyncConsumer"),
+    ("client/blocking/share_consumer.py", "ShareConsumer"): ("client/share_consumer.py", "AsyncShareConsumer"),
     ("client/blocking/producer.py", "Producer"): ("client/producer.py", "AsyncProducer"),
     ("records/_batch_table.py", "SendFastPath"): ("client/producer.py", "AsyncProducer"),  # the base of `Producer`
     ("records/_fallback/batch_table.py", "SendFastPath"): ("client/producer.py", "AsyncProducer"),

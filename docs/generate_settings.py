@@ -15,14 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from kafkaraw.client.settings import Setting, settings_of
 from kafkaraw.light_classes import dataclass, fields
 from kafkaraw.schemas.registry_config import RegistryConfig
 
 _SOURCES: Final = Path(__file__).parents[1] / "src" / "kafkaraw"
 _WIDTH: Final = 120
-_KINDS: Final = {AdminConfig: "Admin", ProducerConfig: "Producer", ConsumerConfig: "Consumer"}
+_KINDS: Final = {
+    AdminConfig: "Admin",
+    ProducerConfig: "Producer",
+    ConsumerConfig: "Consumer",
+    ShareConsumerConfig: "ShareConsumer",
+}
 _SECURITY: Final = ("security_", "sasl_", "ssl_")
 
 _HOMES: Final = {

@@ -105,6 +105,7 @@ SLOW_FILES: Final = (
     "interop/test_security.py",
     "interop/test_share_answers.py",
     "interop/test_share_groups.py",
+    "interop/test_share_consumers.py",
     "interop/test_tables.py",
     "interop/test_users_and_quotas.py",
     "mirror/test_flow.py",

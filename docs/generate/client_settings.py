@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from docs.generate.tables import code, notice, sentence, table, text
-from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from kafkaraw.client.java_names import other_names
 from kafkaraw.client.java_spelling import java_names_of
 from kafkaraw.client.librdkafka_names import differing_names, refused_names
@@ -41,7 +41,8 @@ def _lines() -> Iterator[str]:
     yield from (notice("src/kafkaraw/client/config.py"), "", "# Client settings", "", _ABOUT)
     common = settings_of(ClientConfig)
     yield from _section("All clients", ClientConfig, common)
-    for title, kind in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig), ("Admin", AdminConfig)):
+    kinds = (ProducerConfig, ConsumerConfig, ShareConsumerConfig, AdminConfig)
+    for title, kind in zip(("Producer", "Consumer", "Share consumer", "Admin"), kinds, strict=True):
         own = {name: about for name, about in settings_of(kind).items() if name not in common}
         if own:
             yield from _section(title, kind, own)

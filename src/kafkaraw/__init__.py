@@ -56,12 +56,14 @@ if TYPE_CHECKING:
     from kafkaraw.client.blocking.admin import Admin as Admin
     from kafkaraw.client.blocking.consumer import Consumer as Consumer
     from kafkaraw.client.blocking.producer import Producer as Producer
+    from kafkaraw.client.blocking.share_consumer import ShareConsumer as ShareConsumer
     from kafkaraw.client.committed import GroupMetadata as GroupMetadata
     from kafkaraw.client.committed import OffsetAndMetadata as OffsetAndMetadata
     from kafkaraw.client.committed import PreparedTransaction as PreparedTransaction
     from kafkaraw.client.config import AdminConfig as AdminConfig
     from kafkaraw.client.config import ConsumerConfig as ConsumerConfig
     from kafkaraw.client.config import ProducerConfig as ProducerConfig
+    from kafkaraw.client.config import ShareConsumerConfig as ShareConsumerConfig
     from kafkaraw.client.consumer import AsyncConsumer as AsyncConsumer
     from kafkaraw.client.deserializers import DeserializationContext as DeserializationContext
     from kafkaraw.client.deserializers import Deserializer as Deserializer
@@ -80,9 +82,14 @@ if TYPE_CHECKING:
     from kafkaraw.client.settings_types import ConsumerSettings as ConsumerSettings
     from kafkaraw.client.settings_types import ProducerSettings as ProducerSettings
     from kafkaraw.client.settings_types import SecuritySettings as SecuritySettings
+    from kafkaraw.client.settings_types import ShareConsumerSettings as ShareConsumerSettings
+    from kafkaraw.client.share_consumer import AsyncShareConsumer as AsyncShareConsumer
+    from kafkaraw.client.sharing.batch import ShareBatch as ShareBatch
+    from kafkaraw.client.sharing.batch import ShareRecord as ShareRecord
     from kafkaraw.core.group.assignors import Assignor as Assignor
     from kafkaraw.core.group.consumer_protocol import MemberSubscription as MemberSubscription
     from kafkaraw.core.producer.events import Unacknowledged as Unacknowledged
+    from kafkaraw.core.share.acknowledgements import AcknowledgeType as AcknowledgeType
     from kafkaraw.errors import AuthenticationError as AuthenticationError
     from kafkaraw.errors import AuthorizationError as AuthorizationError
     from kafkaraw.errors import BatchTooLargeError as BatchTooLargeError
@@ -193,8 +200,9 @@ _HOMES = {
     "kafkaraw.client.blocking.admin": ("Admin",),
     "kafkaraw.client.blocking.consumer": ("Consumer",),
     "kafkaraw.client.blocking.producer": ("Producer",),
+    "kafkaraw.client.blocking.share_consumer": ("ShareConsumer",),
     "kafkaraw.client.committed": ("GroupMetadata", "OffsetAndMetadata", "PreparedTransaction"),
-    "kafkaraw.client.config": ("AdminConfig", "ConsumerConfig", "ProducerConfig"),
+    "kafkaraw.client.config": ("AdminConfig", "ConsumerConfig", "ProducerConfig", "ShareConsumerConfig"),
     "kafkaraw.client.consumer": ("AsyncConsumer",),
     "kafkaraw.client.deserializers": ("DeserializationContext", "Deserializer"),
     "kafkaraw.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord"),
@@ -208,10 +216,14 @@ _HOMES = {
         "ConsumerSettings",
         "ProducerSettings",
         "SecuritySettings",
+        "ShareConsumerSettings",
     ),
+    "kafkaraw.client.share_consumer": ("AsyncShareConsumer",),
+    "kafkaraw.client.sharing.batch": ("ShareBatch", "ShareRecord"),
     "kafkaraw.core.group.assignors": ("Assignor",),
     "kafkaraw.core.group.consumer_protocol": ("MemberSubscription",),
     "kafkaraw.core.producer.events": ("Unacknowledged",),
+    "kafkaraw.core.share.acknowledgements": ("AcknowledgeType",),
     "kafkaraw.errors": (
         "ClusterAuthorizationError",
         "DelegationTokenAuthorizationError",

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from kafkaraw.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from kafkaraw.client.settings import build, settings_of
 from kafkaraw.client.settings_types import (
     AdminSettings,
@@ -16,6 +16,7 @@ from kafkaraw.client.settings_types import (
     ConsumerSettings,
     ProducerSettings,
     SecuritySettings,
+    ShareConsumerSettings,
 )
 from kafkaraw.light_classes import fields
 from kafkaraw.records.partitioning import PARTITIONERS, PartitionerName
@@ -28,6 +29,7 @@ KINDS = {
     AdminConfig: AdminSettings,
     ProducerConfig: ProducerSettings,
     ConsumerConfig: ConsumerSettings,
+    ShareConsumerConfig: ShareConsumerSettings,
     RegistryConfig: RegistrySettings,
 }
 

@@ -620,9 +620,80 @@ class ConsumerConfig(ClientConfig):
         return self.request_timeout_ms + self.fetch_max_wait_ms
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShareConsumerConfig(ClientConfig):
+    """Settings of a share consumer."""
+
+    group_id: str = setting("", "Share group: its members share the records of their subscriptions (KIP-932).")
+    share_acknowledgement_mode: str = setting(
+        "implicit",
+        "'implicit' accepts the records of a poll with the next poll or commit; 'explicit' needs acknowledge() for "
+        "each record before the next poll.",
+        choices=("implicit", "explicit"),
+    )
+    share_acquire_mode: str = setting(
+        "batch_optimized",
+        "'batch_optimized' acquires whole batches, so a poll may return more than max_poll_records; 'record_limit' "
+        "never acquires more (KIP-1206, from Kafka 4.2).",
+        choices=("batch_optimized", "record_limit"),
+    )
+    max_poll_records: int = setting(
+        500, "Number of records to acquire with one request; see share_acquire_mode.", minimum=1, maximum=INT32_MAX
+    )
+    max_poll_interval_ms: int | None = setting(
+        300_000,
+        "A member leaves the group if the application does not poll for this long; None disables this.",
+        unit="ms",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
+    key_deserializer: DeserializerLike | None = setting(
+        None, "Deserializes keys; as of a consumer.", convert=_deserializer
+    )
+    value_deserializer: DeserializerLike | None = setting(
+        None, "Deserializes values; as of a consumer.", convert=_deserializer
+    )
+    interceptors: tuple[object, ...] = setting(
+        (),
+        "Objects with on_consume(records).",
+        convert=_interceptors("on_consume", "on_commit"),
+        accepts="ConsumerInterceptorLike | Sequence[ConsumerInterceptorLike]",
+    )
+    client_rack: str = setting("", "Rack of this consumer, as in the brokers' broker.rack.")
+    fetch_min_bytes: int = setting(
+        1, "The broker waits for this many bytes before it responds.", unit="bytes", minimum=0, maximum=INT32_MAX
+    )
+    fetch_max_wait_ms: int = setting(
+        500, "Maximum time that the broker waits for fetch_min_bytes.", unit="ms", minimum=0, maximum=_DAY_MS
+    )
+    fetch_max_bytes: int = setting(
+        52_428_800,
+        "Maximum bytes of a response (the first batch is returned even if it is larger).",
+        unit="bytes",
+        minimum=1,
+        maximum=FETCH_BYTES_MAX,
+    )
+    check_crcs: bool = setting(True, "Check the CRC-32C of every batch.")
+
+    @property
+    def deserializers(self) -> dict[str, object]:
+        """The deserializers that are given, by the name of the setting."""
+        return _given(key_deserializer=self.key_deserializer, value_deserializer=self.value_deserializer)
+
+    @property
+    def answer_timeout_ms(self) -> int:
+        """How long a broker may owe an answer; a ShareFetch is held back on purpose for a part of it."""
+        return self.request_timeout_ms + self.fetch_max_wait_ms
+
+
 K = TypeVar("K", bound=ClientConfig)
 
-_KINDS: dict[str, type[ClientConfig]] = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
+_KINDS: dict[str, type[ClientConfig]] = {
+    "producer": ProducerConfig,
+    "consumer": ConsumerConfig,
+    "share consumer": ShareConsumerConfig,
+    "admin": AdminConfig,
+}
 
 
 def every_setting() -> frozenset[str]:
@@ -646,7 +717,7 @@ def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False
     """Check what the user gave and build the configuration.
 
     Args:
-        kind: `ProducerConfig`, `ConsumerConfig` or `AdminConfig`.
+        kind: `ProducerConfig`, `ConsumerConfig`, `ShareConsumerConfig` or `AdminConfig`.
         given: settings by name.
         from_text: values may be strings, as in Spark options.
 
@@ -669,6 +740,8 @@ def parse(kind: type[K], given: Mapping[str, object], *, from_text: bool = False
         from kafkaraw.client.group_settings import check_group  # as in `_strategies`
 
         check_group(config, given)
+    if isinstance(config, ShareConsumerConfig) and not config.group_id:
+        raise ConfigError("group_id is missing: give the name of the share group")
     return cast("K", settled(config, given)) if isinstance(config, ProducerConfig) else config
 
 

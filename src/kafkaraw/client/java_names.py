@@ -54,7 +54,6 @@ ssl.keymanager.algorithm ssl.secure.random.implementation ssl.trustmanager.algor
 _IGNORED: Final = frozenset(_IGNORED_TEXT.split())
 
 _NO_CODE: Final = "settings name no code here"
-_SHARE: Final = "share groups are not supported"
 _CONTEXT: Final = "give ssl_context, an ssl.SSLContext of your own, for that"
 _REFUSED: Final = {
     "bootstrap.controllers": "this client asks brokers; give bootstrap.servers",
@@ -62,8 +61,6 @@ _REFUSED: Final = {
     "interceptor.classes": f"{_NO_CODE}; give interceptors=[...] with objects of your own",
     "sasl.login.class": f"{_NO_CODE}; see sasl_mechanism",
     "security.providers": f"{_NO_CODE}; {_CONTEXT}",
-    "share.acknowledgement.mode": _SHARE,
-    "share.acquire.mode": _SHARE,
     "ssl.cipher.suites": _CONTEXT,
     "ssl.engine.factory.class": f"{_NO_CODE}; {_CONTEXT}",
     "ssl.provider": f"{_NO_CODE}; {_CONTEXT}",

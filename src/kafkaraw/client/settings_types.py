@@ -371,3 +371,52 @@ class ConsumerSettings(ClientSettings, total=False):
 
     enable_auto_offset_store: bool
     """Commit the offsets of returned records; if false, only offsets passed to store_offsets(). Default: True."""
+
+
+class ShareConsumerSettings(ClientSettings, total=False):
+    """Settings of `ShareConsumer` and `AsyncShareConsumer`."""
+
+    group_id: str
+    """Share group: its members share the records of their subscriptions (KIP-932). Default: ''."""
+
+    share_acknowledgement_mode: Literal["implicit", "explicit"]
+    """'implicit' accepts the records of a poll with the next poll or commit; 'explicit' needs acknowledge() for each
+    record before the next poll. Default: 'implicit'.
+    """
+
+    share_acquire_mode: Literal["batch_optimized", "record_limit"]
+    """'batch_optimized' acquires whole batches, so a poll may return more than max_poll_records; 'record_limit'
+    never acquires more (KIP-1206, from Kafka 4.2). Default: 'batch_optimized'.
+    """
+
+    max_poll_records: int
+    """Number of records to acquire with one request; see share_acquire_mode. Default: 500."""
+
+    max_poll_interval_ms: int | None
+    """A member leaves the group if the application does not poll for this long; None disables this. Default: 300000
+    ms.
+    """
+
+    key_deserializer: DeserializerLike | None
+    """Deserializes keys; as of a consumer."""
+
+    value_deserializer: DeserializerLike | None
+    """Deserializes values; as of a consumer."""
+
+    interceptors: ConsumerInterceptorLike | Sequence[ConsumerInterceptorLike]
+    """Objects with on_consume(records)."""
+
+    client_rack: str
+    """Rack of this consumer, as in the brokers' broker.rack. Default: ''."""
+
+    fetch_min_bytes: int
+    """The broker waits for this many bytes before it responds. Default: 1 bytes."""
+
+    fetch_max_wait_ms: int
+    """Maximum time that the broker waits for fetch_min_bytes. Default: 500 ms."""
+
+    fetch_max_bytes: int
+    """Maximum bytes of a response (the first batch is returned even if it is larger). Default: 52428800 bytes."""
+
+    check_crcs: bool
+    """Check the CRC-32C of every batch. Default: True."""

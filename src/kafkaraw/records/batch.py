@@ -218,6 +218,14 @@ class Batch:
         rest._count()  # noqa: SLF001 - same class
         return rest
 
+    def between(self, start_offset: int, end_offset: int) -> Batch:
+        """Return the records with `start_offset <= offset < end_offset`, sharing the data."""
+        part = self._copy()
+        part.start_offset, part.end_offset = start_offset, end_offset
+        part.next_offset = min(max(self.next_offset, start_offset), end_offset)
+        part._count()  # noqa: SLF001 - same class
+        return part
+
     def behind_damage(self) -> Batch:
         """Return the records after the wire batch that holds the first ones, sharing the data.
 

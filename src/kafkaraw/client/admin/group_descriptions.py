@@ -1,4 +1,4 @@
-"""Descriptions of groups, of one type for both protocols.
+"""Descriptions of groups, of one type for all protocols.
 
 `of_classic` and `of_consumer` read DescribeGroups and ConsumerGroupDescribe responses. An attribute that a protocol
 does not have is None. This module sends no requests.
@@ -20,7 +20,7 @@ from kafkaraw.core.group.consumer_protocol import (
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation
-from kafkaraw.protocol.messages import consumer_group_describe, describe_groups
+from kafkaraw.protocol.messages import consumer_group_describe, describe_groups, share_group_describe
 from kafkaraw.records import TopicPartition
 
 _CLASSIC_MEMBER = 0
@@ -172,6 +172,36 @@ def of_consumer(group: consumer_group_describe.DescribedGroup, coordinator: Brok
     )
 
 
+def of_share(group: share_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    """A share group (KIP-932), as the coordinator describes it."""
+    return GroupDescription(
+        group_id=group.group_id,
+        group_type=GroupType.SHARE,
+        state=state_of(group.group_state),
+        protocol_type=GroupType.SHARE.value,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        members=_in_order([_share_member(member) for member in group.members]),
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        authorized_operations=_operations(group.authorized_operations),
+    )
+
+
+def _share_member(member: share_group_describe.Member) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=None,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions(member.assignment),
+        subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        protocol=GroupType.SHARE,
+    )
+
+
 def _classic_member(member: describe_groups.DescribedGroupMember, protocol_type: str) -> MemberDescription:
     subscription, assignment = MemberSubscription(()), tuple[TopicPartition, ...]()
     if protocol_type == PROTOCOL_TYPE:
@@ -219,7 +249,9 @@ def _consumer_member(member: consumer_group_describe.Member) -> MemberDescriptio
     )
 
 
-def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(
+    assignment: consumer_group_describe.Assignment | share_group_describe.Assignment,
+) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, number)

@@ -22,12 +22,14 @@ from kafkaraw.client.admin.group_descriptions import (
     GroupType,
     of_classic,
     of_consumer,
+    of_share,
     state_of,
     type_of,
 )
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import (
+    BrokerError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
@@ -43,6 +45,7 @@ from kafkaraw.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkaraw.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkaraw.protocol.messages.list_groups import ListGroupsRequest
+from kafkaraw.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 
 _REASON: Final = "member was removed by an admin"
 _REASON_LENGTH_MAX: Final = 255
@@ -109,7 +112,11 @@ class GroupAdmin:
         async def ask(node_id: int, share: Sequence[str]) -> dict[str, KafkaError]:
             failures, classic = await self._describe(node_id, share, authorized_operations, found, deadline)
             if classic:
-                failures |= await self._describe_classic(node_id, classic, authorized_operations, found, deadline)
+                others = await self._describe_classic(node_id, classic, authorized_operations, found, deadline)
+                missing = [name for name, error in others.items() if _is_missing(error)]
+                if missing:
+                    others |= await self._describe_share(node_id, missing, authorized_operations, found, deadline)
+                failures |= {name: error for name, error in others.items() if name not in found}
             return failures
 
         await self._groups.each(names, ask, deadline)
@@ -147,6 +154,23 @@ class GroupAdmin:
                 failures[group.group_id] = _not_described(code, group.error_message, group.group_id)
             else:
                 found[group.group_id] = of_classic(group, self._node(node_id))
+        return failures
+
+    async def _describe_share(
+        self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
+    ) -> dict[str, KafkaError]:
+        """Describe share groups; returns the groups that exist and failed."""
+        request = ShareGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
+        try:
+            answer = await self._groups.ask(node_id, request, ends)
+        except UnsupportedVersionError:  # the broker has no share groups
+            return {}
+        failures: dict[str, KafkaError] = {}
+        for group in answer.groups:
+            if not group.error_code:
+                found[group.group_id] = of_share(group, self._node(node_id))
+            elif group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                failures[group.group_id] = _not_described(group.error_code, group.error_message, group.group_id)
         return failures
 
     def _node(self, node_id: int) -> BrokerNode:
@@ -223,6 +247,10 @@ def _texts(values: Iterable[GroupState | GroupType | str], kind: type[GroupState
         if value.lower() not in map(str.lower, known):
             raise UsageError(f"list_groups: {value!r} is no {kind.__name__}; there are {', '.join(known)}")
     return wanted
+
+
+def _is_missing(error: KafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def _is_nothing(group: DescribedGroup) -> bool:

@@ -1,5 +1,6 @@
-"""Share groups without I/O (KIP-932): the states of records, the share partition of a leader, and its stored state.
+"""Share groups without I/O (KIP-932).
 
-`share_partition` decides which member may have which record, `in_flight` has the records in flight, `record_states`
-their states and transitions, and `state_batches` what is stored about ranges of records. Start at `share_partition`.
+For the broker: `share_partition` decides which member may have which record, `in_flight` has the records in flight,
+`record_states` their states and transitions, and `state_batches` what is stored about ranges of records. For a member:
+`member` is the membership, `acknowledgements` has its records, and `sessions` makes the requests to leaders.
 """

@@ -1,0 +1,1 @@
+"""What `AsyncShareConsumer` is made of: membership, reading and acknowledging. Start at `reading`."""
