@@ -27,6 +27,7 @@ from kafkaraw.mirror.verification import verify_topic
 from kafkaraw.records import TopicPartition
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.interop.both_brokers import Broker
+from tests.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
@@ -195,9 +196,12 @@ def test_killed_mirror_loses_and_repeats_nothing_on_apache_kafka(tmp_path: Path,
             mirror.wait()
             if kill % 3 == 2:
                 target.restart(kill=True)
+        (tmp_path / "mirror.log").unlink()
         mirror = start_mirror(tmp_path, source, target, Delivery.EXACTLY_ONCE)
         try:
             deadline = time.monotonic() + 120
+            # Only a mirror that runs ends well at SIGTERM, and the killed ones may have copied everything.
+            assert wait_until(lambda: "mirroring" in (tmp_path / "mirror.log").read_text(), 60, 0.1)
             while is_behind(source.bootstrap_servers, target.bootstrap_servers):
                 assert time.monotonic() < deadline, "the copy does not become complete"
                 assert mirror.poll() is None, (tmp_path / "mirror.log").read_text()
