@@ -185,7 +185,7 @@ def test_a_killed_snapshot_leaves_the_earlier_one_and_the_next_one_is_whole(
         elif step == "second rename":
             patch.setattr(Path, "rename", _once(Path.rename, kill))
         elif step == "after the renames":
-            patch.setattr(snapshots, "_sync", _once(snapshots._sync, kill))
+            patch.setattr(snapshots, "sync_folder", _once(snapshots.sync_folder, kill))
         else:
             patch.setattr(snapshots, step, kill)
         with pytest.raises(_Killed):

@@ -15,17 +15,16 @@ from kafkaraw.client.admin.topics import NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
-from kafkaraw.core.fetch.failures import name_of
-from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
+from kafkaraw.errors import BrokerError, KafkaError
 from kafkaraw.mirror.interfaces import FlowSettings
 from kafkaraw.mirror.mapping import Mark
+from kafkaraw.mirror.stalls import Stalls
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Record, TopicPartition
 
 INTERNAL_REPLICATION_FACTOR: Final = 3
 """MirrorMaker's default for its own topics, if the cluster has as many brokers."""
 _POLL_S: Final = 1.0
-_STALLED_S: Final = 30.0
 
 
 class FlowClients:
@@ -141,14 +140,13 @@ async def _read_until(consumer: AsyncConsumer, partition: TopicPartition, end: i
     if partition not in consumer.assignment():
         consumer.assign([partition])
         consumer.seek_to_beginning([partition])
-    waited_s = 0.0
-    while await consumer.position(partition) < end:
+    stalls = Stalls()
+    while (offset := await consumer.position(partition)) < end:
         batches = await consumer.poll(timeout=_POLL_S)
-        waited_s = 0.0 if batches else waited_s + _POLL_S
-        if waited_s >= _STALLED_S:
-            raise KafkaTimeoutError(
-                f"{name_of(partition)}: no record came for {_STALLED_S:.0f} s before offset {end}; is its leader up?"
-            )
+        if batches:
+            stalls.clear()
+        else:
+            stalls.check(partition, offset, end, waited_s=_POLL_S)
         for batch in batches.values():
             for record in batch:
                 if record.offset < end:

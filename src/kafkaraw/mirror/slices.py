@@ -20,12 +20,12 @@ from kafkaraw.errors import (
     BrokerError,
     CorruptBatchError,
     KafkaError,
-    KafkaTimeoutError,
     LogTruncationError,
     UnknownTopicError,
     UsageError,
 )
 from kafkaraw.light_classes import NamedTuple, dataclass
+from kafkaraw.mirror.stalls import Stalls
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition, Wire, verify_crc
@@ -35,8 +35,6 @@ from kafkaraw.records.legacy import unwrapped
 if TYPE_CHECKING:
     from kafkaraw.client.consumer import AsyncConsumer
 
-STALLED_S: Final = 60.0
-"""A source that brings nothing for so long is an error."""
 _POLL_S: Final = 0.2
 
 
@@ -176,7 +174,7 @@ async def read_slices(
     consumer.assign(list(left))
     for key, one in left.items():
         consumer.seek(key, one.begin)
-    waited_s, positions = 0.0, {key: one.begin for key, one in left.items()}
+    stalls, positions = Stalls(), {key: one.begin for key, one in left.items()}
     while left:
         try:
             fetched = await consumer.poll(timeout=_POLL_S)
@@ -189,18 +187,16 @@ async def read_slices(
                     yield SourceBatch(key, wires, left[key].begin)
         before = dict(positions)
         positions.update((key, at.offset) for key, at in consumer.next_offsets().items())
-        waited_s = 0.0 if positions != before else waited_s + _POLL_S
         done = [key for key, one in left.items() if positions[key] >= one.end]
         consumer.pause(done)
         for key in done:
             _check_id(consumer, key.topic, topic_ids)
             del left[key]
-        if waited_s >= STALLED_S and left:
+        if positions != before:
+            stalls.clear()
+        elif left:
             key = next(iter(left))
-            raise KafkaTimeoutError(
-                f"{name_of(key)}: no record came for {STALLED_S:.0f} s at offset {positions[key]}, and the slice ends "
-                f"at {left[key].end}; is its leader up?"
-            )
+            stalls.check(key, positions[key], left[key].end, waited_s=_POLL_S)
 
 
 def _wires_of(batch: Batch, wanted: Slice) -> list[Wire]:

@@ -12,9 +12,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkaraw.errors import KafkaTimeoutError, UsageError
-from kafkaraw.light_classes import dataclass
+from kafkaraw.errors import UsageError
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.mirror.comparison import COLUMNS, Difference, DifferenceKind, PartitionComparison, Side
+from kafkaraw.mirror.stalls import Stalls
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     from kafkaraw.client.consumer import AsyncConsumer
 
-STALLED_S: Final = 60.0
-"""A side that brings no record for so long, and is not at its end, is an error."""
 _POLL_S: Final = 1.0
 _OFFSET: Final = "offset"
 
@@ -85,7 +84,7 @@ class _Reader:
     first: int | None = None
     last: int | None = None
     next_offset: int = 0
-    waited_s: float = 0.0
+    stalls: Stalls = field(default_factory=Stalls)
 
     def begin(self, offset: int) -> None:
         """Start reading at an offset."""
@@ -97,21 +96,16 @@ class _Reader:
         """Return the next records, none if there were none for a second, or None at the end.
 
         Raises:
-            KafkaTimeoutError: no record came for `STALLED_S`.
+            KafkaTimeoutError: no record came for `stalls.STALLED_S`.
         """
         if await self._is_at_end():
             return None
         batch = await self.consumer.poll_arrow(timeout=_POLL_S, columns=(_OFFSET, *self.columns))
         rows = batch.num_rows
         if not rows:
-            self.waited_s += _POLL_S
-            if self.waited_s >= STALLED_S:
-                raise KafkaTimeoutError(
-                    f"{self.of.topic}-{self.of.partition}: no record came for {STALLED_S:.0f} s at offset "
-                    f"{self.next_offset}, and the partition ends at {self.end}; is its leader up?"
-                )
+            self.stalls.check(self.of, self.next_offset, self.end, waited_s=_POLL_S)
             return batch
-        self.waited_s = 0.0
+        self.stalls.clear()
         found = batch.column(_OFFSET)
         batch = batch.slice(0, bisect_left(range(rows), self.end, key=lambda place: found[place].as_py()))
         if batch.num_rows:
