@@ -49,6 +49,7 @@ SCENARIOS: Final = (
     "spark/lake/test_guide.py",
     "spark/lake/test_object_stores.py",
     "spark/test_mirror.py",
+    "interop/test_kafka_streams.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 

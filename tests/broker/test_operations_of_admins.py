@@ -82,7 +82,7 @@ def test_level_of_a_feature_outlives_a_restart(tmp_path: Path):
         epoch = admin.describe_features().finalized_epoch
         admin.update_features({"transaction.version": FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)})
         features = admin.describe_features()
-        assert features.finalized == {"share.version": (1, 1), "transaction.version": (1, 1)}
+        assert features.finalized == {"share.version": (1, 1), "streams.version": (1, 1), "transaction.version": (1, 1)}
         assert epoch is not None and features.finalized_epoch == epoch + 1
     with EmbeddedBroker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         assert admin.describe_features() == features

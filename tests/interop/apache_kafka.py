@@ -64,6 +64,12 @@ SINGLE_NODE = {
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
     "broker.session.timeout.ms": "30000",  # a node on a busy machine may be silent for long
     "broker.heartbeat.interval.ms": "500",
     "auto.create.topics.enable": "true",

@@ -44,14 +44,23 @@ class AutoCreation:
         self._controller = controller
         self._config = config
         self._internal_topics = internal_topics
-        self._waiting: dict[str, None] = {}
+        self._waiting: dict[str, TopicSpec] = {}
+        self._failures: dict[str, str] = {}
         self._beginning: asyncio.Handle | None = None
         self._is_creating = False
 
     def want(self, name: str) -> None:
         """Queue a topic for creation; no effect if it is already queued, or the queue is full."""
+        self.want_with(TopicSpec(name))
+
+    def failure_of(self, name: str) -> str | None:
+        """Return why the last attempt to create a topic failed; None if it did not."""
+        return self._failures.get(name)
+
+    def want_with(self, spec: TopicSpec) -> None:
+        """Queue a topic with partitions and settings of its own, as `want` does."""
         if len(self._waiting) < WAITING_MAX:
-            self._waiting[name] = None
+            self._waiting.setdefault(spec.name, spec)
             if self._beginning is None and not self._is_creating:
                 self._beginning = asyncio.get_running_loop().call_soon(self._begin)
 
@@ -81,9 +90,7 @@ class AutoCreation:
         made: list[Topic] = []
         partitions = 0
         while self._waiting and partitions < PARTITIONS_PER_TURN and not (partitions and turn.is_over()):
-            name = next(iter(self._waiting))
-            del self._waiting[name]
-            topic = yield from self._create(name)
+            topic = yield from self._create(self._waiting.pop(next(iter(self._waiting))))
             if topic is not None:
                 made.append(topic)
             partitions += 1 if topic is None else topic.partitions_count
@@ -92,17 +99,25 @@ class AutoCreation:
         except OSError as error:
             _logger.error("cannot create topics automatically: %s", error)
 
-    def _create(self, name: str) -> Steps[Topic | None]:
-        config = self._config()
+    def _create(self, spec: TopicSpec) -> Steps[Topic | None]:
+        name, config = spec.name, self._config()
+        self._failures.pop(name, None)
         try:
             if name in self._internal_topics:
                 self._internal_topics[name].create_if_missing(self._controller, config)
                 return None
-            plan = plan_topic(TopicSpec(name), self._controller.catalog, config)
+            plan = plan_topic(spec, self._controller.catalog, config)
             return (yield from self._controller.making_topic(plan))
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 _logger.info("topic %r is not created automatically: %s", name, printable(error.message))
+                self._note_failure(name, error.message or error.code.name)
         except OSError as error:
             _logger.error("cannot create topic %r automatically: %s", name, error)
+            self._note_failure(name, str(error))
         return None
+
+    def _note_failure(self, name: str, why: str) -> None:
+        if len(self._failures) >= WAITING_MAX:
+            del self._failures[next(iter(self._failures))]
+        self._failures[name] = why

@@ -20,7 +20,7 @@ from kafkaraw.broker.configs import topic_config
 from kafkaraw.broker.configs.config import BrokerConfig
 from kafkaraw.broker.configs.dynamic_configs import ALL_BROKERS, CONFIGS_FILE, DynamicConfigs
 from kafkaraw.broker.configs.topic_config import TopicConfig
-from kafkaraw.broker.features import FEATURES_FILE, SHARE_VERSION, TRANSACTION_VERSION, Features
+from kafkaraw.broker.features import FEATURES_FILE, SHARE_VERSION, STREAMS_VERSION, TRANSACTION_VERSION, Features
 from kafkaraw.broker.ids import RandomBits, random_bytes, random_uuid
 from kafkaraw.broker.log.storage import ROOT, LogStorage
 from kafkaraw.broker.partitions import elections
@@ -177,7 +177,11 @@ class Controller:
         )
         self.quotas: QuotaTable = QuotaTable(lambda text: storage.write_text(ROOT, QUOTAS_FILE, text))
         self.features: Features = Features(
-            {SHARE_VERSION: config.shares.version, TRANSACTION_VERSION: config.transaction_version},
+            {
+                SHARE_VERSION: config.shares.version,
+                STREAMS_VERSION: config.groups.streams_version,
+                TRANSACTION_VERSION: config.transaction_version,
+            },
             lambda text: storage.write_text(ROOT, FEATURES_FILE, text),
         )
         self.dynamic_configs: DynamicConfigs = DynamicConfigs(

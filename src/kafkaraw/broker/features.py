@@ -1,8 +1,9 @@
 """Features of the cluster: the levels in force, which clients change with UpdateFeatures.
 
 `transaction.version` tells producers which generation of transactions to use (KIP-890), `share.version` whether there
-are share groups (KIP-932). A level that a client has set is stored, and overrides the property of the same name.
-Source: KIP-584, KIP-932, KIP-1022; org.apache.kafka.controller.FeatureControlManager.
+are share groups (KIP-932), and `streams.version` whether there are streams groups (KIP-1071). A level that a client has
+set is stored, and overrides the property of the same name.
+Source: KIP-584, KIP-932, KIP-1022, KIP-1071; org.apache.kafka.controller.FeatureControlManager.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ FEATURES_FILE: Final = "kafkaraw-features.json"
 FORMAT_VERSION: Final = 1
 TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
-LEVELS: Final = {SHARE_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
+STREAMS_VERSION: Final = "streams.version"
+LEVELS: Final = {SHARE_VERSION: (0, 1), STREAMS_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
 """The lowest and the highest level of each feature."""
 FIRST_EPOCH: Final = 1
 UPGRADE: Final = 1

@@ -18,6 +18,8 @@ from kafkaraw.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kafkaraw.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from kafkaraw.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest
 from kafkaraw.records import TopicPartition
 from tests.broker.handlers.authorization_support import GROUP_DENIED, Case, On, Op, on_topic
@@ -68,7 +70,48 @@ def consumer_describe(state: BrokerState) -> ConsumerGroupDescribeRequest:
     return ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
 
 
+def streams_heartbeat(state: BrokerState) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id="s",
+        member_id="m",
+        member_epoch=0,
+        endpoint_information_epoch=0,
+        rebalance_timeout_ms=10_000,
+        topology=Topology(
+            epoch=0,
+            subtopologies=[
+                Subtopology(
+                    subtopology_id="0",
+                    source_topics=["flights"],
+                    source_topic_regex=[],
+                    state_changelog_topics=[],
+                    repartition_sink_topics=[],
+                    repartition_source_topics=[],
+                    copartition_groups=[],
+                )
+            ],
+        ),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+    )
+
+
+def streams_describe(state: BrokerState) -> StreamsGroupDescribeRequest:
+    """Of a group that there is, with a member."""
+    caller = Caller("c", "/h", 0)
+    state.groups.coordinator("s").streams_heartbeat(streams_heartbeat(state), caller, lambda result: None)
+    return StreamsGroupDescribeRequest(group_ids=["s"], include_authorized_operations=False)
+
+
 GROUP_CASES = {
+    "StreamsGroupHeartbeat": [
+        Case(streams_heartbeat, GROUP_DENIED, [[(Op.READ, On.GROUP, "s"), *on_topic(Op.DESCRIBE)]])
+    ],
+    "StreamsGroupDescribe": [
+        Case(streams_describe, GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "s"), *on_topic(Op.DESCRIBE)]])
+    ],
     "ConsumerGroupHeartbeat": [Case(consumer_heartbeat, GROUP_DENIED, [[READ_GROUP, *on_topic(Op.DESCRIBE)]])],
     "ConsumerGroupDescribe": [
         Case(consumer_describe, GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])

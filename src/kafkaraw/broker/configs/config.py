@@ -16,6 +16,7 @@ from kafkaraw.broker.configs.group_settings import GROUP_SETTINGS, GroupSettings
 from kafkaraw.broker.configs.kafka_properties import IGNORED, REFUSED
 from kafkaraw.broker.configs.log_settings import LOG_SETTINGS, LogSettings, check_times, parse_logs
 from kafkaraw.broker.configs.share_settings import SHARE_SETTINGS, ShareSettings, parse_shares
+from kafkaraw.broker.configs.streams_settings import STREAMS_SETTINGS
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.connection_limits import LIMIT_SETTINGS, ConnectionLimits, parse_limits
 from kafkaraw.broker.listeners import (
@@ -114,6 +115,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = by_name(
         *LIMIT_SETTINGS,
         *GROUP_SETTINGS,
         *SHARE_SETTINGS,
+        *STREAMS_SETTINGS,
         *SECURITY_SETTINGS,
         *TOKEN_SETTINGS,
         *ACL_SETTINGS,

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
+from kafkaraw.broker.configs.streams_settings import StreamsLimits, parse_streams, streams_limits_of_group
 from kafkaraw.broker.settings import INT_MAX, Setting, Value, number, split_list, text
 from kafkaraw.errors import ConfigError
-from kafkaraw.light_classes import dataclass, replace
+from kafkaraw.light_classes import dataclass, field, replace
 
 
 class MigrationPolicy(Enum):
@@ -84,7 +85,8 @@ _Compares = tuple[Callable[[int, int], bool], str]
 _AT_LEAST: Final[_Compares] = (operator.ge, "greater than or equal to")
 _AT_MOST: Final[_Compares] = (operator.le, "less than or equal to")
 _BELOW: Final[_Compares] = (operator.lt, "less than")
-# What must hold between settings of consumer groups, in Kafka's order; their names begin with "group.consumer.".
+# What must hold between settings of consumer groups, in Kafka's order; their names begin with "group.consumer.". The
+# same holds for those that begin with "group.streams.".
 _RELATIONS: Final[tuple[tuple[str, _Compares, str], ...]] = (
     ("max.heartbeat.interval.ms", _AT_LEAST, "min.heartbeat.interval.ms"),
     ("heartbeat.interval.ms", _AT_LEAST, "min.heartbeat.interval.ms"),
@@ -116,6 +118,7 @@ class Limits:
     new_member_join_timeout_ms: int = 300_000  # of a new member's JoinGroup: it cannot send heartbeats
     offsets_retention_ms: int = 604_800_000  # offsets.retention.minutes
     offsets_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    streams: StreamsLimits = field(default_factory=StreamsLimits)
 
 
 # What may be set for one group alone, and the limit that this is.
@@ -137,8 +140,11 @@ def limits_of_group(limits: Limits, configs: Mapping[str, str]) -> Limits:
         configs: what is set for the group alone, by Kafka's names.
     """
     own = {_OF_ONE_GROUP[name]: int(value) for name, value in configs.items() if name in _OF_ONE_GROUP}
+    streams = streams_limits_of_group(limits.streams, configs)
+    if not own and streams is limits.streams:
+        return limits
     # The fields are named in a table, so their types cannot be known here: all are whole numbers.
-    return replace(limits, **own) if own else limits  # type: ignore[arg-type]
+    return replace(limits, streams=streams, **own)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +156,14 @@ class GroupSettings:
         topic_partitions: of `__consumer_offsets`, when it is made.
         topic_replication_factor: its replicas, when it is made.
         topic_segment_bytes: its segment.bytes, when it is made.
+        streams_version: the level of the feature `streams.version`, unless a client has set it.
     """
 
     limits: Limits
     topic_partitions: int
     topic_replication_factor: int
     topic_segment_bytes: int
+    streams_version: int
 
 
 def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
@@ -179,19 +187,23 @@ def parse_groups(values: Mapping[str, Value]) -> GroupSettings:
             migration=MigrationPolicy(text(values, "group.consumer.migration.policy").lower()),
             offsets_retention_ms=number(values, "offsets.retention.minutes") * 60_000,
             offsets_check_interval_ms=number(values, "offsets.retention.check.interval.ms"),
+            streams=parse_streams(values),
         ),
         topic_partitions=number(values, "offsets.topic.num.partitions"),
         topic_replication_factor=number(values, "offsets.topic.replication.factor"),
         topic_segment_bytes=number(values, "offsets.topic.segment.bytes"),
+        streams_version=number(values, "streams.version"),
     )
 
 
 def _check_relations(values: Mapping[str, Value]) -> None:
-    for one, (fits, words), other in _RELATIONS:
-        one_name, other_name = f"group.consumer.{one}", f"group.consumer.{other}"
-        one_ms, other_ms = number(values, one_name), number(values, other_name)
-        if not fits(one_ms, other_ms):
-            raise ConfigError(f"{one_name} must be {words} {other_name}, got {one_ms} and {other_ms}")
+    of_streams = (*_RELATIONS, ("num.standby.replicas", _AT_MOST, "max.standby.replicas"))
+    for kind, relations in (("consumer", _RELATIONS), ("streams", of_streams)):
+        for one, (fits, words), other in relations:
+            one_name, other_name = f"group.{kind}.{one}", f"group.{kind}.{other}"
+            first, second = number(values, one_name), number(values, other_name)
+            if not fits(first, second):
+                raise ConfigError(f"{one_name} must be {words} {other_name}, got {first} and {second}")
 
 
 def _assignors(values: Mapping[str, Value]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The groups of one partition of `__consumer_offsets`, as long as this node leads it.
 
 Decisions are written as records and take effect once these are replicated; `load` restores the groups from the log
-after a change of leader. Pure: it has no clock, loop or log of its own. `classic`, `consumer` and `classic_members`
-decide about members; this module routes requests to them, handles committed offsets, and describes groups.
+after a change of leader. Pure: it has no clock, loop or log of its own. `classic`, `consumer`, `classic_members` and
+`streams` decide about members; this module routes requests to them, handles committed offsets, and describes groups.
 Start at `join` and `commit`.
 Source: org.apache.kafka.coordinator.group.{GroupCoordinatorShard, OffsetMetadataManager}.
 """
@@ -41,6 +41,9 @@ from kafkaraw.broker.groups.share import ShareProtocol, ShareStates
 from kafkaraw.broker.groups.share_group import ShareGroup
 from kafkaraw.broker.groups.share_offsets import ShareOffsets
 from kafkaraw.broker.groups.states import ClassicState
+from kafkaraw.broker.groups.streams import Answer as StreamsAnswer
+from kafkaraw.broker.groups.streams import StreamsChange, StreamsProtocol
+from kafkaraw.broker.groups.streams_group import StreamsGroup
 from kafkaraw.light_classes import NamedTuple, replace
 from kafkaraw.protocol.embedded.consumer_group_records import ConsumerGroupMetadataKey
 from kafkaraw.protocol.embedded.group_offsets import (
@@ -51,12 +54,21 @@ from kafkaraw.protocol.embedded.group_offsets import (
     OffsetCommitValue,
 )
 from kafkaraw.protocol.embedded.share_group_records import ShareGroupMetadataKey
+from kafkaraw.protocol.embedded.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+)
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.join_group import JoinGroupRequest
 from kafkaraw.protocol.messages.leave_group import MemberIdentity
 from kafkaraw.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from kafkaraw.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from kafkaraw.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkaraw.records import TopicPartition
 
@@ -71,7 +83,15 @@ _EXPIRY: Final = "offsets"
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
 Offsets = Sequence[tuple[TopicPartition, CommittedOffset]]
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+_STREAMS_KEYS: Final = (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+)
 
 
 class CommitIdentity(NamedTuple):
@@ -147,6 +167,7 @@ class GroupCoordinator:
         self._classic_members = ClassicMembers(context, topics, self._consumer, self._commit_change)
         self._share = ShareProtocol(context, shares.limits_of, topics, self, self._writer, shares.states)
         self.share_offsets: ShareOffsets = ShareOffsets(topics, self, self._share, shares.states)
+        self._streams = StreamsProtocol(context, topics, self._begin_streams, self._commit_change)
 
     # ---- a change of leader
 
@@ -160,6 +181,8 @@ class GroupCoordinator:
         for group in list(self._groups.values()):
             if isinstance(group, ClassicGroup):
                 self._classic.begin(group)
+            elif isinstance(group, StreamsGroup):
+                self._streams.begin(group)
             elif isinstance(group, ConsumerGroup):
                 self._consumer.begin(group)
             else:
@@ -187,6 +210,8 @@ class GroupCoordinator:
                 self._groups[key.group] = ClassicGroup.of(key.group, value)
         elif isinstance(key, SHARE_KEYS):
             self._replay_share(record)
+        elif isinstance(key, _STREAMS_KEYS):
+            self._replay_streams(record)
         else:
             self._replay_consumer(record)
 
@@ -215,6 +240,18 @@ class GroupCoordinator:
                 return
             group = self._groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
+
+    def _replay_streams(self, record: GroupRecord) -> None:
+        group_id: str = record.key.group_id
+        group = self._groups.get(group_id)
+        if not isinstance(group, StreamsGroup):
+            if record.value is None:
+                return
+            group = self._groups[group_id] = StreamsGroup(group_id)
+        if record.value is None and isinstance(record.key, StreamsGroupMetadataKey):
+            del self._groups[group_id]
+        else:
+            group.replay(record)
 
     def _replay_offset(self, group_id: str, key: TopicPartition, value: object, producer_id: int) -> None:
         if value is None:
@@ -258,7 +295,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group is None:
             return GroupChange(ConsumerGroup(group_id))
-        if not found or isinstance(group, ShareGroup):
+        if not found or isinstance(group, (ShareGroup, StreamsGroup)):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
             change = GroupChange(ConsumerGroup(group_id), records=list(group.tombstones()))
@@ -269,11 +306,28 @@ class GroupCoordinator:
         change.after.insert(0, lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
         return change
 
-    def _commit_change(self, change: GroupChange, done: Done) -> None:
+    def _begin_streams(self, group_id: str, found: bool) -> StreamsChange:
+        """Begin the change of a streams group for a request; see `_begin_change`."""
+        group = self._groups.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return StreamsChange(group.copy())
+        if group is None and not found:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        change = StreamsChange(StreamsGroup(group_id), is_new=True)
+        if group is None:
+            return change
+        if not found or not isinstance(group, ClassicGroup) or not group.is_empty:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+        change.records.extend(group.tombstones())
+        change.after.append(lambda: self._classic.drop(group, ErrorCode.REBALANCE_IN_PROGRESS))
+        return change
+
+    def _commit_change(self, change: GroupChange | StreamsChange, done: Done) -> None:
         """Write a change and apply it; call back once it and everything before it is replicated."""
 
         def appended() -> None:
-            self._groups[change.group.group_id] = change.becomes or change.group
+            becomes = change.becomes if isinstance(change, GroupChange) else None
+            self._groups[change.group.group_id] = becomes or change.group
             for act in change.after:
                 act()
 
@@ -317,6 +371,12 @@ class GroupCoordinator:
         """Replace a share group by its changed copy."""
         self._groups[group.group_id] = group
 
+    # ---- streams groups
+
+    def streams_heartbeat(self, request: StreamsGroupHeartbeatRequest, caller: Caller, answer: StreamsAnswer) -> None:
+        """Handle StreamsGroupHeartbeat."""
+        self._streams.heartbeat(request, caller, answer)
+
     # ---- members
 
     def join(self, request: JoinGroupRequest, caller: Caller, answer: Joined) -> None:
@@ -336,13 +396,20 @@ class GroupCoordinator:
             self._classic.join(group, request, caller, answer)
         elif isinstance(group, ShareGroup):
             answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif group is not None and not group.is_empty:
+            answer(refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER))
         elif request.member_id == UNKNOWN_MEMBER:
             self._create_group(request, caller, answer, instead_of=group)
         else:
             answer(refused_join(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
 
     def _create_group(
-        self, request: JoinGroupRequest, caller: Caller, answer: Joined, *, instead_of: ConsumerGroup | None
+        self,
+        request: JoinGroupRequest,
+        caller: Caller,
+        answer: Joined,
+        *,
+        instead_of: ConsumerGroup | StreamsGroup | None,
     ) -> None:
         """Create a group for its first member, and write it to the log immediately.
 
@@ -350,7 +417,7 @@ class GroupCoordinator:
             request: the JoinGroup request.
             caller: the client that sent it.
             answer: called with the response.
-            instead_of: an empty group of the consumer protocol, which the new group replaces.
+            instead_of: an empty group of another protocol, which the new group replaces.
         """
         group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=self._now_ms())
         self._classic.join(group, request, caller, answer)
@@ -364,6 +431,8 @@ class GroupCoordinator:
 
         self._watch_offsets()
         gone = [] if instead_of is None else instead_of.tombstones()
+        if isinstance(instead_of, StreamsGroup):
+            self._streams.drop(instead_of)
         self._writer.write([*gone, group.empty_record()], written)
 
     def sync(self, request: SyncGroupRequest, answer: Synced) -> None:
@@ -371,7 +440,7 @@ class GroupCoordinator:
         group = self._groups.get(request.group_id)
         if not request.group_id:
             answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, assignment=b""))
-        elif group is None or group.is_empty or isinstance(group, ShareGroup):
+        elif group is None or group.is_empty or isinstance(group, (ShareGroup, StreamsGroup)):
             answer(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=b""))
         elif isinstance(group, ConsumerGroup):
             self._classic_members.sync(GroupChange(group.copy()), request, answer)
@@ -392,7 +461,7 @@ class GroupCoordinator:
     def leave(self, group_id: str, leaving: list[MemberIdentity], answer: Left) -> None:
         """Handle LeaveGroup; answer with the error code of each member."""
         group = self._groups.get(group_id)
-        if group is None or isinstance(group, ShareGroup):
+        if group is None or isinstance(group, (ShareGroup, StreamsGroup)):
             answer([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving))
         elif isinstance(group, ConsumerGroup):
             self._classic_members.leave(GroupChange(group.copy()), leaving, answer)
@@ -460,8 +529,11 @@ class GroupCoordinator:
         code = group.check_commit(
             claim.member_id, claim.instance_id, claim.epoch, in_transaction=in_transaction, version=claim.version
         )
-        if code or not isinstance(group, ConsumerGroup):
+        if code or isinstance(group, (ClassicGroup, ShareGroup)):
             return code
+        if isinstance(group, StreamsGroup):
+            tasks = [(key.topic, key.partition) for key, _ in offsets]
+            return group.may_commit(claim.member_id, claim.epoch, tasks, in_transaction=in_transaction)
         parts = [(found[0], key.partition) for key, _ in offsets if (found := self._topics.find(key.topic))]
         return group.may_commit(claim.member_id, claim.epoch, parts, in_transaction=in_transaction)
 

@@ -50,6 +50,20 @@ from kafkaraw.protocol.embedded.share_group_records import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
+from kafkaraw.protocol.embedded.streams_group_records import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 
 _VERSION: Final = struct.Struct(">h")
 _KEY_VERSION: Final = 0
@@ -94,6 +108,12 @@ _KINDS: Final = (
     _Kind(14, ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
     _Kind(15, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     _Kind(16, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    _Kind(17, StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+    _Kind(19, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+    _Kind(20, StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+    _Kind(21, StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+    _Kind(22, StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+    _Kind(23, StreamsGroupTopologyKey, StreamsGroupTopologyValue),
 )
 _BY_NUMBER: Final = {kind.number: kind for kind in _KINDS}
 _BY_KEY: Final = {kind.key: kind for kind in _KINDS}

@@ -813,7 +813,7 @@ class AsyncAdmin:
     async def describe_groups(
         self, groups: Iterable[str], *, authorized_operations: bool = False, timeout: float | None = None
     ) -> dict[str, GroupDescription]:
-        """Describe groups of any type but streams groups: their state and their members.
+        """Describe groups of any type: their state and their members.
 
         Args:
             groups: the group ids.

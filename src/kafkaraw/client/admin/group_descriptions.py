@@ -1,8 +1,9 @@
 """Descriptions of groups, of one type for all protocols.
 
-`of_classic` and `of_consumer` read DescribeGroups and ConsumerGroupDescribe responses. An attribute that a protocol
-does not have is None. This module sends no requests.
-Source: KIP-518, KIP-848, KIP-1043, KIP-1099; Kafka's DescribeConsumerGroupsHandler.
+`of_classic`, `of_consumer`, `of_share` and `of_streams` read the responses of DescribeGroups, ConsumerGroupDescribe,
+ShareGroupDescribe and StreamsGroupDescribe. An attribute that a protocol does not have is None. This module sends no
+requests.
+Source: KIP-518, KIP-848, KIP-1043, KIP-1071, KIP-1099; Kafka's DescribeConsumerGroupsHandler.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from kafkaraw.core.group.consumer_protocol import (
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.acl_codes import AclOperation
-from kafkaraw.protocol.messages import consumer_group_describe, describe_groups, share_group_describe
+from kafkaraw.protocol.messages import (
+    consumer_group_describe,
+    describe_groups,
+    share_group_describe,
+    streams_group_describe,
+)
 from kafkaraw.records import TopicPartition
 
 _CLASSIC_MEMBER = 0
@@ -39,7 +45,8 @@ class GroupType(StrEnum):
 class GroupState(StrEnum):
     """The state of a group; the values are Kafka's names.
 
-    PREPARING_REBALANCE and COMPLETING_REBALANCE are of classic groups, ASSIGNING and RECONCILING of those of KIP-848.
+    PREPARING_REBALANCE and COMPLETING_REBALANCE are of classic groups, ASSIGNING and RECONCILING of those of KIP-848
+    and of streams groups, NOT_READY of streams groups without all their topics.
     """
 
     EMPTY = "Empty"
@@ -87,6 +94,8 @@ class MemberDescription:
         member_epoch: the epoch of the last assignment that it has reconciled; None in classic groups.
         protocol: the protocol that this member speaks: a group of KIP-848 may have classic members, too. None when
             the broker does not say (before 4.0).
+        active_tasks: the tasks that a member of a streams group runs, such as "0_3": subtopology and partition.
+        standby_tasks: the tasks of which it keeps copies.
     """
 
     member_id: str
@@ -100,6 +109,8 @@ class MemberDescription:
     rack_id: str | None = None
     member_epoch: int | None = None
     protocol: GroupType | None = GroupType.CLASSIC
+    active_tasks: tuple[str, ...] = ()
+    standby_tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +121,8 @@ class GroupDescription:
         group_id: its name.
         group_type: its protocol.
         state: its state.
-        protocol_type: "consumer" for consumers; empty when only offsets were committed under that name.
+        protocol_type: "consumer" for consumers, "streams" for streams groups; empty when only offsets were committed
+            under that name.
         assignor: the name of the assignor; empty before the first assignment.
         coordinator: its group coordinator.
         members: by member id.
@@ -188,6 +200,22 @@ def of_share(group: share_group_describe.DescribedGroup, coordinator: BrokerNode
     )
 
 
+def of_streams(group: streams_group_describe.DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
+    """A streams group (KIP-1071), as the coordinator describes it; it does not tell the assignor."""
+    return GroupDescription(
+        group_id=group.group_id,
+        group_type=GroupType.STREAMS,
+        state=state_of(group.group_state),
+        protocol_type=GroupType.STREAMS.value,
+        assignor="",
+        coordinator=coordinator,
+        members=_in_order([_streams_member(member) for member in group.members]),
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        authorized_operations=_operations(group.authorized_operations),
+    )
+
+
 def _share_member(member: share_group_describe.Member) -> MemberDescription:
     return MemberDescription(
         member_id=member.member_id,
@@ -200,6 +228,25 @@ def _share_member(member: share_group_describe.Member) -> MemberDescription:
         member_epoch=member.member_epoch,
         protocol=GroupType.SHARE,
     )
+
+
+def _streams_member(member: streams_group_describe.Member) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        protocol=GroupType.STREAMS,
+        active_tasks=_tasks(member.assignment.active_tasks),
+        standby_tasks=_tasks(member.assignment.standby_tasks),
+    )
+
+
+def _tasks(tasks: list[streams_group_describe.TaskIds]) -> tuple[str, ...]:
+    ids = sorted((each.subtopology_id, partition) for each in tasks for partition in each.partitions)
+    return tuple(f"{subtopology_id}_{partition}" for subtopology_id, partition in ids)
 
 
 def _classic_member(member: describe_groups.DescribedGroupMember, protocol_type: str) -> MemberDescription:

@@ -23,6 +23,7 @@ from kafkaraw.client.admin.group_descriptions import (
     of_classic,
     of_consumer,
     of_share,
+    of_streams,
     state_of,
     type_of,
 )
@@ -46,6 +47,7 @@ from kafkaraw.protocol.messages.describe_groups import DescribedGroup, DescribeG
 from kafkaraw.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkaraw.protocol.messages.list_groups import ListGroupsRequest
 from kafkaraw.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from kafkaraw.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 _REASON: Final = "member was removed by an admin"
 _REASON_LENGTH_MAX: Final = 255
@@ -116,6 +118,9 @@ class GroupAdmin:
                 missing = [name for name, error in others.items() if _is_missing(error)]
                 if missing:
                     others |= await self._describe_share(node_id, missing, authorized_operations, found, deadline)
+                missing = [name for name in missing if name not in found and _is_missing(others.get(name))]
+                if missing:
+                    others |= await self._describe_streams(node_id, missing, authorized_operations, found, deadline)
                 failures |= {name: error for name, error in others.items() if name not in found}
             return failures
 
@@ -169,6 +174,23 @@ class GroupAdmin:
         for group in answer.groups:
             if not group.error_code:
                 found[group.group_id] = of_share(group, self._node(node_id))
+            elif group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                failures[group.group_id] = _not_described(group.error_code, group.error_message, group.group_id)
+        return failures
+
+    async def _describe_streams(
+        self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
+    ) -> dict[str, KafkaError]:
+        """Describe streams groups; returns the groups that exist and failed."""
+        request = StreamsGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
+        try:
+            answer = await self._groups.ask(node_id, request, ends)
+        except UnsupportedVersionError:  # the broker has no streams groups
+            return {}
+        failures: dict[str, KafkaError] = {}
+        for group in answer.groups:
+            if not group.error_code:
+                found[group.group_id] = of_streams(group, self._node(node_id))
             elif group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 failures[group.group_id] = _not_described(group.error_code, group.error_message, group.group_id)
         return failures
@@ -249,7 +271,7 @@ def _texts(values: Iterable[GroupState | GroupType | str], kind: type[GroupState
     return wanted
 
 
-def _is_missing(error: KafkaError) -> bool:
+def _is_missing(error: KafkaError | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
