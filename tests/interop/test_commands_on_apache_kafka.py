@@ -276,6 +276,15 @@ GROUPS: list[Line] = [
     (1, "groups delete readers --execute"),
 ]
 
+SHARE_GROUP: list[Line] = [
+    (0, "configs set --group queue share.auto.offset.reset=earliest -o json"),
+    (0, "consume read --share-group queue -c 2 -f %o/%d/%s\\n"),
+    (0, "consume read --share-group queue -c 1 --ack release -f %o/%d/%s\\n"),
+    (0, "consume read --share-group queue -c 1 --ack reject -J"),
+    (0, "consume read --share-group queue --timeout-ms 1000 -q -f %o/%d/%s\\n"),
+    (2, "consume read --share-group queue -e"),
+]
+
 WITH_MEMBER: list[Line] = [
     (0, "groups list --state stable -o json"),
     (0, "groups describe joined -o json"),
@@ -376,6 +385,13 @@ def test_groups_commands_end_and_print_the_same(both_brokers: tuple[Broker, Brok
     records = [(0, "topics create read -p 2 -o json"), *((0, f"produce read -p {at}", b"1\n2\n3\n") for at in (0, 1))]
     compare(both_brokers, [*records, (0, "consume read -q -e -g readers -X auto.offset.reset=earliest -f %s")])
     compare(both_brokers, GROUPS)
+    compare(both_brokers, [(0, "topics delete read -o json --yes")])
+
+
+@pytest.mark.usefixtures("no_groups")
+def test_share_group_commands_end_and_print_the_same(both_brokers: tuple[Broker, Broker]) -> None:
+    compare(both_brokers, [(0, "topics create read -p 1 -o json"), (0, "produce read", b"1\n2\n3\n4\n")])
+    compare(both_brokers, SHARE_GROUP)
     compare(both_brokers, [(0, "topics delete read -o json --yes")])
 
 
