@@ -71,6 +71,19 @@ class Clusters(NamedTuple):
             time.sleep(0.2)
 
 
+def mirror_file(folder: Path, source: str, target: str) -> Path:
+    """Write the configuration of a mirror of `orders` between clusters with these bootstrap servers."""
+    file = folder / "mirror.properties"
+    file.write_text(
+        "clusters = a, b\n"
+        f"a.bootstrap.servers = {source}\n"
+        f"b.bootstrap.servers = {target}\n"
+        "a->b.enabled = true\na->b.topics = orders\nheartbeats.replication.enabled = false\n"
+        "refresh.topics.interval.seconds = 1\ncommit.interval.ms = 100\n"
+    )
+    return file
+
+
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[Clusters]:
     properties = {**KEEP_RECORDS, **FEW_PARTITIONS}
@@ -80,14 +93,7 @@ def clusters(tmp_path: Path) -> Iterator[Clusters]:
     ):
         with Admin(bootstrap_servers=source.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("orders", PARTITIONS)])
-        file = tmp_path / "mirror.properties"
-        file.write_text(
-            "clusters = a, b\n"
-            f"a.bootstrap.servers = {source.bootstrap_servers}\n"
-            f"b.bootstrap.servers = {target.bootstrap_servers}\n"
-            "a->b.enabled = true\na->b.topics = orders\nheartbeats.replication.enabled = false\n"
-            "refresh.topics.interval.seconds = 1\ncommit.interval.ms = 100\n"
-        )
+        file = mirror_file(tmp_path, source.bootstrap_servers, target.bootstrap_servers)
         yield Clusters(source.bootstrap_servers, target.bootstrap_servers, file)
 
 
