@@ -19,7 +19,8 @@ MODULES_MAX = {
     "from kafkaraw import Consumer": 92,
     "from kafkaraw import Admin": 67,
     "from kafkaraw import Admin, Consumer, Producer": 123,
-    "from kafkaraw.broker import EmbeddedBroker": 173,  # `features`, `delegation_tokens`: read at the start if stored
+    "from kafkaraw.broker import EmbeddedBroker": 174,  # `features`, `delegation_tokens`: read at the start if stored;
+    # `_cython_shared`: code that each compiled module had before
 }
 CLIENTS = "from kafkaraw import Admin, Consumer, Producer"
 # Who needs one of these imports it on first use; the names are those of modules or packages.
