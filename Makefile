@@ -103,6 +103,10 @@ bench: bench-produce bench-consume ## What sending and reading cost, ours and ot
 bench-consume: setup ## Read topics with our client and with others, held against the goals
 	@$(BIN)/python -m bench.consume $(ARGS)
 
+.PHONY: bench-share
+bench-share: setup ## Read share groups of Apache Kafka with our client and with Java's, held against the goals
+	@$(BIN)/python -m bench.share $(ARGS)
+
 .PHONY: bench-protocol
 bench-protocol: setup ## Encode and decode messages, ours and kafka-python's side by side
 	@$(BIN)/python -m bench.protocol $(ARGS)

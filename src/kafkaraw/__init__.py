@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import ResourcePattern as ResourcePattern
     from kafkaraw.client.admin import ScramPassword as ScramPassword
     from kafkaraw.client.admin import ScramRemoval as ScramRemoval
+    from kafkaraw.client.admin import SharePartitionOffsetInfo as SharePartitionOffsetInfo
     from kafkaraw.client.admin import TopicCreated as TopicCreated
     from kafkaraw.client.admin import TopicDescription as TopicDescription
     from kafkaraw.client.admin import TopicListing as TopicListing
@@ -188,6 +189,7 @@ _HOMES = {
         "QuotaName",
         "ScramPassword",
         "ScramRemoval",
+        "SharePartitionOffsetInfo",
         "TopicCreated",
         "TopicDescription",
         "TopicListing",

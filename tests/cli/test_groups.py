@@ -259,3 +259,21 @@ def test_invalid_options_are_reported(command: str, options: list[str], said: st
 )
 def test_unknown_topics_and_partitions_are_reported(servers: str, group: str, topic: str, said: str):
     assert said in run(servers, "groups reset", group, "--topic", topic, "--to-latest", code=1).stderr
+
+
+def test_a_share_group_has_start_offsets_that_are_described_reset_and_deleted_by_topic(servers: str, trips: str):
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.alter_share_group_offsets("queue", {FIRST: 3})
+    assert rows(run(servers, "groups describe", "queue").stdout) == [
+        ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"],
+        ["queue", "trips", "0", "3", "7"],
+    ]
+    assert "Share group 'queue' has no active members." in run(servers, "groups describe", "queue", "--state").stderr
+    run(servers, "groups reset", "queue", "--all-topics", "--shift-by", "2", "--execute")
+    with Admin(bootstrap_servers=servers) as admin:
+        assert admin.list_share_group_offsets(["queue"])["queue"][FIRST].start_offset == 5
+    refused = run(servers, "groups delete-offsets", "queue", "--topic", "trips:0", "--execute", code=1).stderr
+    assert "deleted by topic: --topic TOPIC" in refused
+    run(servers, "groups delete-offsets", "queue", "--topic", "trips", "--execute")
+    assert len(rows(run(servers, "groups describe", "queue").stdout)) <= 1
+    run(servers, "groups delete", "queue", "--execute")

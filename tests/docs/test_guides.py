@@ -25,6 +25,12 @@ SAID = {
     "move-from-confluent-kafka": ["confluent-kafka: 200", "kafkaraw: 200"],
     "move-from-kafka-python": ["True\nTrue", "kafka-python: 202", "kafkaraw: 202"],
     "run-a-worker": ["ended gracefully\n10 invoices\ndead letter: b'no JSON' b'10'"],
+    "share-records-between-workers": [
+        "resized a.png\nresized b.png\nresized c.png\n",
+        "resized d.png",
+        "resized busy.png",
+        "0 not processed",
+    ],
     "stop-gracefully": ["stopping\n10 handled"],
     "use-transactions": ["aborted: the second record cannot be made", "[b'{\"id\": 1}']"],
 }

@@ -17,7 +17,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kafkaraw import Admin, Consumer, Producer
+from kafkaraw import Admin, Consumer, Producer, ShareConsumer
 from kafkaraw.cli import main
 from tests.interop.both_brokers import Broker
 from tests.rotation import rotating
@@ -276,6 +276,45 @@ GROUPS: list[Line] = [
     (1, "groups delete readers --execute"),
 ]
 
+SHARE_GROUP: list[Line] = [
+    (0, "configs set --group queue share.auto.offset.reset=earliest -o json"),
+    (0, "consume read --share-group queue -c 2 -f %o/%d/%s\\n"),
+    (0, "consume read --share-group queue -c 1 --ack release -f %o/%d/%s\\n"),
+    (0, "consume read --share-group queue -c 1 --ack reject -J"),
+    (0, "consume read --share-group queue --timeout-ms 1000 -q -f %o/%d/%s\\n"),
+    (2, "consume read --share-group queue -e"),
+    (0, "groups list --type share -o json"),
+    (0, "groups describe queue -o json"),
+    (0, "groups describe queue --verbose -o json"),
+    (0, "groups describe queue --members -o json"),
+    (0, "groups describe queue --state -o json"),
+    (0, "groups describe --all-groups -o json"),
+    (0, "groups reset queue --topic read --to-earliest -o json"),
+    (0, "groups reset queue --topic read:0 --to-offset 2 --execute -o json"),
+    (0, "groups describe queue -o json"),
+    (0, "consume read --share-group queue -c 1 -f %o/%d/%s\\n"),
+    (0, "groups reset queue --all-topics --shift-by -1 --execute -o json"),
+    (0, "groups reset queue --all-topics --to-current --export"),
+    (1, "groups remove-members queue --all-members --execute"),
+    (1, "groups delete-offsets queue --topic read:0 --execute"),
+    (0, "groups delete-offsets queue --topic read -o json"),
+    (0, "groups delete-offsets queue --topic read --execute -o json"),
+    (0, "groups describe queue -o json"),
+    (0, "groups delete queue -o json"),
+    (0, "groups delete queue --execute -o json"),
+    (1, "groups delete queue --execute"),
+]
+
+SHARE_MEMBER: list[Line] = [
+    (0, "groups list --state stable -o json"),
+    (0, "groups describe joined -o json"),
+    (0, "groups describe joined --members --verbose -o json"),
+    (0, "groups describe joined --state --verbose -o json"),
+    (1, "groups reset joined --topic read --to-earliest --execute"),
+    (1, "groups delete joined --execute"),
+    (1, "groups delete-offsets joined --topic read --execute"),
+]
+
 WITH_MEMBER: list[Line] = [
     (0, "groups list --state stable -o json"),
     (0, "groups describe joined -o json"),
@@ -380,6 +419,26 @@ def test_groups_commands_end_and_print_the_same(both_brokers: tuple[Broker, Brok
 
 
 @pytest.mark.usefixtures("no_groups")
+def test_share_group_commands_end_and_print_the_same(both_brokers: tuple[Broker, Broker]) -> None:
+    compare(both_brokers, [(0, "topics create read -p 1 -o json"), (0, "produce read", b"1\n2\n3\n4\n")])
+    compare(both_brokers, SHARE_GROUP)
+    with ExitStack() as members:
+        for broker in both_brokers:
+            consumer = members.enter_context(
+                ShareConsumer(bootstrap_servers=broker.servers, group_id="joined", client_id="member")
+            )
+            consumer.subscribe(["read"])
+            deadline = time.monotonic() + TIMEOUT_S
+            while not consumer.metrics()["group"]["assigned_partitions"]:
+                assert time.monotonic() < deadline, f"no partitions within {TIMEOUT_S:g} s"
+                consumer.poll(0.05)
+            consumer.poll(0.5)
+        compare(both_brokers, SHARE_MEMBER)
+    compare(both_brokers, [(0, "groups delete joined -o json --execute")])
+    compare(both_brokers, [(0, "topics delete read -o json --yes")])
+
+
+@pytest.mark.usefixtures("no_groups")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_groups_commands_end_and_print_the_same_of_a_group_with_a_member(
     both_brokers: tuple[Broker, Broker], protocol: str
@@ -435,7 +494,7 @@ def test_the_embedded_broker_supports_versions_and_features_as_apache_kafka_does
 
 
 def test_every_command_with_a_cluster_runs_on_both_brokers() -> None:
-    scenarios = [*SCENARIOS.values(), GROUPS, WITH_MEMBER, STATIC_MEMBER, OPEN_TRANSACTION]
+    scenarios = [*SCENARIOS.values(), GROUPS, SHARE_GROUP, SHARE_MEMBER, WITH_MEMBER, STATIC_MEMBER, OPEN_TRANSACTION]
     covered = {text for lines in scenarios for _, text, *_ in lines}
     missing = [
         name

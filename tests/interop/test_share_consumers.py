@@ -216,6 +216,30 @@ def test_record_that_cannot_be_deserialized_is_released_and_the_others_come(
     assert one.poll(0.5) == {}
 
 
+def test_administrator_moves_an_empty_group_and_deletes_its_offsets(
+    servers: str, topic: str, make: Callable[..., ShareConsumer]
+):
+    partition = TopicPartition(topic, 0)
+    send(servers, topic, "a", "b", "c")
+    one = make()
+    first(one)
+    assert one.commit() == {partition: None}
+    with Admin(bootstrap_servers=servers) as admin:
+        with pytest.raises(KafkaError, match="stop them first"):
+            admin.alter_share_group_offsets(topic, {partition: 1})
+        with pytest.raises(KafkaError, match="stop them first"):
+            admin.delete_share_group_offsets(topic, [topic])
+        one.close()
+        admin.alter_share_group_offsets(topic, {partition: 1})
+        info = admin.list_share_group_offsets([topic])[topic][partition]
+        assert (info.start_offset, info.lag) == (1, 2)
+        two = make()
+        assert offsets_and_counts(first(two)) == [(1, 1), (2, 1)]
+        two.close()
+        admin.delete_share_group_offsets(topic, [topic])
+        assert admin.list_share_group_offsets([topic]) == {topic: {}}
+
+
 def test_asyncio_form(servers: str, topic: str):
     send(servers, topic, "a", "b")
     asyncio.run(_read_two(servers, topic))

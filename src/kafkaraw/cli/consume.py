@@ -20,6 +20,7 @@ Examples:
   kafkaraw consume -b localhost:9092 flights -o -10 -e    the last 10 records of each partition
   kafkaraw consume -b localhost:9092 flights -o s@2026-11-21T10:00:00Z -o e@-PT1H
   kafkaraw consume -b localhost:9092 -g billing flights   as a member of a group
+  kafkaraw consume -b localhost:9092 --share-group resize pictures -f '%o %d %s\\n'
   kafkaraw consume -b localhost:9092 flights -f '%p:%o %k=%s\\n'
   kafkaraw consume -b localhost:9092 orders -s value=avro -r http://localhost:8081
 \b
@@ -27,6 +28,7 @@ Tokens of -f:
   %s value  %S its length (-1: null)  %R its length as 4 bytes, big-endian
   %k key    %K its length (-1: null)  %h headers as name=value,...
   %t topic  %p partition  %o offset   %T timestamp in ms   %% percent sign
+  %d delivery count, with --share-group
   \\n \\t \\r \\xNN \\0OO (octal)
 \b
 Exit codes:
@@ -69,6 +71,19 @@ Exit codes:
     metavar="GROUP",
     shell_complete=complete_groups,
     help="Read as a member of this group. A topic that begins with ^ is a regex.",
+)
+@click.option(
+    "--share-group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Read as a member of this share group: its members share the records. A new one begins at the end, "
+    "unless its share.auto.offset.reset is earliest.",
+)
+@click.option(
+    "--ack",
+    type=click.Choice(["accept", "release", "reject"]),
+    help="What a written record is for the share group: processed, to be delivered again, or not to be delivered again."
+    "  [default: accept]",
 )
 @click.option("-e", "--exit-at-end", is_flag=True, help="Exit after the last record that existed at the start.")
 @click.option("-c", "-n", "--max-messages", type=click.IntRange(1), metavar="N", help="Exit after N records.")
@@ -114,7 +129,8 @@ def consume(ctx: click.Context, cluster: Cluster, **options: Unpack[ConsumeOptio
     """Write the records of topics to standard output.
 
     Without --group, all partitions are read from the beginning, and no offsets are committed. With --group, the
-    members of the group share the partitions, and the offsets of written records are committed.
+    members of the group share the partitions, and the offsets of written records are committed. With --share-group, the
+    members share the records, and each written record is acknowledged.
 
     With --registry, keys and values that carry the id of a schema are written as JSON; -s requires it of all of them.
     """

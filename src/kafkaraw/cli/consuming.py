@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict, Unpack
 
 import click
 
@@ -21,18 +21,17 @@ from kafkaraw.cli.kafka_properties import format_of
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.outputs import ColumnsOutput, Output, StreamOutput, discard_pending, is_gone
 from kafkaraw.cli.serdes import OF_SCHEMAS, ToText, showing
+from kafkaraw.cli.share_consuming import SharePlan, read_share_group, share_plan
 from kafkaraw.cli.start_offsets import Kind, Start, parse_range
-from kafkaraw.cli.stopping import Stop
+from kafkaraw.cli.stopping import TURN_S, Stop
 from kafkaraw.client.blocking.consumer import Consumer
-from kafkaraw.client.config import ConsumerConfig
+from kafkaraw.client.config import ConsumerConfig, ShareConsumerConfig
 from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     from kafkaraw.cli.schema_serdes import Schemas
 
-_TURN_S: Final = 0.2
-"""The longest time until a signal is noticed."""
 _TERMINAL_RECORDS: Final = 500
 """Maximum number of records written to a terminal between two checks for a signal."""
 _NOTHING_S: Final = 5.0
@@ -48,6 +47,8 @@ class ConsumeOptions(TypedDict):
     offsets: tuple[str, ...]
     from_beginning: bool
     group: str | None
+    share_group: str | None
+    ack: str | None
     exit_at_end: bool
     max_messages: int | None
     timeout_ms: int | None
@@ -114,9 +115,15 @@ def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> 
     stream = sys.stdout.buffer
     schemas = _schemas(cluster, options)
     try:
-        plan = _plan(options, time.time_ns() // 1_000_000)
-        settings = cluster.settings(ConsumerConfig, **_settings(cluster, plan, options))
-        output: Output = (
+        topics = _topics(options)
+        plan: Plan | SharePlan
+        if options["share_group"] is not None:
+            plan = share_plan(options["share_group"], topics, options)
+            settings = cluster.settings(ShareConsumerConfig, **plan.settings)
+        else:
+            plan = _plan(topics, options, time.time_ns() // 1_000_000)
+            settings = cluster.settings(ConsumerConfig, **_settings(cluster, plan, options))
+        output = (
             ColumnsOutput(options["output"], stream)
             if options["output"]
             else StreamOutput(_renderer(options, schemas), stream)
@@ -126,18 +133,27 @@ def consume(cluster: Cluster, stop: Stop, **options: Unpack[ConsumeOptions]) -> 
     notes = Notes(quiet=options["quiet"], verbose=options["verbose"], shares_terminal=stream.isatty())
     with notes:
         try:
-            with Consumer(runtime=None, **settings) as consumer:
-                reading = _Reading(consumer, plan, output, notes, stop, stream)
-                reading.begin()
-                with stop.noted():
-                    reading.run()
-                    output.close()
-            notes.summary("Read", reading.count, output.size_bytes)
+            if isinstance(plan, SharePlan):
+                count = read_share_group(settings, plan, output, notes, stop, stream)
+            else:
+                count = _read(settings, plan, output, notes, stop, stream)
+            notes.summary("Read", count, output.size_bytes)
         except BrokenPipeError:
             discard_pending(stream)
         finally:
             if schemas is not None:
                 schemas.close()
+
+
+def _read(settings: Mapping[str, Any], plan: Plan, output: Output, notes: Notes, stop: Stop, stream: BinaryIO) -> int:
+    """Read and write until the end; return how many records were written."""
+    with Consumer(runtime=None, **settings) as consumer:
+        reading = _Reading(consumer, plan, output, notes, stop, stream)
+        reading.begin()
+        with stop.noted():
+            reading.run()
+            output.close()
+    return reading.count
 
 
 def _schemas(cluster: Cluster, options: ConsumeOptions) -> Schemas | None:
@@ -164,11 +180,22 @@ def _converters(texts: tuple[str, ...], schemas: Schemas | None) -> tuple[ToText
     )
 
 
-def _plan(options: ConsumeOptions, now_ms: int) -> Plan:
+def _topics(options: ConsumeOptions) -> tuple[str, ...]:
+    """Return the topics; raise a UsageError if options exclude each other, in a share group or not."""
     topics = options["topics"] + options["more_topics"]
-    group = options["group"]
     if not topics:
         raise UsageError("no topic given: kafkaraw consume TOPIC")
+    if options["output"] and (options["as_json"] or options["text_format"] or options["serdes"]):
+        raise UsageError(f"--output {options['output']} excludes --json, --format and --serde")
+    if options["share_group"] is None and options["ack"] is not None:
+        raise UsageError(f"--ack {options['ack']} needs --share-group: a consumer group commits offsets instead")
+    if options["share_group"] is None and "d" in parse_format(options["text_format"] or ""):
+        raise UsageError("-f: %d needs --share-group: only share groups count deliveries")
+    return topics
+
+
+def _plan(topics: tuple[str, ...], options: ConsumeOptions, now_ms: int) -> Plan:
+    group = options["group"]
     if any(topic.startswith("^") for topic in topics) and (group is None or options["partitions"]):
         raise UsageError("a topic that begins with ^ is a regex, which needs --group, and excludes --partition")
     start, stop_ms = parse_range(options["offsets"], now_ms)
@@ -176,8 +203,6 @@ def _plan(options: ConsumeOptions, now_ms: int) -> Plan:
         raise UsageError("-o stored needs --group: only groups have committed offsets")
     if start is None and group is None:
         start = Start(Kind.BEGINNING)
-    if options["output"] and (options["as_json"] or options["text_format"] or options["serdes"]):
-        raise UsageError(f"--output {options['output']} excludes --json, --format and --serde")
     timeout_ms = options["timeout_ms"]
     return Plan(
         topics=tuple(dict.fromkeys(topics)),
@@ -263,7 +288,7 @@ class _Reading:
         """Read and write until the end."""
         last = time.monotonic()
         while not self._stop.asked:
-            batches = self._consumer.poll(_TURN_S, self._records_left())
+            batches = self._consumer.poll(TURN_S, self._records_left())
             for batch in batches.values():
                 self._write(batch)
             if batches:
@@ -386,7 +411,7 @@ class _Ends:
         if batches:  # the lookup costs a change of threads; it can wait until no batch comes
             return False
         try:
-            return self._consumer.position(partition, _TURN_S) >= end
+            return self._consumer.position(partition, TURN_S) >= end
         except KafkaTimeoutError:
             return False
 

@@ -15,11 +15,15 @@ from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Final, Protocol, TypeAlias
 
-from kafkaraw.cli.serdes import ToText
+from kafkaraw.cli.serdes import AnyRecord, ToText
+from kafkaraw.client.sharing.batch import ShareBatch, ShareRecord
 from kafkaraw.errors import UsageError
-from kafkaraw.records import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Batch, Header, Record
+from kafkaraw.records import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Batch, Header
 
-Part: TypeAlias = bytes | str | Callable[[Record], bytes]
+Records: TypeAlias = Batch | ShareBatch
+"""Records of one partition."""
+
+Part: TypeAlias = bytes | str | Callable[[AnyRecord], bytes]
 """A part of a format: literal bytes, the letter of a token, or a function for a value without a token."""
 
 TOKENS: Final = {
@@ -33,11 +37,18 @@ TOKENS: Final = {
     "t": "topic",
     "p": "partition",
     "o": "offset",
+    "d": "delivery count, with --share-group",
 }
 
 _ESCAPE: Final = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|0[0-7]{0,3}|[1-9][0-9]{0,2}|.)", re.DOTALL)
 _LETTERS: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "x": b"x"}
-_PLAIN: Final = {"s": ("value", b"%b"), "k": ("key", b"%b"), "T": ("timestamp_ms", b"%d"), "o": ("offset", b"%d")}
+_PLAIN: Final = {
+    "s": ("value", b"%b"),
+    "k": ("key", b"%b"),
+    "T": ("timestamp_ms", b"%d"),
+    "o": ("offset", b"%d"),
+    "d": ("delivery_count", b"%d"),
+}
 _ROW: Final = attrgetter("offset", "timestamp_type", "timestamp_ms", "headers", "key", "value")
 _KINDS: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "logappend"}
 
@@ -45,7 +56,7 @@ _KINDS: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "lo
 class Renderer(Protocol):
     """Renders batches."""
 
-    def render(self, batch: Batch) -> tuple[bytes, int]:
+    def render(self, batch: Records) -> tuple[bytes, int]:
         """Return the bytes to write, and how many records they show."""
 
 
@@ -121,7 +132,7 @@ class TextRenderer:
         self._seen_null = False
         self._templates: dict[tuple[str, int], bytes] = {}
 
-    def render(self, batch: Batch) -> tuple[bytes, int]:
+    def render(self, batch: Records) -> tuple[bytes, int]:
         """Return the bytes to write, and how many records they show."""
         if self._lines:
             return self._values(batch)
@@ -131,7 +142,7 @@ class TextRenderer:
         rows = [b"".join([make(record) for make in makers]) for record in batch]
         return b"".join(rows), len(rows)
 
-    def _rows(self, batch: Batch) -> tuple[bytes, int]:
+    def _rows(self, batch: Records) -> tuple[bytes, int]:
         template = self._template(batch)
         rows: Iterable[object] = map(attrgetter(*self._fields), batch)
         if not self._seen_null:
@@ -149,7 +160,7 @@ class TextRenderer:
         texts = list(map(template.__mod__, zip(*columns, strict=True)))
         return b"".join(texts), len(texts)
 
-    def _values(self, batch: Batch) -> tuple[bytes, int]:
+    def _values(self, batch: Records) -> tuple[bytes, int]:
         end = self._parts[1]
         assert isinstance(end, bytes)
         values = batch.values()
@@ -160,7 +171,7 @@ class TextRenderer:
             text = end.join([null if value is None else value for value in values])
         return (text + end if values else b""), len(values)
 
-    def _template(self, batch: Batch) -> bytes:
+    def _template(self, batch: Records) -> bytes:
         found = self._templates.get(batch.topic_partition)
         if found is None:
             constants = {"t": batch.topic.encode(), "p": b"%d" % batch.partition}
@@ -176,13 +187,13 @@ class TextRenderer:
             found = self._templates[batch.topic_partition] = b"".join(texts)
         return found
 
-    def _maker(self, part: Part) -> Callable[[Record], bytes]:
+    def _maker(self, part: Part) -> Callable[[AnyRecord], bytes]:
         if isinstance(part, bytes):
             return _constant(part)
         if callable(part):
             return part
         null, of_key, of_value = self._null, self._of_key, self._of_value
-        makers: dict[str, Callable[[Record], bytes]] = {
+        makers: dict[str, Callable[[AnyRecord], bytes]] = {
             "s": lambda record: _shown(record, record.value, of_value, null),
             "S": lambda record: b"%d" % _length(record.value),
             "R": lambda record: struct.pack(">i", _length(record.value)),
@@ -193,8 +204,14 @@ class TextRenderer:
             "t": lambda record: record.topic.encode(),
             "p": lambda record: b"%d" % record.partition,
             "o": lambda record: b"%d" % record.offset,
+            "d": lambda record: b"%d" % delivery_count_of(record),
         }
         return makers[part]
+
+
+def delivery_count_of(record: AnyRecord) -> int:
+    """Return how often a share group has delivered a record; 0 for one that no share group delivers."""
+    return record.delivery_count if isinstance(record, ShareRecord) else 0
 
 
 def headers_as_text(headers: Iterable[Header]) -> bytes:
@@ -202,7 +219,7 @@ def headers_as_text(headers: Iterable[Header]) -> bytes:
     return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in headers)
 
 
-def _constant(part: bytes) -> Callable[[Record], bytes]:
+def _constant(part: bytes) -> Callable[[AnyRecord], bytes]:
     return lambda record: part
 
 
@@ -210,7 +227,7 @@ def _length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _shown(record: Record, data: bytes | None, convert: ToText | None, null: bytes) -> bytes:
+def _shown(record: AnyRecord, data: bytes | None, convert: ToText | None, null: bytes) -> bytes:
     if data is None:
         return null
     if convert is None:
@@ -221,8 +238,8 @@ def _shown(record: Record, data: bytes | None, convert: ToText | None, null: byt
 class JsonRenderer:
     """kcat's JSON envelope, one object for each record.
 
-    JSON cannot contain bytes that are not UTF-8: they are `key_base64` and `payload_base64` instead, and an object
-    `{"base64": …}` among the headers.
+    Records of a share group have `delivery_count`, too. JSON cannot contain bytes that are not UTF-8: they are
+    `key_base64` and `payload_base64` instead, and an object `{"base64": …}` among the headers.
 
     Args:
         end: the text after each object.
@@ -236,10 +253,10 @@ class JsonRenderer:
         self._of_value = value
         self._is_plain = key is None and value is None
 
-    def render(self, batch: Batch) -> tuple[bytes, int]:
+    def render(self, batch: Records) -> tuple[bytes, int]:
         """Return the bytes to write, and how many records they show."""
         begin = f'{{"topic":{encode_basestring(batch.topic)},"partition":{batch.partition},"offset":'
-        if self._is_plain:
+        if self._is_plain and isinstance(batch, Batch):
             try:
                 return self._plain(batch, begin)
             except UnicodeDecodeError:  # bytes that cannot stand in JSON
@@ -259,16 +276,18 @@ class JsonRenderer:
             rows.append(f'{begin}{offset}{time},"key":{key},"payload":{value}}}{end}')
         return "".join(rows).encode(), len(rows)
 
-    def _rest(self, record: Record) -> str:
+    def _rest(self, record: AnyRecord) -> str:
         kind = _KINDS.get(record.timestamp_type)
         time = "" if kind is None else f',"tstype":"{kind}","ts":{record.timestamp_ms}'
         headers = f',"headers":[{",".join(map(_header, record.headers))}]' if record.headers else ""
+        if isinstance(record, ShareRecord):
+            headers += f',"delivery_count":{record.delivery_count}'
         key = _field("key", record, record.key, self._of_key)
         value = _field("payload", record, record.value, self._of_value)
         return f"{record.offset}{time}{headers},{key},{value}}}{self._end}"
 
 
-def _field(name: str, record: Record, data: bytes | None, convert: ToText | None) -> str:
+def _field(name: str, record: AnyRecord, data: bytes | None, convert: ToText | None) -> str:
     if data is None:
         return f'"{name}":null'
     if convert is not None:

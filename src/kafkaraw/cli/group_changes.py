@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from kafkaraw.cli.clients import Cluster
-from kafkaraw.cli.group_tables import LogEnds, described_groups, partitions_named
+from kafkaraw.cli.group_tables import LogEnds, described_groups, is_share_group, offsets_of, partitions_named
 from kafkaraw.cli.rendering import Row, show
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
@@ -25,10 +25,10 @@ def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool, outp
     with cluster.admin() as admin:
         found = described_groups(admin, names)
         _check_all(names, list(found))
-        committed = admin.list_group_offsets(names)
+        offsets = offsets_of(admin, names, found)
         rows: list[Row] = [
             {"GROUP": name, "STATE": str(found[name].state), "#MEMBERS": len(found[name].members),
-             "#OFFSETS": len(committed[name])}
+             "#OFFSETS": len(offsets[name])}
             for name in found
         ]  # fmt: skip
         show(rows, output)
@@ -42,38 +42,53 @@ def delete_groups(cluster: Cluster, names: Sequence[str], *, execute: bool, outp
 
 
 def delete_group_offsets(cluster: Cluster, name: str, topics: Sequence[str], *, execute: bool, output: str) -> bool:
-    """Delete offsets of a group.
+    """Delete offsets of a group; those of a share group by topic.
 
     Returns:
         whether the offsets were deleted; else they were only shown.
 
     Raises:
-        UsageError: the group does not exist, or has no offsets of these.
+        UsageError: the group does not exist, or has no offsets of these, or partitions of a share group are named.
         KafkaError: a broker refuses, as it does if a member reads the topic.
     """
     with cluster.admin() as admin:
-        _check_all([name], list(described_groups(admin, [name])))
-        committed = admin.list_group_offsets([name])[name]
+        found = described_groups(admin, [name])
+        _check_all([name], list(found))
+        is_share = is_share_group(found[name])
+        if is_share and any(":" in topic for topic in topics):
+            raise UsageError(
+                f"group {name!r} is a share group, whose offsets are deleted by topic: --topic TOPIC; to move "
+                f"partitions use: kafkaraw groups reset {name} --topic TOPIC:P"
+            )
+        offsets = offsets_of(admin, [name], found)[name]
 
         def partitions_of(wanted: object) -> dict[str, list[TopicPartition]]:
             """Include topics that no longer exist: their offsets are the usual reason for this command."""
             there = LogEnds(cluster, admin).partitions([text.partition(":")[0] for text in topics])
-            for each in committed:
+            for each in offsets:
                 known = there.setdefault(each.topic, [])
                 if each not in known:
                     known.append(each)
             return there
 
-        chosen = [each for each in partitions_named(topics, partitions_of) if each in committed]
+        chosen = [each for each in partitions_named(topics, partitions_of) if each in offsets]
         if not chosen:
             raise UsageError(f"group {name!r} has no offsets of {', '.join(topics)}")
         rows: list[Row] = [
-            {"GROUP": name, "TOPIC": each.topic, "PARTITION": each.partition, "CURRENT-OFFSET": committed[each].offset}
+            {
+                "GROUP": name,
+                "TOPIC": each.topic,
+                "PARTITION": each.partition,
+                "START-OFFSET" if is_share else "CURRENT-OFFSET": offsets[each],
+            }
             for each in chosen
         ]
         show(rows, output)
         if execute:
-            admin.delete_group_offsets(name, chosen)
+            if is_share:
+                admin.delete_share_group_offsets(name, {each.topic for each in chosen})
+            else:
+                admin.delete_group_offsets(name, chosen)
             _done(f"Deleted {len(chosen)} offset{'' if len(chosen) == 1 else 's'}.")
     return execute
 
@@ -87,12 +102,17 @@ def remove_group_members(
         whether the members were removed; else they were only shown.
 
     Raises:
-        UsageError: there is no such group or member.
+        UsageError: there is no such group or member, or it is a share group.
         KafkaError: a broker refuses.
     """
     with cluster.admin() as admin:
         found = described_groups(admin, [name])
         _check_all([name], list(found))
+        if is_share_group(found[name]):
+            raise UsageError(
+                f"group {name!r} is a share group, which has no static members: stop the members, or wait until the "
+                f"session of one that has ended times out"
+            )
         members = [
             member for member in found[name].members if instances is None or member.group_instance_id in instances
         ]

@@ -21,6 +21,8 @@ from kafkaraw.cli.group_tables import (
     LogEnds,
     consumer_groups,
     described_groups,
+    is_share_group,
+    offsets_of,
     partitions_named,
 )
 from kafkaraw.cli.rendering import Row, show
@@ -60,7 +62,7 @@ class _Logs:
     """The facts about the partitions of one group's plan.
 
     Attributes:
-        committed: the group's committed offsets.
+        committed: the group's committed offsets; of a share group the start offsets.
         begins: the first offsets.
         ends: the offsets after the last records.
         at_times: finds the first offsets not before a time.
@@ -100,7 +102,7 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
         with logs.consumer() as consumer:
             for name in names:
                 if name not in busy:
-                    committed = {each: at.offset for each, at in admin.list_group_offsets([name])[name].items()}
+                    committed = offsets_of(admin, [name], found)[name]
                     chosen = _chosen(options, logs, committed, None if saved is None else saved(name))
                     plan += _rows(name, chosen, committed, consumer, way or _from(saved, name))
         _show(plan, options, single=len(given) == 1)
@@ -113,7 +115,7 @@ def reset(cluster: Cluster, **options: Unpack[ResetOptions]) -> int:
                 f"stop them first\n"
             )
         if options["execute"]:
-            _execute(admin, plan)
+            _execute(admin, plan, found)
     if plan and not options["execute"]:
         sys.stderr.write("Nothing was changed: give --execute to make the change.\n")
     return 1 if busy else 0
@@ -183,13 +185,16 @@ def _show(plan: Sequence[Row], options: ResetOptions, *, single: bool) -> None:
     csv.writer(sys.stdout, lineterminator="\n").writerows([row[column] for column in columns] for row in plan)
 
 
-def _execute(admin: Admin, plan: Sequence[Row]) -> None:
+def _execute(admin: Admin, plan: Sequence[Row], groups: Mapping[str, GroupDescription]) -> None:
     offsets: dict[str, dict[TopicPartition, int]] = {}
     for row in plan:
         partition = TopicPartition(str(row["TOPIC"]), int(str(row["PARTITION"])))
         offsets.setdefault(str(row["GROUP"]), {})[partition] = int(str(row["NEW-OFFSET"]))
     for name, wanted in offsets.items():
-        admin.alter_group_offsets(name, wanted)
+        if is_share_group(groups.get(name)):
+            admin.alter_share_group_offsets(name, wanted)
+        else:
+            admin.alter_group_offsets(name, wanted)
         sys.stderr.write(f"Set {len(wanted)} offset{'' if len(wanted) == 1 else 's'} of group {name!r}.\n")
 
 

@@ -1,14 +1,24 @@
-"""The output of `kafkaraw groups list` and `describe`: Kafka's own columns. Start at `describe_all`."""
+"""The output of `kafkaraw groups list` and `describe`: Kafka's own columns.
+
+A share group has start offsets in place of committed offsets. Start at `describe_all`.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.rendering import TABLE, Row, show
-from kafkaraw.client.admin.group_descriptions import GroupDescription, GroupListing, GroupState, MemberDescription
+from kafkaraw.client.admin.group_descriptions import (
+    GroupDescription,
+    GroupListing,
+    GroupState,
+    GroupType,
+    MemberDescription,
+)
+from kafkaraw.client.admin.share_group_offsets import SharePartitionOffsetInfo
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.client.committed import OffsetAndMetadata
@@ -19,12 +29,15 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
 
 _CONSUMERS: Final = ("consumer", "")  # the protocol type of consumer groups; empty if only offsets were committed
+_SHARE: Final = "share"  # the protocol type of share groups
 _REBALANCING: Final = (
     GroupState.PREPARING_REBALANCE,
     GroupState.COMPLETING_REBALANCE,
     GroupState.ASSIGNING,
     GroupState.RECONCILING,
 )
+
+Offsets: TypeAlias = dict[TopicPartition, int]
 
 
 def listing(cluster: Cluster, states: Sequence[str], types: Sequence[str]) -> list[Row]:
@@ -59,7 +72,9 @@ def describe_all(
         KafkaError: the brokers cannot answer.
     """
     with cluster.admin() as admin:
-        chosen = consumer_groups(admin) if all_groups else list(dict.fromkeys(names))
+        chosen = list(dict.fromkeys(names))
+        if all_groups:
+            chosen = [group.group_id for group in admin.list_groups(protocol_types=(*_CONSUMERS, _SHARE))]
         described = described_groups(admin, chosen)
         if what == "offsets":
             tables = _offset_tables(cluster, admin, described, verbose)
@@ -91,6 +106,30 @@ def described_groups(admin: Admin, names: Iterable[str]) -> dict[str, GroupDescr
             if not missing:
                 raise
             left = [name for name in left if name not in missing]
+
+
+def is_share_group(group: GroupDescription | None) -> bool:
+    """Return whether a group exists and is a share group."""
+    return group is not None and group.group_type is GroupType.SHARE
+
+
+def offsets_of(admin: Admin, names: Iterable[str], groups: Mapping[str, GroupDescription]) -> dict[str, Offsets]:
+    """Return the committed offsets of groups, or the start offsets of share groups.
+
+    Args:
+        admin: looks them up.
+        names: the groups; one that does not exist has none.
+        groups: the descriptions of those that exist.
+
+    Raises:
+        KafkaError: a coordinator cannot answer.
+    """
+    wanted = list(names)
+    share = [name for name in wanted if is_share_group(groups.get(name))]
+    committed = admin.list_group_offsets([name for name in wanted if name not in share])
+    started = admin.list_share_group_offsets(share) if share else {}
+    found = {name: {key: each.offset for key, each in of_one.items()} for name, of_one in committed.items()}
+    return found | {name: {key: each.start_offset for key, each in of_one.items()} for name, of_one in started.items()}
 
 
 class LogEnds:
@@ -141,13 +180,14 @@ def _listed(group: GroupListing) -> Row:
 
 
 def _print_state(name: str, group: GroupDescription | None) -> None:
-    """Return what Kafka's tool prints about a group besides the table."""
+    """Print what Kafka's tools print about a group besides the table."""
+    kind = "Share" if is_share_group(group) else "Consumer"
     if group is None or group.state is GroupState.DEAD:
         sys.stderr.write(f"Consumer group '{name}' does not exist.\n")
     elif group.state is GroupState.EMPTY:
-        sys.stderr.write(f"Consumer group '{name}' has no active members.\n")
+        sys.stderr.write(f"{kind} group '{name}' has no active members.\n")
     elif group.state in _REBALANCING:
-        sys.stderr.write(f"Warning: Consumer group '{name}' is rebalancing.\n")
+        sys.stderr.write(f"Warning: {kind} group '{name}' is rebalancing.\n")
 
 
 # -- one kind of table each
@@ -156,13 +196,31 @@ def _print_state(name: str, group: GroupDescription | None) -> None:
 def _offset_tables(
     cluster: Cluster, admin: Admin, groups: Mapping[str, GroupDescription], verbose: bool
 ) -> dict[str, list[Row]]:
-    if not groups:
-        return {}
-    committed = admin.list_group_offsets(list(groups))
-    owners = {name: _owners(group) for name, group in groups.items()}
-    wanted = {each for name in groups for each in (*committed[name], *owners[name])}
-    ends = LogEnds(cluster, admin).ends(sorted(wanted))
-    return {name: _offset_rows(name, committed[name], owners[name], ends, verbose) for name in groups}
+    share = [name for name, group in groups.items() if is_share_group(group)]
+    others = {name: group for name, group in groups.items() if name not in share}
+    tables: dict[str, list[Row]] = {}
+    if share:
+        found = admin.list_share_group_offsets(share)
+        tables = {name: _share_offset_rows(name, found[name], verbose) for name in share}
+    if others:
+        committed = admin.list_group_offsets(list(others))
+        owners = {name: _owners(group) for name, group in others.items()}
+        wanted = {each for name in others for each in (*committed[name], *owners[name])}
+        ends = LogEnds(cluster, admin).ends(sorted(wanted))
+        tables |= {name: _offset_rows(name, committed[name], owners[name], ends, verbose) for name in others}
+    return {name: tables[name] for name in groups}
+
+
+def _share_offset_rows(
+    name: str, offsets: Mapping[TopicPartition, SharePartitionOffsetInfo], verbose: bool
+) -> list[Row]:
+    """Return the columns of kafka-share-groups.sh; no member owns a partition alone."""
+    return [
+        {"GROUP": name, "TOPIC": partition.topic, "PARTITION": partition.partition}
+        | ({"LEADER-EPOCH": info.leader_epoch} if verbose else {})
+        | {"START-OFFSET": info.start_offset, "LAG": info.lag}
+        for partition, info in sorted(offsets.items())
+    ]
 
 
 def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:

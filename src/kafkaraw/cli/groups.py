@@ -1,4 +1,4 @@
-"""`kafkaraw groups`: list, describe, reset and delete consumer groups."""
+"""`kafkaraw groups`: list, describe, reset and delete consumer groups and share groups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Examples:
 
 @click.group()
 def groups() -> None:
-    """Consumer groups: list, describe, reset, delete.
+    """Consumer groups and share groups: list, describe, reset, delete.
 
     Commands that change groups only show the change unless --execute is given.
     """
@@ -69,10 +69,8 @@ def list_groups(cluster: Cluster, states: str | None, types: str | None, quiet: 
 @_NAMES
 @cluster_options
 @_MORE_NAMES
-@_ALL_GROUPS
-@click.option(
-    "--offsets", "what", flag_value="offsets", default="offsets", help="Show committed offsets and lag (the default)."
-)
+@click.option("--all-groups", is_flag=True, help="All consumer groups and share groups.")
+@click.option("--offsets", "what", flag_value="offsets", default="offsets", help="Show offsets and lag (the default).")
 @click.option("--members", "what", flag_value="members", help="Show the members.")
 @click.option("--state", "what", flag_value="state", help="Show the state and the coordinator.")
 @click.option("-v", "--verbose", is_flag=True, help="Show epochs and assignments, too.")
@@ -90,8 +88,8 @@ def describe(
 ) -> None:
     """Describe groups: their lag, their members, or their state.
 
-    LAG is the number of offsets between the committed offset and the end of the partition. The exit code is 1 if a
-    group does not exist.
+    LAG is the number of offsets between the committed offset and the end of the partition. A share group has start
+    offsets, and its LAG is the number of records that are not processed. The exit code is 1 if a group does not exist.
     """
     from kafkaraw.cli.group_tables import describe_all
 
@@ -128,7 +126,8 @@ def reset(ctx: click.Context, cluster: Cluster, **options: Unpack[ResetOptions])
     """Set the offsets of groups without members.
 
     Prints the plan: for each partition the committed offset, the new offset, and the new lag. An offset outside of
-    the partition's range becomes its beginning or end.
+    the partition's range becomes its beginning or end. Of a share group, the start offset is set: all records from
+    there on are delivered, also those that were accepted or rejected.
     """
     from kafkaraw.cli.group_reset import reset as run
 
@@ -172,7 +171,10 @@ def delete(
 def delete_offsets(
     cluster: Cluster, name: str, topics: tuple[str, ...], dry_run: bool, execute: bool, output: str
 ) -> None:
-    """Delete committed offsets of topics to which no member is subscribed."""
+    """Delete committed offsets of topics to which no member is subscribed.
+
+    Of a share group without members, the offsets of whole topics are deleted.
+    """
     from kafkaraw.cli.group_changes import delete_group_offsets
 
     _report(delete_group_offsets(cluster, name, topics, execute=execute and not dry_run, output=output))

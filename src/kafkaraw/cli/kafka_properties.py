@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaraw.cli.formats import Part
+from kafkaraw.cli.formats import Part, delivery_count_of
 from kafkaraw.cli.inputs import HeadersOfLines, Lines
-from kafkaraw.cli.serdes import reading, showing
+from kafkaraw.cli.serdes import AnyRecord, reading, showing
 from kafkaraw.errors import UsageError
-from kafkaraw.records import TIMESTAMP_CREATE_TIME, TIMESTAMP_NONE, Record
+from kafkaraw.records import TIMESTAMP_CREATE_TIME, TIMESTAMP_NONE
 
 _FORMATTER: Final = {
     "print.timestamp": "false",
     "print.partition": "false",
     "print.offset": "false",
+    "print.delivery": "false",
     "print.headers": "false",
     "print.key": "false",
     "print.value": "true",
@@ -76,6 +77,7 @@ def format_of(texts: Iterable[str]) -> Format:
         ("print.timestamp", [_time]),
         ("print.partition", [b"Partition:", "p"]),
         ("print.offset", [b"Offset:", "o"]),
+        ("print.delivery", [_delivery]),
         ("print.headers", [_Headers(separator, null)]),
         ("print.key", ["k"]),
         ("print.value", ["s"]),
@@ -121,12 +123,17 @@ class _Headers:
     separator: bytes
     null: bytes
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: AnyRecord) -> bytes:
         texts = (name.encode() + b":" + (self.null if value is None else value) for name, value in record.headers)
         return self.separator.join(texts) or b"NO_HEADERS"
 
 
-def _time(record: Record) -> bytes:
+def _delivery(record: AnyRecord) -> bytes:
+    count = delivery_count_of(record)
+    return b"Delivery:%d" % count if count else b"Delivery:NOT_PRESENT"
+
+
+def _time(record: AnyRecord) -> bytes:
     if record.timestamp_type == TIMESTAMP_NONE:
         return b"NO_TIMESTAMP"
     kind = b"CreateTime" if record.timestamp_type == TIMESTAMP_CREATE_TIME else b"LogAppendTime"

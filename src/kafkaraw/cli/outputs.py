@@ -11,7 +11,7 @@ import select
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from kafkaraw.cli.formats import Renderer
+from kafkaraw.cli.formats import Records, Renderer
 from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch
 
@@ -55,13 +55,14 @@ class StreamOutput:
 
     def write(self, batch: Batch) -> int:
         """Write the records; return how many they are."""
-        total = 0
-        for piece in pieces_of(batch):
-            data, count = self._renderer.render(piece)
-            write_all(self._stream, data)
-            self.size_bytes += len(data)
-            total += count
-        return total
+        return sum(map(self.write_records, pieces_of(batch)))
+
+    def write_records(self, records: Records) -> int:
+        """Write records at once; return how many they are."""
+        data, count = self._renderer.render(records)
+        write_all(self._stream, data)
+        self.size_bytes += len(data)
+        return count
 
     def flush(self) -> None:
         """Flush the stream."""
@@ -93,6 +94,7 @@ class ColumnsOutput:
         self._sink = pa.PythonFile(stream, mode="w")
         self._writer: Any = None
         self._waiting: list[pyarrow.RecordBatch] = []
+        self._schema: pyarrow.Schema | None = None  # if it is not that of a batch
         self._rows = 0
         self._size_bytes = 0  # size of the waiting batches
         self._stream = stream
@@ -104,15 +106,20 @@ class ColumnsOutput:
 
     def write(self, batch: Batch) -> int:
         """Write the records; return how many they are."""
-        rows = 0
-        for columns in batch.arrow_batches():
-            rows += columns.num_rows
-            self._waiting.append(columns)
-            self._rows += columns.num_rows
-            self._size_bytes += columns.nbytes
-            if self._rows >= _ROW_GROUP_ROWS or self._size_bytes >= _ROW_GROUP_BYTES:
-                self._write_waiting()
-        return rows
+        return sum(map(self._add, batch.arrow_batches()))
+
+    def write_table(self, table: pyarrow.Table) -> int:
+        """Write rows of `ShareConsumer.poll_arrow`; return how many they are."""
+        self._schema = table.schema
+        return sum(map(self._add, table.to_batches()))
+
+    def _add(self, columns: pyarrow.RecordBatch) -> int:
+        self._waiting.append(columns)
+        self._rows += columns.num_rows
+        self._size_bytes += columns.nbytes
+        if self._rows >= _ROW_GROUP_ROWS or self._size_bytes >= _ROW_GROUP_BYTES:
+            self._write_waiting()
+        return int(columns.num_rows)
 
     def flush(self) -> None:
         """Write waiting records; but Parquet keeps those that do not fill a row group."""
@@ -123,11 +130,18 @@ class ColumnsOutput:
     def close(self) -> None:
         """Write the rest and the footer; a file without records has a schema nevertheless."""
         if not self._waiting and self._writer is None:
-            self._waiting.append(Batch("", 0, memoryview(b""), start_offset=0).to_arrow())
+            self._waiting.append(self._empty())
         if self._waiting:
             self._write_waiting()
         self._writer.close()
         self._stream.flush()
+
+    def _empty(self) -> pyarrow.RecordBatch:
+        import pyarrow as pa
+
+        if self._schema is None:
+            return Batch("", 0, memoryview(b""), start_offset=0).to_arrow()
+        return pa.record_batch([pa.array([], each.type) for each in self._schema], schema=self._schema)
 
     def _write_waiting(self) -> None:
         import pyarrow as pa

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from kafkaraw.cli.registries import RegistryAddress
-from kafkaraw.cli.serdes import ToBytes, ToText
+from kafkaraw.cli.serdes import AnyRecord, ToBytes, ToText
 from kafkaraw.errors import KafkaError, UsageError
-from kafkaraw.records import Header, Record
+from kafkaraw.records import Header
 from kafkaraw.schemas.errors import FramingError, SchemaNotFoundError
 from kafkaraw.schemas.framing import Framed, header_of, read_frame, write_prefix
 from kafkaraw.schemas.json_codec import standard_dump
@@ -218,7 +218,7 @@ class _FramedText(ToText):
     schemas: Schemas
     kind: SchemaType | None
 
-    def at(self, record: Record, data: bytes) -> bytes:
+    def at(self, record: AnyRecord, data: bytes) -> bytes:
         """Return the text."""
         try:
             return self.schemas.text_of(self.field, record.headers, data, self.kind)
@@ -233,12 +233,12 @@ class _FramedText(ToText):
 class _AutoText(_FramedText):
     """Shows what is framed as JSON, and the rest as it is."""
 
-    def at(self, record: Record, data: bytes) -> bytes:
+    def at(self, record: AnyRecord, data: bytes) -> bytes:
         """Return the text."""
         shown = self.schemas.if_framed(self.field, record.headers, data)
         return data if shown is None else shown
 
-    def json_at(self, record: Record, data: bytes) -> str | None:
+    def json_at(self, record: AnyRecord, data: bytes) -> str | None:
         """Return the text as JSON for an envelope; None if the bytes themselves belong there."""
         shown = self.schemas.if_framed(self.field, record.headers, data)
         return None if shown is None else shown.decode()

@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Final, TypeAlias
 
+from kafkaraw.client.sharing.batch import ShareRecord
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import Record
 
 OF_SCHEMAS: Final = ("avro", "json-schema", "protobuf")
 """Names that need a registry; `cli.schema_serdes` has their converters."""
+AnyRecord: TypeAlias = Record | ShareRecord
+"""A record of a consumer, or of a share consumer."""
 ToBytes: TypeAlias = Callable[[bytes], bytes]
 """Converts text to the bytes that are sent."""
 
@@ -41,7 +44,7 @@ class ToText:
     convert: Callable[[bytes], bytes]
     is_json: bool
 
-    def at(self, record: Record, data: bytes) -> bytes:
+    def at(self, record: AnyRecord, data: bytes) -> bytes:
         """Return the text.
 
         Raises:
@@ -57,7 +60,7 @@ class ToText:
                 f"leave out -s, or use -s {self.field}=hex to see the bytes"
             ) from error
 
-    def json_at(self, record: Record, data: bytes) -> str | None:
+    def json_at(self, record: AnyRecord, data: bytes) -> str | None:
         """Return the text as JSON for an envelope; None if the bytes themselves belong there.
 
         Raises:

@@ -18,6 +18,8 @@ from types import FrameType, TracebackType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+TURN_S: Final = 0.2
+"""The longest time until a loop that checks `Stop.asked` should check it again."""
 _ECHO_S: Final = 0.3
 """A second signal within this time is the same one: `timeout` and other parents signal a process and its group."""
 _AT_ONCE: Final = b"% Stopped at once.\n"

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.quotas import QuotaName as QuotaName
     from kafkaraw.client.admin.replicas import ElectionType as ElectionType
     from kafkaraw.client.admin.replicas import PartitionReassignment as PartitionReassignment
+    from kafkaraw.client.admin.share_group_offsets import SharePartitionOffsetInfo as SharePartitionOffsetInfo
     from kafkaraw.client.admin.tokens import DelegationToken as DelegationToken
     from kafkaraw.client.admin.topics import NewTopic as NewTopic
     from kafkaraw.client.admin.topics import TopicCreated as TopicCreated
@@ -91,6 +92,7 @@ _MODULES = {
     "VersionRange": "features",
     "DelegationToken": "tokens",
     "TransactionListing": "transactions",
+    "SharePartitionOffsetInfo": "share_group_offsets",
     "ScramPassword": "users",
     "ScramRemoval": "users",
 }
@@ -129,6 +131,7 @@ __all__ = [
     "ResourcePattern",
     "ScramPassword",
     "ScramRemoval",
+    "SharePartitionOffsetInfo",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ReplicaLogDir,
         ScramPassword,
         ScramRemoval,
+        SharePartitionOffsetInfo,
         TopicCreated,
         TopicDescription,
         TopicListing,
@@ -946,6 +947,70 @@ class Admin:
             KafkaError: the coordinator did not answer in time.
         """
         self._bridge.run(self._async.delete_group_offsets(group_id, partitions, timeout=timeout))
+
+    def list_share_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        timeout: float | None = None,
+    ) -> dict[str, dict[TopicPartition, SharePartitionOffsetInfo]]:
+        """Return the start offsets and the lag of share groups.
+
+        Args:
+            groups: the group ids; or the partitions to return by group id, None for all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Returns:
+            offsets by group, then by partition. Partitions without a start offset are left out; a group that does not
+            exist, or is not a share group, has none.
+
+        Raises:
+            BrokerError: this client may not describe a group or a topic. The message names each group that failed;
+                `failures` has the errors by group.
+            UnsupportedVersionError: the brokers have no share groups.
+            KafkaError: a coordinator did not answer in time.
+        """
+        return self._bridge.run(self._async.list_share_group_offsets(groups, timeout=timeout))
+
+    def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> None:
+        """Set start offsets of a share group without members. A group that does not exist is created.
+
+        All records from the offset on are available again, also those that were accepted or rejected.
+
+        Args:
+            group_id: the group.
+            offsets: the next offset to deliver by partition.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the group has members (NON_EMPTY_GROUP), is not a share group (GROUP_ID_NOT_FOUND), or a
+                partition does not exist. The message names each partition that failed; `failures` has the errors by
+                partition. The others are set.
+            UnsupportedVersionError: the brokers have no share groups.
+            KafkaError: the coordinator did not answer in time.
+        """
+        self._bridge.run(self._async.alter_share_group_offsets(group_id, offsets, timeout=timeout))
+
+    def delete_share_group_offsets(self, group_id: str, topics: Iterable[str], *, timeout: float | None = None) -> None:
+        """Delete all offsets of topics of a share group without members.
+
+        If the group reads such a topic again, it begins where `share.auto.offset.reset` says.
+
+        Args:
+            group_id: the group.
+            topics: the topics.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: the group has members (NON_EMPTY_GROUP), does not exist (GROUP_ID_NOT_FOUND), or has no
+                offsets of a topic. The message names each topic that failed; `failures` has the errors by topic. The
+                others are deleted.
+            UnsupportedVersionError: the brokers have no share groups.
+            KafkaError: the coordinator did not answer in time.
+        """
+        self._bridge.run(self._async.delete_share_group_offsets(group_id, topics, timeout=timeout))
 
     def list_transactions(
         self,
