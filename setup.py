@@ -4,11 +4,14 @@ These modules are written in Cython's pure-Python mode. They are compiled where 
 succeeds and `records/_fallback` (`schemas/arrow/plain_*` for columns of schemas) does the work:
 `optional=True` is for that. With KAFKARAW_COMPILED=required in the environment, as for a release, a module that cannot
 be compiled ends the build, and the sources of these modules, which nothing would import, are left out of the wheel.
+
+Why these options: docs/decisions/0052-size-of-the-compiled-modules.md.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -29,10 +32,17 @@ NATIVE_MODULES = (
     "kafkaraw.schemas.arrow._json_objects",
     "kafkaraw.schemas.arrow._memory",
     "kafkaraw.schemas.serializers._avro_codec",
+    "kafkaraw.records._cython_shared",
 )
+SHARED_MODULE = NATIVE_MODULES[-1]  # Cython writes its source; the others import it
 REQUIRED = os.environ.get("KAFKARAW_COMPILED") == "required"
 # Tables for unwinding are for C++ and debuggers; they are 5 % of a wheel. -O3 was no faster, and 3 % of it.
 COMPILE_ARGS = ["-O2", "-g0", "-fno-asynchronous-unwind-tables"]
+# Branches that Cython marks as unlikely end in an error: GCC makes them small, and the others stay as fast as they are,
+# except in the module of columns that are encoded, which took 10 % more time.
+COLD_BRANCHES = ["--param=builtin-expect-probability=100"] if sys.platform == "linux" else []
+# No object of these classes is pickled, except records, which name a function for it.
+DIRECTIVES = {"language_level": 3, "auto_pickle": False}
 
 
 class BuildPackage(build_py):
@@ -46,9 +56,17 @@ class BuildPackage(build_py):
 
 def native_extensions() -> list[Extension]:
     """The extensions, translated to C under build/."""
-    sources = {name: str(Path("src", *name.split(".")).with_suffix(".py")) for name in NATIVE_MODULES}
-    plain = [Extension(name, [source], extra_compile_args=COMPILE_ARGS) for name, source in sources.items()]
-    extensions = cythonize(plain, build_dir="build/cython", language_level=3)
+    sources = {name: Path("src", *name.split(".")).with_suffix(".py") for name in NATIVE_MODULES}
+    sources[SHARED_MODULE] = sources[SHARED_MODULE].with_suffix(".c")
+    arguments = {name: COMPILE_ARGS + COLD_BRANCHES * (not name.endswith("._encoding")) for name in NATIVE_MODULES}
+    plain = [Extension(name, [str(source)], extra_compile_args=arguments[name]) for name, source in sources.items()]
+    extensions = cythonize(
+        plain,
+        build_dir="build/cython",
+        compiler_directives=DIRECTIVES,
+        shared_utility_qualified_name=SHARED_MODULE,
+        shared_utility_features_disabled=["MemoryView"],  # no module has a typed memoryview
+    )
     for extension in extensions:  # cythonize() makes new extensions, without what it does not know
         extension.optional = not REQUIRED
     return extensions

@@ -1,7 +1,8 @@
 """Write a wheel again with Zopfli's deflate, which is 4 to 5 % smaller than zlib's and read by every zip reader.
 
 `zipfile` cannot write data that is compressed already, so the headers are made here. Names, order, times and
-permissions stay as they are. This must not change the contents of a file. Start at `recompress`.
+permissions stay as they are; entries for directories, which no installer reads, are left out. This must not change the
+contents of a file. Start at `recompress`.
 
 Source: APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 and 4.3.16; files of 4 GiB and more (ZIP64) are refused.
 """
@@ -34,8 +35,10 @@ def recompress(wheel: Path) -> None:
     directory, out = [], bytearray()
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
+            if entry.is_dir():
+                continue
             contents = archive.read(entry)
-            stored = entry.is_dir() or not contents
+            stored = not contents
             data = (
                 contents
                 if stored

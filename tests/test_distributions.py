@@ -39,7 +39,8 @@ def test_a_wheel_with_all_compiled_modules_is_accepted(tmp_path: Path) -> None:
 def test_the_compiled_modules_are_those_of_setup_py() -> None:
     names = compiled_modules()
     assert "kafkaraw.records._batch_table" in names
-    assert all(Path("src", *name.split(".")).with_suffix(".py").is_file() for name in names)
+    without_source = [name for name in names if not Path("src", *name.split(".")).with_suffix(".py").is_file()]
+    assert without_source == ["kafkaraw.records._cython_shared"]
 
 
 @pytest.mark.parametrize(

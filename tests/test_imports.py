@@ -19,7 +19,8 @@ MODULES_MAX = {
     "from kafkaraw import Consumer": 92,
     "from kafkaraw import Admin": 67,
     "from kafkaraw import Admin, Consumer, Producer": 123,
-    "from kafkaraw.broker import EmbeddedBroker": 177,  # `shares.node`: each node has one, which loads the rest on use
+    "from kafkaraw.broker import EmbeddedBroker": 178,  # `shares.node`: each node has one, which loads the rest on use;
+    # `_cython_shared`: code that each compiled module had before
 }
 CLIENTS = "from kafkaraw import Admin, Consumer, Producer"
 # Who needs one of these imports it on first use; the names are those of modules or packages.

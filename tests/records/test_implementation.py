@@ -13,7 +13,17 @@ import pytest
 from kafkaraw.errors import ConfigError
 from kafkaraw.records._implementation import choose, reuses_values
 
-MODULES = ("_builder", "_ticket", "_batch_table", "_reader", "_filling", "_rows", "_dumping", "_compaction")
+MODULES = (
+    "_builder",
+    "_ticket",
+    "_batch_table",
+    "_reader",
+    "_filling",
+    "_rows",
+    "_dumping",
+    "_compaction",
+    "_cython_shared",
+)
 
 
 def compiled(folder: Path, *names: str) -> Path:

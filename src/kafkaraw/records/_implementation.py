@@ -31,6 +31,7 @@ _COMPILED_MODULES: Final = (
     "_rows",
     "_dumping",
     "_compaction",
+    "_cython_shared",  # code of Cython that the others import
 )
 
 

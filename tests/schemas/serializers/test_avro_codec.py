@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import OrderedDict, UserDict
 from enum import Enum, StrEnum
+from pathlib import Path
 
 import fastavro
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaraw.schemas.serializers import _avro_codec, _no_cython
-from kafkaraw.schemas.serializers.avro_codec import plain_codec
+from kafkaraw.schemas.serializers.avro_codec import choose, plain_codec
 from kafkaraw.schemas.serializers.avro_nodes import UnresolvableError, decoder, encoder
 from tests.schemas.serializers import avro_cases
 
@@ -32,6 +33,12 @@ LONG = settings(RELAXED, max_examples=5_000)
 @pytest.fixture(params=CODECS, ids=["plain", "compiled"][: len(CODECS)])
 def codec(request):
     return request.param
+
+
+def test_without_its_source_the_codec_is_the_compiled_one(tmp_path):
+    assert choose("python", tmp_path / "_avro_codec.py") is _avro_codec
+    assert not choose("python", Path(_no_cython.__file__).with_name("_avro_codec.py")).COMPILED
+    assert choose("native", tmp_path / "_avro_codec.py") is _avro_codec
 
 
 def parsed(schema):

@@ -964,6 +964,7 @@ def to_single(number: cython.longlong):
 def _read(node: Node, source: Input, depth: cython.int):  # noqa: C901 - one branch per type
     kind: cython.int = node.kind
     size: cython.Py_ssize_t
+    start: cython.Py_ssize_t
     number: cython.longlong
     wide: cython.double
     narrow: cython.float
