@@ -225,10 +225,12 @@ def note_translation(
     offset: int,
     by: str,
 ) -> None:
-    """Translate an offset of the source."""
-    found = mappings[of].translate(offset)
+    """Translate an offset of the source, and one of the copy back."""
+    found, back = mappings[of].translate(offset), mappings[of].translate_back(offset)
     if found is not None:
         history.translated.append(Translated(of, offset, found.offset, found.is_exact, by))
+    if back is not None:
+        history.translated.append(Translated(of, back.offset, offset, back.is_exact, by, is_back=True))
 
 
 class MirrorScenario:
@@ -360,7 +362,8 @@ class MirrorScenario:
                 if has is None or has.offset < expected.offset:
                     found.append(Translated(of, at.offset, expected.offset, True, group_id))
                 elif has.offset > expected.offset:  # by another process, or with an earlier mapping
-                    there.append(Translated(of, at.offset, has.offset, True, f"the offset of {group_id}"))
+                    is_exact = self._plan.delivery is Delivery.EXACTLY_ONCE  # else it may be that of an earlier copy
+                    there.append(Translated(of, at.offset, has.offset, is_exact, f"the offset of {group_id}"))
         if not found:
             self.history.translated += there
             self._source.covered["offsets of groups in the target"] += sum(map(len, theirs.values()))

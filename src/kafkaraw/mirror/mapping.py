@@ -13,6 +13,7 @@ may be read again, none is skipped. `is_exact` tells both cases apart. Reading b
 (`gap_at`, `paired`) makes it exact again.
 
 Chunks are the records of a compacted topic of the target, so a mapping survives restarts, and any program can read it.
+Two processes may write them at the same time, so each chunk is true alone, and says up to where it knows everything.
 Must not read or write topics: `offset_service.py` does. Start at `OffsetMapping.add` and `OffsetMapping.translate`.
 """
 
@@ -32,7 +33,10 @@ from kafkaraw.records import TopicPartition
 CHUNK_RUNS: Final = 256
 LEVEL_CHUNKS: Final = 16
 """With one run for each of two transactions a second: exact for half an hour, then at each second transaction, ..."""
-_VERSION: Final = 0
+_VERSION: Final = 1
+"""Of values; those of version 0 do not say up to which offset of the copy a chunk knows everything."""
+_KEY_VERSION: Final = 0
+_UNLIMITED: Final = (1 << 63) - 1
 
 
 class Run(NamedTuple):
@@ -95,6 +99,7 @@ class OffsetMapping:
         self._chunks: list[_Chunk] = []
         self._open: list[Run] = []
         self._next_number = 0
+        self._gap_stop: int | None = None  # where the last gap ends, before batches without records
 
     @property
     def target_end(self) -> int | None:
@@ -125,6 +130,7 @@ class OffsetMapping:
             self._open_gap()
         elif end is not None and settled.start > end:
             self._open_gap()
+            self._gap_stop = settled.start
         if may_repeat and self.target_end is not None and batch.target_base_offset > self.target_end:
             self._open_gap()
         target = batch.target_base_offset
@@ -135,22 +141,32 @@ class OffsetMapping:
         self.changed.add(self._next_number)
         self._close_chunks()
 
-    def fill_gap(self, gap: range, runs: Iterable[Run]) -> None:
+    def fill_gap(self, source: range, target: range, runs: Iterable[Run]) -> None:
         """Fill a gap between batches, or before the first one, with what both topics have there.
 
+        The mapping may have changed since the gap was read. A run that was behind the gap may be thinned: then more
+        than the gap is not known, and what is behind the filled runs is still a gap.
+
         Args:
-            gap: offsets of the source that no batch has settled.
+            source: offsets of the source that no batch has settled.
+            target: offsets of the copy between the records of the batches around them.
             runs: the records in the gap.
         """
-        while self._chunks and (not self._open or self._open[0].source >= gap.stop):
+        while self._chunks and (not self._open or self._open[0].source >= source.stop):
             self._reopen()
-        place = bisect_right(self._open, gap.start, key=lambda run: run.source)
+        place = bisect_right(self._open, source.start, key=lambda run: run.source)
         before, after = self._open[:place], self._open[place:]
-        if before and (before[-1].is_followed or before[-1].source + before[-1].length > gap.start):
-            return  # it was thinned or replaced meanwhile
-        known = [*before[:-1], before[-1]._replace(is_followed=True)] if before else []
-        self._open = []
-        for run in (*known, *runs, *after):
+        last = before[-1] if before else Run(0, 0, 0, is_followed=False)
+        is_changed = before and (last.target + last.length != target.start or last.source + last.length > source.start)
+        overlaps = after and (after[0].source < source.stop or after[0].target < target.stop)
+        if last.is_followed or is_changed or overlaps:
+            return  # it was filled, thinned or replaced meanwhile
+        known = [*([last._replace(is_followed=True)] if before else []), *runs]
+        is_whole = after[0].target == target.stop if after else source.stop == self._gap_stop
+        if known and not is_whole:
+            known[-1] = known[-1]._replace(is_followed=False)
+        self._open = before[:-1]
+        for run in (*known, *after):
             self._append(run)
         self.changed.add(self._next_number)
         self._close_chunks()
@@ -253,7 +269,7 @@ class OffsetMapping:
 
     def _clear(self) -> None:
         self.changed |= {chunk.number for chunk in self._chunks} | {self._next_number}
-        self._chunks, self._open, self.source_end = [], [], None
+        self._chunks, self._open, self.source_end, self._gap_stop = [], [], None, None
 
     def _truncate(self, source: int) -> None:
         """Forget what is known of offsets from one on; the copy has it again."""
@@ -292,19 +308,20 @@ class OffsetMapping:
     def records(self) -> list[tuple[int, bytes | None]]:
         """Return chunk numbers with the values of their records; None deletes one. All of them count as written.
 
-        Up to which offset of the source a closed chunk knows everything is where the next one begins: after a crash,
-        or by a process that was suspended, the topic may have one without the other.
+        A closed chunk knows everything up to where the next one begins. After a crash, or beside a process that was
+        suspended, the topic may have one without the other.
         """
-        ends = [chunk.source for chunk in self._chunks[1:]]
-        ends.append(self._open[0].source if self._open else self.source_end or 0)
-        chunks = {chunk.number: (chunk, end) for chunk, end in zip(self._chunks, ends, strict=False)}
+        first = self._open[0] if self._open else None
+        ends = [(chunk.source, chunk.target) for chunk in self._chunks[1:]]
+        ends.append((self.source_end or 0, 0) if first is None else (first.source, first.target))
+        chunks = {chunk.number: (chunk, *end) for chunk, end in zip(self._chunks, ends, strict=False)}
         found: list[tuple[int, bytes | None]] = []
         for number in sorted(self.changed):
             if number == self._next_number and self.source_end is not None:
-                found.append((number, _value(0, self.source_end, _encoded(self._open))))
+                found.append((number, _value(0, self.source_end, self.target_end or 0, _encoded(self._open))))
             elif number in chunks:
-                chunk, end = chunks[number]
-                found.append((number, _value(chunk.level, end, chunk.runs)))
+                chunk, source_end, target_end = chunks[number]
+                found.append((number, _value(chunk.level, source_end, target_end, chunk.runs)))
             else:
                 found.append((number, None))
         self.changed.clear()
@@ -314,21 +331,41 @@ class OffsetMapping:
     def of_records(cls, records: Iterable[tuple[int, bytes]]) -> OffsetMapping:
         """Return the mapping that chunk numbers and values describe.
 
+        Several processes may have written them: one that has taken over, and one that was suspended. Each run of each
+        chunk is true. What is between two runs is known only if one process has known both, and the first one up to
+        the second one.
+
         Raises:
             ProtocolError: a value is not one of this topic.
         """
-        mapping = cls()
-        end = level = 0
+        mapping, level = cls(), 0
+        known = _Known(0, 0)  # behind the last run
         for number, value in sorted(records):
-            before_end, before_level = mapping.source_end, level
-            level, source_end, encoded = _parsed(value)
-            runs = [run for run in _decoded(encoded) if run.source >= end]  # a merge of chunks may be half written
-            if runs and before_end is not None and before_end < runs[0].source:
-                mapping._open_gap()  # a suspended process has written an old state of the chunk before
-            if mapping._open:
-                mapping._chunks.append(_chunk(mapping._next_number, before_level, mapping._open))
-            mapping._open, mapping._next_number, mapping.source_end = runs, number, source_end
-            end = runs[-1].source + runs[-1].length if runs else end
+            before, before_level = mapping._open, level
+            last = before[-1] if before else None
+            level, source_end, target_end, encoded = _parsed(value)
+            runs: list[Run] = []
+            for run, run_known in _with_known(list(_decoded(encoded)), _Known(source_end, target_end)):
+                left = run if last is None else _behind(last, run)
+                if left is not None:
+                    if last is not None:
+                        is_followed = known.source >= left.source and known.target >= left.target
+                        (runs or before)[-1] = last._replace(is_followed=is_followed)
+                    runs.append(left)
+                    last, known = left, run_known
+                elif last is not None and _end(run) == _end(last):  # both chunks know what follows these records
+                    known = max(known, run_known)
+            mapping.source_end = max(mapping.source_end or 0, source_end)
+            if before and not runs:
+                mapping.changed.add(number)  # other chunks have all of it: it is deleted
+                level = before_level
+                continue
+            if before:
+                mapping._chunks.append(_chunk(mapping._next_number, before_level, before))
+            mapping._open, mapping._next_number = runs, number
+        if mapping._open:
+            is_known = known.source >= (mapping.source_end or 0)
+            mapping._open[-1] = mapping._open[-1]._replace(is_followed=is_known)
         return mapping
 
 
@@ -368,6 +405,33 @@ def paired(source: Sequence[Mark], target: Sequence[Mark], *, is_first: bool = F
         else:
             runs.append(Run(ours, theirs, 1))
     return runs
+
+
+class _Known(NamedTuple):
+    """Offsets up to which no other record is behind a run."""
+
+    source: int
+    target: int
+
+
+def _end(run: Run) -> _Known:
+    return _Known(run.source + run.length, run.target + run.length)
+
+
+def _with_known(runs: list[Run], chunk_end: _Known) -> Iterator[tuple[Run, _Known]]:
+    """Yield the runs of a chunk, each one with what is known behind it."""
+    for run, following in zip(runs, [*runs[1:], None], strict=False):
+        behind = chunk_end if following is None else _Known(following.source, following.target)
+        yield run, behind if run.is_followed else _end(run)
+
+
+def _behind(last: Run, run: Run) -> Run | None:
+    """Return the part of a run that is behind another one on both sides; None if there is none."""
+    end = _end(last)
+    skipped = max(0, end.source - run.source)
+    if skipped >= run.length or run.target + skipped < end.target:
+        return None
+    return Run(run.source + skipped, run.target + skipped, run.length - skipped, run.is_followed)
 
 
 def _chunk(number: int, level: int, runs: list[Run]) -> _Chunk:
@@ -427,25 +491,29 @@ def _take(data: bytes, at: int) -> tuple[int, int]:
     raise ProtocolError(f"an offset mapping ends within a number, at byte {at}")
 
 
-def _value(level: int, source_end: int, runs: bytes) -> bytes:
+def _value(level: int, source_end: int, target_end: int, runs: bytes) -> bytes:
     data = bytearray((_VERSION,))
-    _put(data, level)
-    _put(data, source_end)
+    for number in (level, source_end, target_end):
+        _put(data, number)
     return bytes(data) + runs
 
 
-def _parsed(value: bytes) -> tuple[int, int, bytes]:
-    if not value or value[0] != _VERSION:
+def _parsed(value: bytes) -> tuple[int, int, int, bytes]:
+    """Return the level of a chunk, up to which offsets of both sides it knows everything, and its encoded runs."""
+    if not value or value[0] not in (0, _VERSION):
         raise ProtocolError(f"an offset mapping has the version {value[:1].hex() or 'none'}, not {_VERSION}")
     level, at = _take(value, 1)
     source_end, at = _take(value, at)
-    return level, source_end, value[at:]
+    target_end = _UNLIMITED
+    if value[0] == _VERSION:
+        target_end, at = _take(value, at)
+    return level, source_end, target_end, value[at:]
 
 
 def mapping_key(source: TopicPartition, chunk: int) -> bytes:
     """Return the key of a chunk's record."""
     topic = source.topic.encode()
-    return struct.pack(f">hh{len(topic)}sii", _VERSION, len(topic), topic, source.partition, chunk)
+    return struct.pack(f">hh{len(topic)}sii", _KEY_VERSION, len(topic), topic, source.partition, chunk)
 
 
 def parsed_mapping_key(key: bytes) -> tuple[TopicPartition, int]:
@@ -457,7 +525,7 @@ def parsed_mapping_key(key: bytes) -> tuple[TopicPartition, int]:
     try:
         version, length = struct.unpack_from(">hh", key)
         topic, partition, chunk = struct.unpack_from(f">{length}sii", key, 4)
-        if version != _VERSION or len(key) != 12 + length:
+        if version != _KEY_VERSION or len(key) != 12 + length:
             raise ProtocolError(f"the key {key.hex()} is not one of an offset mapping")
         return TopicPartition(topic.decode(), partition), chunk
     except (struct.error, UnicodeDecodeError) as error:

@@ -90,8 +90,10 @@ class OffsetService:
             start, base = batch.source_offsets.start, batch.target_base_offset
             end, target_end = mapping.source_end or 0, mapping.target_end or 0
             if end < start and target_end < base:
-                gap = _Gap(range(end, start), range(target_end, base), batch.target)
-                self._gaps.setdefault(batch.source, []).append(gap)
+                gaps, begin = self._gaps.setdefault(batch.source, []), end
+                if gaps and gaps[-1].target.start == target_end:  # no record was between them
+                    begin = gaps.pop().source.start
+                gaps.append(_Gap(range(begin, start), range(target_end, base), batch.target))
             mapping.add(batch, may_repeat=may_repeat)
             if self._settings.emits_offset_syncs:
                 self._syncs.add(batch)
@@ -233,7 +235,7 @@ class OffsetService:
                         self._flow.name, gap.source.start, gap.source.stop, source.topic, source.partition,
                     )  # fmt: skip
                 else:
-                    self.mappings[source].fill_gap(gap.source, runs)
+                    self.mappings[source].fill_gap(gap.source, gap.target, runs)
 
     async def _runs_in(self, source: TopicPartition, gap: _Gap) -> list[Run] | None:
         is_first = not gap.source.start

@@ -255,7 +255,7 @@ PLANTS = {
         _mirrors(mirrors.mirror_writes_checkpoints_behind_the_next_record, Invariant.TRANSLATED_AHEAD),
         _mirrors(mirrors.mirror_commits_no_offsets_for_groups_that_have_some, Invariant.STUCK),
         _mirrors(mirrors.failover_counts_offsets_from_the_log_start, Invariant.TRANSLATED_AHEAD),
-        _mirrors(mirrors.mapping_closes_a_gap_when_it_joins_runs, Invariant.TRANSLATED_AHEAD),
+        _mirrors(mirrors.mapping_joins_a_filled_gap_with_any_next_run, Invariant.TRANSLATED_AHEAD),
     )
 }
 

@@ -144,17 +144,14 @@ async def _shifted(loading):
     return mappings
 
 
-def mapping_closes_a_gap_when_it_joins_runs(monkeypatch: pytest.MonkeyPatch):
-    append = OffsetMapping._append
+def mapping_joins_a_filled_gap_with_any_next_run(monkeypatch: pytest.MonkeyPatch):
+    fill = OffsetMapping.fill_gap
 
-    def join(self, run):
-        is_joined = bool(self._open) and self._open[-1].is_followed
-        count = len(self._open)
-        append(self, run)
-        if is_joined and len(self._open) == count:
-            self._open[-1] = self._open[-1]._replace(is_followed=True)
+    def join(self, source, target, runs):
+        following = next((run.target for run in self.runs() if run.source >= source.stop), target.stop)
+        fill(self, source, range(target.start, max(following, target.stop)), runs)
 
-    monkeypatch.setattr(OffsetMapping, "_append", join)
+    monkeypatch.setattr(OffsetMapping, "fill_gap", join)
 
 
 def mirror_translates_offsets_of_a_gap_to_its_end(monkeypatch: pytest.MonkeyPatch):

@@ -51,7 +51,7 @@ SHOWS_AT = {
     "follower_fetches_without_its_last_epoch": 3,
     "group_commits_offsets_of_aborted_transactions": 4,
     "leader_acknowledges_before_replication": 2,
-    "mapping_closes_a_gap_when_it_joins_runs": 14,
+    "mapping_joins_a_filled_gap_with_any_next_run": 10064,
     "member_acknowledges_a_revocation_too_early": 7,
     "member_does_not_report_partitions_being_assigned": 19,
     "member_ignores_heartbeat_errors": 5,
