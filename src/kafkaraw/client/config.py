@@ -690,10 +690,11 @@ K = TypeVar("K", bound=ClientConfig)
 
 _KINDS: dict[str, type[ClientConfig]] = {
     "producer": ProducerConfig,
-    "consumer": ConsumerConfig,
     "share consumer": ShareConsumerConfig,
+    "consumer": ConsumerConfig,
     "admin": AdminConfig,
 }
+"""In the reverse order in which an error names one of several clients that have a setting."""
 
 
 def every_setting() -> frozenset[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kafkaraw.broker.groups.runtime import Caller
 from kafkaraw.broker.shares.sessions import SessionKey
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.messages import (
     alter_share_group_offsets,
     delete_share_group_offsets,
@@ -68,6 +70,15 @@ def heartbeat(state: BrokerState) -> share_group_heartbeat.ShareGroupHeartbeatRe
     )
 
 
+def describe(state: BrokerState) -> share_group_describe.ShareGroupDescribeRequest:
+    """Of a group that there is, with a member, as it is when the state of its partitions is initialized."""
+    coordinator = state.groups.coordinator("g")
+    coordinator.share_heartbeat(heartbeat(state), Caller("c", "/h", 1), lambda response: None)
+    members = coordinator.share_group("g").members
+    members["m"] = replace(members["m"], assigned={topic(state).topic_id: frozenset({0})})
+    return share_group_describe.ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+
+
 def describe_offsets(state: BrokerState) -> describe_share_group_offsets.DescribeShareGroupOffsetsRequest:
     asked = describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic_name="flights", partitions=[0])
     group = describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[asked])
@@ -119,15 +130,7 @@ SHARE_CASES: dict[str, list[Case]] = {
     "ShareGroupHeartbeat": [Case(heartbeat, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])],
     "ShareFetch": [Case(fetch, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.READ)]])],
     "ShareAcknowledge": [Case(acknowledge, GROUP_DENIED, [[(Op.READ, On.GROUP, "g"), *on_topic(Op.READ)]])],
-    "ShareGroupDescribe": [
-        Case(
-            lambda state: share_group_describe.ShareGroupDescribeRequest(
-                group_ids=["g"], include_authorized_operations=False
-            ),
-            GROUP_DENIED,
-            [[(Op.DESCRIBE, On.GROUP, "g")]],
-        )
-    ],
+    "ShareGroupDescribe": [Case(describe, GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])],
     "DescribeShareGroupOffsets": [
         Case(describe_offsets, GROUP_DENIED, [[(Op.DESCRIBE, On.GROUP, "g"), *on_topic(Op.DESCRIBE)]])
     ],
