@@ -96,6 +96,13 @@ CALLS: dict[str, dict[str, Call]] = {
         "list_group_offsets": lambda admin, timeout: admin.list_group_offsets(["g"], timeout=timeout),
         "alter_group_offsets": lambda admin, timeout: admin.alter_group_offsets("g", {P0: 1}, timeout=timeout),
         "delete_group_offsets": lambda admin, timeout: admin.delete_group_offsets("g", [P0], timeout=timeout),
+        "list_share_group_offsets": lambda admin, timeout: admin.list_share_group_offsets(["s"], timeout=timeout),
+        "alter_share_group_offsets": lambda admin, timeout: admin.alter_share_group_offsets(
+            "s", {P0: 1}, timeout=timeout
+        ),
+        "delete_share_group_offsets": lambda admin, timeout: admin.delete_share_group_offsets(
+            "s", ["t"], timeout=timeout
+        ),
         "list_offsets": lambda admin, timeout: admin.list_offsets({P0: 0}, timeout=timeout),
         "describe_producers": lambda admin, timeout: admin.describe_producers([P0], timeout=timeout),
         "describe_replica_log_dirs": lambda admin, timeout: admin.describe_replica_log_dirs(

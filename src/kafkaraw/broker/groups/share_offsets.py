@@ -97,7 +97,7 @@ class ShareOffsets:
         for name, wanted in offsets.items():
             found = self._topics.find(name)
             for partition, offset in wanted.items():
-                exists = found is not None and partition < found[1]
+                exists = found is not None and 0 <= partition < found[1]
                 outcomes[name, partition] = None if exists else _UNKNOWN
                 if found is not None and exists:
                     known.setdefault(found[0], {})[partition] = offset

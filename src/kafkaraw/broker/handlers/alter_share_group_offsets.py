@@ -69,10 +69,10 @@ def handle(
     coordinator = coordinator_or_code(state, request.group_id)
     if isinstance(coordinator, ErrorCode):
         return _refused(coordinator)
-    offsets = {
-        topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
-        for topic in request.topics
-    }
+    offsets: dict[str, dict[int, int]] = {}
+    for topic in request.topics:  # a request may name a topic twice
+        wanted = offsets.setdefault(topic.topic_name, {})
+        wanted.update({each.partition_index: each.start_offset for each in topic.partitions})
 
     def begin(done: Callable[[AlterShareGroupOffsetsResponse], None]) -> None:
         def altered(outcomes: Mapping[tuple[str, int], Failure | None]) -> None:
