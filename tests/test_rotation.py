@@ -22,7 +22,7 @@ from tests.simulation import seeds
 
 TESTS = Path(__file__).parent
 COMMITS = 120
-"""So many commits together have each tenth of something."""
+"""So many commits together have each fifteenth of something, and each eighth."""
 
 
 def of_commit(cases: list[str], count: int) -> list[object]:
@@ -71,14 +71,15 @@ def runs(monkeypatch: pytest.MonkeyPatch, names: Sequence[str]) -> list[set[str]
     return found
 
 
-def test_each_commit_has_a_sixth_of_the_slow_tests(monkeypatch: pytest.MonkeyPatch):
-    names = [f"{file}/test_x.py::test_{number}" for number in range(6) for file in SLOW_FILES if "." not in file]
+def test_each_commit_has_an_eighth_of_the_slow_tests(monkeypatch: pytest.MonkeyPatch):
+    files = [file for file in SLOW_FILES if "." not in file]
+    names = [f"{file}/test_x.py::test_{number}" for number in range(SLOW_SHARE) for file in files]
     found = runs(monkeypatch, names)
     assert {len(run) for run in found} == {len(names) // SLOW_SHARE}
     assert set.union(*found) == set(names)
 
 
-def test_each_commit_has_all_tests_of_a_tenth_of_the_scenarios(monkeypatch: pytest.MonkeyPatch):
+def test_each_commit_has_all_tests_of_a_fifteenth_of_the_scenarios(monkeypatch: pytest.MonkeyPatch):
     names = [each if "::" in each else f"{each}::test_{number}" for each in SCENARIOS for number in "ab"]
     found = runs(monkeypatch, names)
     for run in found:
