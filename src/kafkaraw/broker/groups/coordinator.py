@@ -83,7 +83,8 @@ _EXPIRY: Final = "offsets"
 _logger = logging.getLogger("kafkaraw.broker.groups")
 
 Offsets = Sequence[tuple[TopicPartition, CommittedOffset]]
-Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+_RecordedGroup = ConsumerGroup | ShareGroup | StreamsGroup
+Group = ClassicGroup | _RecordedGroup
 _STREAMS_KEYS: Final = (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,
@@ -209,49 +210,31 @@ class GroupCoordinator:
             if value is not None:
                 self._groups[key.group] = ClassicGroup.of(key.group, value)
         elif isinstance(key, SHARE_KEYS):
-            self._replay_share(record)
+            self._replay_group(record, ShareGroup, ShareGroupMetadataKey)
         elif isinstance(key, _STREAMS_KEYS):
-            self._replay_streams(record)
+            self._replay_group(record, StreamsGroup, StreamsGroupMetadataKey)
         else:
-            self._replay_consumer(record)
+            self._replay_group(record, ConsumerGroup, ConsumerGroupMetadataKey)
 
-    def _replay_share(self, record: GroupRecord) -> None:
+    def _replay_group(self, record: GroupRecord, kind: type[_RecordedGroup], of_group: type) -> None:
+        """Apply a record of a group of another type than classic.
+
+        Args:
+            record: the record.
+            kind: the class of these groups.
+            of_group: the key of the record whose tombstone deletes the group.
+        """
         group_id: str = record.key.group_id
         group = self._groups.get(group_id)
-        if record.value is None and isinstance(record.key, ShareGroupMetadataKey):
-            if isinstance(group, ShareGroup):
+        if record.value is None and isinstance(record.key, of_group):
+            if isinstance(group, kind):
                 del self._groups[group_id]
             return
-        if not isinstance(group, ShareGroup):
+        if not isinstance(group, kind):
             if record.value is None:
                 return
-            group = self._groups[group_id] = ShareGroup(group_id)
+            group = self._groups[group_id] = kind(group_id)
         group.replay(record)
-
-    def _replay_consumer(self, record: GroupRecord) -> None:
-        group_id: str = record.key.group_id
-        group = self._groups.get(group_id)
-        if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
-            if isinstance(group, ConsumerGroup):
-                del self._groups[group_id]
-            return
-        if not isinstance(group, ConsumerGroup):
-            if record.value is None:
-                return
-            group = self._groups[group_id] = ConsumerGroup(group_id)
-        group.replay(record)
-
-    def _replay_streams(self, record: GroupRecord) -> None:
-        group_id: str = record.key.group_id
-        group = self._groups.get(group_id)
-        if not isinstance(group, StreamsGroup):
-            if record.value is None:
-                return
-            group = self._groups[group_id] = StreamsGroup(group_id)
-        if record.value is None and isinstance(record.key, StreamsGroupMetadataKey):
-            del self._groups[group_id]
-        else:
-            group.replay(record)
 
     def _replay_offset(self, group_id: str, key: TopicPartition, value: object, producer_id: int) -> None:
         if value is None:

@@ -6,20 +6,15 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.consumerGroupDes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup, ConsumerMember
 from kafkaraw.broker.handlers.authorization import Call
-from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.describe_groups import GROUP_OPERATIONS
-from kafkaraw.broker.handlers.group_requests import coordinator_or_code
-from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.handlers.group_descriptions import DIVIDED, PERMISSIONS, authorize_descriptions, described
+from kafkaraw.broker.handlers.registration import handles
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
-from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -32,19 +27,14 @@ from kafkaraw.protocol.messages.consumer_group_describe import (
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
-_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
-_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def authorize(
     call: Call[ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse], request: ConsumerGroupDescribeRequest
 ) -> Reply[ConsumerGroupDescribeResponse]:
     """DESCRIBE on each group, and on every topic that its members read."""
-    allowed = [name for name in request.group_ids if call.may_describe_group(name)]
-    may_see = set(allowed)
-    denied = [_not_described(name, _DENIED) for name in request.group_ids if name not in may_see]
 
-    def seen(group: DescribedGroup) -> DescribedGroup:
+    def may_see_topics(group: DescribedGroup) -> bool:
         topics = {
             part.topic_name
             for member in group.members
@@ -52,54 +42,32 @@ def authorize(
             for part in assignment.topic_partitions
         }
         topics.update(name for member in group.members for name in member.subscribed_topic_names)
-        if not all(call.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in sorted(topics)):
-            hidden = "The group has described topic(s) that the client is not authorized to describe."
-            return _not_described(group.group_id, _TOPIC_DENIED, hidden)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = call.operations(ResourceType.GROUP, group.group_id)
-        return group
+        return all(call.may_describe_topic(name) for name in sorted(topics))
 
-    def merge(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
-        response.groups = [*denied, *map(seen, response.groups)]
-        return response
-
-    return call.go_on(replace(request, group_ids=allowed), merge)
+    hidden = "The group has described topic(s) that the client is not authorized to describe."
+    return authorize_descriptions(call, request, _not_described, may_see_topics, hidden)
 
 
 @handles(
     ConsumerGroupDescribeRequest,
     authorize=authorize,
-    permissions=(
-        Permission(AclOperation.DESCRIBE, ResourceType.GROUP),
-        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
-    ),
-    divided={0: Divided(("group_ids",), ("groups",))},
+    permissions=PERMISSIONS,
+    divided=DIVIDED,
 )
 def handle(
     state: BrokerState, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Reply[ConsumerGroupDescribeResponse]:
     """Describe each."""
-    groups = [_described(state, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+    groups = described(
+        state, request, ConsumerGroup, "consumer", lambda group: _described(state, group), _not_described
+    )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _described(state: BrokerState, group_id: str) -> DescribedGroup:
-    if not group_id:
-        return _not_described(group_id, ErrorCode.INVALID_GROUP_ID)
-    coordinator = coordinator_or_code(state, group_id)
-    if isinstance(coordinator, ErrorCode):
-        return _not_described(group_id, coordinator)
-    group = coordinator.group(group_id)
-    if not isinstance(group, ConsumerGroup):
-        missing = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-        return _not_described(group_id, ErrorCode.GROUP_ID_NOT_FOUND, missing)
+def _described(state: BrokerState, group: ConsumerGroup) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state_label,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,

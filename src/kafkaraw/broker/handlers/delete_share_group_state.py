@@ -8,12 +8,17 @@ from __future__ import annotations
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import handles
-from kafkaraw.broker.handlers.share_state_requests import PERMISSIONS, Results, authorize_brokers, each_partition
+from kafkaraw.broker.handlers.share_state_requests import (
+    PERMISSIONS,
+    Results,
+    authorize_brokers,
+    each_partition,
+    operations_of,
+)
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.shares.node import Operation
 from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -39,13 +44,7 @@ def handle(
 
 
 def _operations(request: DeleteShareGroupStateRequest) -> dict[ShareKey, Operation]:
-    return {
-        ShareKey(request.group_id, Uuid(topic.topic_id), asked.partition): _operation(
-            ShareKey(request.group_id, Uuid(topic.topic_id), asked.partition), asked
-        )
-        for topic in request.topics
-        for asked in topic.partitions
-    }
+    return operations_of(request.group_id, request.topics, _operation)
 
 
 def _operation(key: ShareKey, asked: PartitionData) -> Operation:

@@ -8,13 +8,18 @@ from __future__ import annotations
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import handles
-from kafkaraw.broker.handlers.share_state_requests import PERMISSIONS, Results, authorize_brokers, each_partition
+from kafkaraw.broker.handlers.share_state_requests import (
+    PERMISSIONS,
+    Results,
+    authorize_brokers,
+    each_partition,
+    operations_of,
+)
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.shares.coordinator import Outcome
 from kafkaraw.broker.shares.node import Operation
 from kafkaraw.broker.shares.state import UNKNOWN_COUNT, ShareKey
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.messages.read_share_group_state_summary import (
     PartitionData,
     PartitionResult,
@@ -41,13 +46,7 @@ def handle(
 
 
 def _operations(request: ReadShareGroupStateSummaryRequest) -> dict[ShareKey, Operation]:
-    return {
-        ShareKey(request.group_id, Uuid(topic.topic_id), asked.partition): _operation(
-            ShareKey(request.group_id, Uuid(topic.topic_id), asked.partition), asked
-        )
-        for topic in request.topics
-        for asked in topic.partitions
-    }
+    return operations_of(request.group_id, request.topics, _operation)
 
 
 def _operation(key: ShareKey, asked: PartitionData) -> Operation:

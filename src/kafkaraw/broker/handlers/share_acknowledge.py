@@ -15,11 +15,10 @@ from kafkaraw.broker.handlers.fetch import LEADER_IS_ELSEWHERE
 from kafkaraw.broker.handlers.leadership import CurrentLeaders
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.handlers.share_acknowledgements import RENEW_SINCE, Outcomes, acknowledge
-from kafkaraw.broker.handlers.share_requests import GROUP_DENIED, NOT_ENABLED, is_member_id
+from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_reading, is_member_id
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.shares.sessions import FINAL_EPOCH, Part, SessionKey
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.light_classes import replace
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -42,23 +41,7 @@ def authorize(
     call: Call[ShareAcknowledgeRequest, ShareAcknowledgeResponse], request: ShareAcknowledgeRequest
 ) -> Reply[ShareAcknowledgeResponse]:
     """READ on the group, and on each topic."""
-    if not call.state.controller.features.has_share_groups or request.group_id is None:
-        return call.go_on(request)
-    if not call.may_read_group(request.group_id):
-        return _refused(GROUP_DENIED)
-
-    def name_of(topic: AcknowledgeTopic) -> str | None:
-        found = call.state.catalog.topic_by_id(topic.topic_id)
-        return None if found is None else found.name
-
-    allowed, denied = call.divide(request.topics, AclOperation.READ, name_of)
-
-    def merge(response: ShareAcknowledgeResponse) -> ShareAcknowledgeResponse:
-        if not response.error_code:
-            response.responses += [_denied_topic(topic) for topic in denied]
-        return response
-
-    return call.go_on(replace(request, topics=allowed), merge)
+    return authorize_reading(call, request, _denied_topic, _refused)
 
 
 def _denied_topic(topic: AcknowledgeTopic) -> ShareAcknowledgeTopicResponse:

@@ -22,7 +22,7 @@ from kafkaraw.broker.handlers.fetch import LEADER_IS_ELSEWHERE
 from kafkaraw.broker.handlers.leadership import CurrentLeaders, led_partition
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.handlers.share_acknowledgements import RENEW_SINCE, Outcomes, acknowledge
-from kafkaraw.broker.handlers.share_requests import GROUP_DENIED, NOT_ENABLED, is_member_id
+from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_reading, is_member_id
 from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.replies import Deferred, Reply
@@ -33,7 +33,7 @@ from kafkaraw.broker.state import BrokerState
 from kafkaraw.core.log.indexes import AbortedTransaction
 from kafkaraw.core.share.record_states import AcquireMode
 from kafkaraw.core.share.share_partition import Acquired, LogBatch, Request
-from kafkaraw.light_classes import NamedTuple, replace
+from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import FileSlice, Uuid
 from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -59,23 +59,7 @@ def authorize(
     call: Call[ShareFetchRequest, ShareFetchResponse], request: ShareFetchRequest
 ) -> Reply[ShareFetchResponse]:
     """READ on the group, and on each topic; the topics of a session are authorized when they are added to it."""
-    if not call.state.controller.features.has_share_groups or request.group_id is None:
-        return call.go_on(request)
-    if not call.may_read_group(request.group_id):
-        return _refused(GROUP_DENIED)
-
-    def name_of(topic: FetchTopic) -> str | None:
-        found = call.state.catalog.topic_by_id(topic.topic_id)
-        return None if found is None else found.name
-
-    allowed, denied = call.divide(request.topics, AclOperation.READ, name_of)
-
-    def merge(response: ShareFetchResponse) -> ShareFetchResponse:
-        if not response.error_code:
-            response.responses += [_denied_topic(topic) for topic in denied]
-        return response
-
-    return call.go_on(replace(request, topics=allowed), merge)
+    return authorize_reading(call, request, _denied_topic, _refused)
 
 
 def _denied_topic(topic: FetchTopic) -> ShareFetchableTopicResponse:

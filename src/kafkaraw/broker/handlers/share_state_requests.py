@@ -7,7 +7,7 @@ Source: org.apache.kafka.coordinator.share.ShareCoordinatorService.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.handlers.authorization import MESSAGES, Call
@@ -28,8 +28,43 @@ R = TypeVar("R", bound=Response)
 PERMISSIONS: Final = (Permission(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "as brokers have"),)
 _DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
+
+class PartitionOf(Protocol):
+    """A partition in one of these requests."""
+
+    partition: int
+
+
+P = TypeVar("P", bound=PartitionOf)
+
+
+class TopicOf(Protocol[P]):
+    """A topic in one of these requests."""
+
+    topic_id: Uuid
+    partitions: list[P]
+
+
 Results = dict[Uuid, list[tuple[int, Outcome]]]
 """Topic id -> the outcomes of partitions, in the order of the request."""
+
+
+def operations_of(
+    group_id: str, topics: Iterable[TopicOf[P]], operation: Callable[[ShareKey, P], Operation]
+) -> dict[ShareKey, Operation]:
+    """Return what a request asks for, by share partition.
+
+    Args:
+        group_id: of the request.
+        topics: of the request.
+        operation: what to do with one partition of it.
+    """
+    keys = {
+        ShareKey(group_id, Uuid(topic.topic_id), asked.partition): asked
+        for topic in topics
+        for asked in topic.partitions
+    }
+    return {key: operation(key, asked) for key, asked in keys.items()}
 
 
 def authorize_brokers(

@@ -7,22 +7,17 @@ kafka.server.KafkaApis.handleStreamsGroupDescribe of Kafka 4.3; KIP-1071.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from kafkaraw.broker.groups.streams_assignor import TaskMap, Tasks
 from kafkaraw.broker.groups.streams_group import Owned, OwnedTasks, StreamsGroup, StreamsMember
 from kafkaraw.broker.groups.streams_topology import InternalTopic
 from kafkaraw.broker.handlers.authorization import Call
-from kafkaraw.broker.handlers.chunked_requests import Divided
 from kafkaraw.broker.handlers.context import RequestContext
-from kafkaraw.broker.handlers.describe_groups import GROUP_OPERATIONS
-from kafkaraw.broker.handlers.group_requests import coordinator_or_code
-from kafkaraw.broker.handlers.registration import Permission, handles
+from kafkaraw.broker.handlers.group_descriptions import DIVIDED, PERMISSIONS, authorize_descriptions, described
+from kafkaraw.broker.handlers.registration import handles
 from kafkaraw.broker.handlers.streams_group_heartbeat import is_enabled
 from kafkaraw.broker.replies import Reply
 from kafkaraw.broker.state import BrokerState
-from kafkaraw.light_classes import replace
-from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.embedded import streams_group_records as stored
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.streams_group_describe import (
@@ -39,9 +34,6 @@ from kafkaraw.protocol.messages.streams_group_describe import (
     Topology,
 )
 
-_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
-_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
 
 def authorize(
     call: Call[StreamsGroupDescribeRequest, StreamsGroupDescribeResponse], request: StreamsGroupDescribeRequest
@@ -49,11 +41,8 @@ def authorize(
     """DESCRIBE on each group, and on every topic of its topology."""
     if not is_enabled(call.state):
         return call.go_on(request)
-    allowed = [name for name in request.group_ids if call.may_describe_group(name)]
-    may_see = set(allowed)
-    denied = [_not_described(name, _DENIED) for name in request.group_ids if name not in may_see]
 
-    def seen(group: DescribedGroup) -> DescribedGroup:
+    def may_see_topics(group: DescribedGroup) -> bool:
         parts = () if group.topology is None else group.topology.subtopologies or ()
         names = {
             name
@@ -65,28 +54,17 @@ def authorize(
                 *(topic.name for topic in one.state_changelog_topics),
             )
         }
-        if not all([call.may_describe_topic(name) for name in sorted(names)]):
-            hidden = "The described group uses topics that the client is not authorized to describe."
-            return _not_described(group.group_id, _TOPIC_DENIED, hidden)
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = call.operations(ResourceType.GROUP, group.group_id)
-        return group
+        return all([call.may_describe_topic(name) for name in sorted(names)])
 
-    def merge(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
-        response.groups = [*denied, *map(seen, response.groups)]
-        return response
-
-    return call.go_on(replace(request, group_ids=allowed), merge)
+    hidden = "The described group uses topics that the client is not authorized to describe."
+    return authorize_descriptions(call, request, _not_described, may_see_topics, hidden)
 
 
 @handles(
     StreamsGroupDescribeRequest,
     authorize=authorize,
-    permissions=(
-        Permission(AclOperation.DESCRIBE, ResourceType.GROUP),
-        Permission(AclOperation.DESCRIBE, ResourceType.TOPIC),
-    ),
-    divided={0: Divided(("group_ids",), ("groups",))},
+    permissions=PERMISSIONS,
+    divided=DIVIDED,
 )
 def handle(
     state: BrokerState, context: RequestContext, request: StreamsGroupDescribeRequest
@@ -95,27 +73,15 @@ def handle(
     if not is_enabled(state):
         code = ErrorCode.UNSUPPORTED_VERSION
         return StreamsGroupDescribeResponse(groups=[_not_described(name, code) for name in request.group_ids])
-    groups = [_described(state, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
-    return StreamsGroupDescribeResponse(groups=groups)
+    return StreamsGroupDescribeResponse(
+        groups=described(state, request, StreamsGroup, "streams", _described, _not_described)
+    )
 
 
-def _described(state: BrokerState, group_id: str) -> DescribedGroup:
-    if not group_id:
-        return _not_described(group_id, ErrorCode.INVALID_GROUP_ID)
-    coordinator = coordinator_or_code(state, group_id)
-    if isinstance(coordinator, ErrorCode):
-        return _not_described(group_id, coordinator)
-    group = coordinator.group(group_id)
-    if not isinstance(group, StreamsGroup):
-        missing = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
-        return _not_described(group_id, ErrorCode.GROUP_ID_NOT_FOUND, missing)
+def _described(group: StreamsGroup) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state_label,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
