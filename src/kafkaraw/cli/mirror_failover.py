@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -39,13 +40,20 @@ _TIMESTAMP: Final = click.option(
 )
 
 
+def _options(*, back: bool) -> Callable[[Callable[..., None]], Callable[..., object]]:
+    """Return what adds the arguments and options of both commands."""
+    groups = click.argument(
+        "groups", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups_of(back=back)
+    )
+
+    def add(command: Callable[..., None]) -> Callable[..., object]:
+        return groups(flow_option(_TIMESTAMP(_FORCE(change_options(output_option(command))))))
+
+    return add
+
+
 @click.command(epilog=EPILOG)
-@click.argument("groups", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups_of(back=False))
-@flow_option
-@_TIMESTAMP
-@_FORCE
-@change_options
-@output_option
+@_options(back=False)
 def failover(
     mirror: MirrorSettings,
     flow: MirrorFlow,
@@ -64,12 +72,7 @@ def failover(
 
 
 @click.command(epilog=BACK_EPILOG)
-@click.argument("groups", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups_of(back=True))
-@flow_option
-@_TIMESTAMP
-@_FORCE
-@change_options
-@output_option
+@_options(back=True)
 def failback(
     mirror: MirrorSettings,
     flow: MirrorFlow,

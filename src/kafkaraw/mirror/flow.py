@@ -23,7 +23,6 @@ Start at `Flow.run`, then `_Session`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -36,15 +35,10 @@ from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.core.producer.events import ProducerIdentity
-from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import (
-    AuthenticationError,
-    BrokerError,
     CorruptBatchError,
     KafkaError,
-    LogTruncationError,
     RetriableError,
-    UnsupportedVersionError,
     UsageError,
 )
 from kafkaraw.light_classes import dataclass
@@ -53,20 +47,15 @@ from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOn
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.metrics import FlowMetrics
 from kafkaraw.mirror.positions import (
-    FlowTakenOverError,
     PartitionFacts,
     Position,
-    RecordsLostError,
     RunIds,
-    SourceReplacedError,
-    SourceTruncatedError,
-    TargetTruncatedError,
     random_run_id,
     start_of,
 )
 from kafkaraw.mirror.refusals import Refusal, Refusals, StoppedPartition, is_of_records, refusal_of, refused_by
+from kafkaraw.mirror.sessions import Sessions
 from kafkaraw.protocol import ZERO_UUID, Uuid
-from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -96,37 +85,6 @@ REFUSALS_LOGGED: Final = 10
 CLOSE_S: Final = 5.0
 """For closing the clients of a session that has failed."""
 _NEVER_S: Final = 1e12
-TRIES_MAX: Final = 5
-"""Sessions in a row that may fail with an error that is neither known to pass nor to last."""
-_BACKOFF_MS: Final = (200, 10_000)
-
-_LASTING: Final = (
-    AuthenticationError,
-    UsageError,
-    UnsupportedVersionError,
-    FlowTakenOverError,
-    CorruptBatchError,
-    LogTruncationError,
-    RecordsLostError,
-    SourceReplacedError,
-    SourceTruncatedError,
-    TargetTruncatedError,
-)
-_LASTING_CODES: Final = frozenset(
-    {
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.POLICY_VIOLATION,
-        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
 
 
 class Flow:
@@ -173,8 +131,7 @@ class Flow:
         self._refusals = Refusals(rng)
         for refusal in () if part is None else part.refusals:
             self._refusals.add(refusal, _NEVER_S)  # the driver decides when they are tried again
-        self._has_opened = False
-        self._progress = 0
+        self._sessions = Sessions(settings.name, self._stop, rng, log)
 
     def metrics(self) -> dict[TopicPartition, dict[str, float]]:
         """Return the metrics by partition of the source, with MirrorMaker's names; see `metrics.MEANINGS`.
@@ -206,23 +163,13 @@ class Flow:
         if self._part is not None:
             await self._run_session()
             return
-        runtime = self._runtimes[1] or system_runtime()
-        backoff, tries = Backoff(*_BACKOFF_MS), 0
-        while not self._stop.is_set():
-            before = self._progress
-            try:
-                await self._run_session()
-            except RefusedError as error:
-                self._leave_out(error.refusals)
-            except KafkaError as error:
-                tries = 1 if self._progress > before else tries + 1
-                if is_lasting(error) or (tries >= TRIES_MAX and not is_passing(error)) or not self._has_opened:
-                    raise
-                log.warning("mirror %s: %s; beginning again at the last positions", self.settings.name, error)
-                delay_s = backoff.delay_ms(tries - 1, runtime.rng) / 1000
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(delay_s):
-                        await self._stop.wait()
+        await self._sessions.run(self._run_session_or_leave_out)
+
+    async def _run_session_or_leave_out(self) -> None:
+        try:
+            await self._run_session()
+        except RefusedError as error:
+            self._leave_out(error.refusals)
 
     async def _run_session(self) -> None:
         self.sessions_count += 1
@@ -240,7 +187,7 @@ class Flow:
         self._session = session
         try:
             await session.open()
-            self._has_opened = True
+            self._sessions.has_opened = True
             if self._ready is not None:
                 await self._ready.wait()
             await session.copy(self._stop)
@@ -258,7 +205,7 @@ class Flow:
             raise
 
     def _committed(self, copied: Sequence[CopiedBatch]) -> None:
-        self._progress += 1
+        self._sessions.progress += 1
         for of in tuple(self._refusals.stopped):
             if of in self.positions and self._refusals.moved(of, self.positions[of].offset):
                 self._metrics.of(of, _now_s()).is_stopped = False
@@ -310,24 +257,6 @@ class FlowPart:
     identity: ProducerIdentity | None
     renews: bool = False
     refusals: tuple[Refusal, ...] = ()
-
-
-def is_lasting(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause, stays the same however often a flow begins again."""
-    while error is not None:
-        if isinstance(error, _LASTING) or (isinstance(error, BrokerError) and error.code in _LASTING_CODES):
-            return True
-        error = error.__cause__
-    return False
-
-
-def is_passing(error: BaseException | None) -> bool:
-    """Return whether an error, or its cause, is known to pass by itself."""
-    while error is not None:
-        if isinstance(error, RetriableError):
-            return True
-        error = error.__cause__
-    return False
 
 
 @dataclass(slots=True)

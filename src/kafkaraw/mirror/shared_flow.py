@@ -6,8 +6,8 @@ such as that of Spark, runs the tasks somewhere. A task that fails, or whose rep
 round, from its positions in the target. Offsets that were committed and not reported are found by the offset service,
 which reads them in both topics.
 
-A failure of the driver that may pass ends the session, and the next one begins like a new process; see `flow.py`, whose
-rules for failures are the same. Start at `SharedFlow.run`.
+A failure of the driver that may pass ends the session, and the next one begins like a new process; see
+`sessions.py`. Start at `SharedFlow.run`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,19 @@ from typing import Any, Final, Protocol
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.fetch.failures import name_of
-from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.light_classes import replace
 from kafkaraw.mirror.claims import Claim
 from kafkaraw.mirror.flow import (
     CLOSE_S,
     POSITIONS_KEPT_S,
-    TRIES_MAX,
     FlowPart,
-    is_lasting,
-    is_passing,
     positions_consumer_of,
 )
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.positions import PositionMissingError, RunIds, random_run_id
 from kafkaraw.mirror.refusals import Refusal, Refusals
+from kafkaraw.mirror.sessions import Sessions, is_lasting, is_passing
 from kafkaraw.mirror.shares import Share, ShareProblem, ShareReport, topics_of_shares
 from kafkaraw.records import TopicPartition
 
@@ -46,7 +43,6 @@ ROUND_S: Final = 10.0
 """How long a round lasts, by default."""
 _IDLE_S: Final = 1.0
 """How soon a driver without partitions looks whether it is to stop."""
-_BACKOFF_MS: Final = (200, 10_000)
 _TOTALS: Final = ("record-count", "byte-count")
 
 
@@ -115,12 +111,12 @@ class SharedFlow:
         self._round_s = round_s
         self._runtimes = (source_runtime, target_runtime)
         self._stop = asyncio.Event()
-        self._runs = RunIds(random_run_id((target_runtime or system_runtime()).rng))
-        self._refusals = Refusals((target_runtime or system_runtime()).rng)
+        rng = (target_runtime or system_runtime()).rng
+        self._runs = RunIds(random_run_id(rng))
+        self._refusals = Refusals(rng)
         self._metrics: dict[TopicPartition, dict[str, float]] = {}
         self._renewed_at_s = float("-inf")
-        self._has_opened = False
-        self._progress = 0
+        self._sessions = Sessions(settings.name, self._stop, rng, log, lasts=_lasts, passes=_passes)
 
     def metrics(self) -> dict[TopicPartition, dict[str, float]]:
         """Return the metrics by partition of the source: totals of all rounds, and the rest of the last one."""
@@ -136,23 +132,9 @@ class SharedFlow:
         Raises:
             KafkaError: a failure that does not pass; the message says what to do.
         """
-        runtime = self._runtimes[1] or system_runtime()
-        backoff, tries = Backoff(*_BACKOFF_MS), 0
         if self._ready is not None:
             await self._ready.wait()
-        while not self._stop.is_set():
-            before = self._progress
-            try:
-                await self._run_session()
-            except KafkaError as error:
-                tries = 1 if self._progress > before else tries + 1
-                if _lasts(error) or (tries >= TRIES_MAX and not _passes(error)) or not self._has_opened:
-                    raise
-                log.warning("mirror %s: %s; beginning again at the last positions", self.settings.name, error)
-                delay_s = backoff.delay_ms(tries - 1, runtime.rng) / 1000
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(delay_s):
-                        await self._stop.wait()
+        await self._sessions.run(self._run_session)
 
     async def _run_session(self) -> None:
         """Own the flow, and run rounds until the first failure."""
@@ -161,7 +143,7 @@ class SharedFlow:
         target = positions_consumer_of(self.settings, self._runtimes[1])
         claim = Claim(self.settings, self._runs, target, self._runtimes[1])
         try:
-            await claim.open(again=self._has_opened)
+            await claim.open(again=self._sessions.has_opened)
             rounds = _Topics(self.settings, self._plan, source)
             while not self._stop.is_set():
                 await rounds.refresh_if_due()
@@ -169,7 +151,7 @@ class SharedFlow:
                 if shares:
                     await self._run_round(claim, shares)
                 else:
-                    self._has_opened = True
+                    self._sessions.has_opened = True
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_IDLE_S):
                             await self._stop.wait()
@@ -189,7 +171,7 @@ class SharedFlow:
                 for number in topic.partitions or ()
             }
         )
-        self._has_opened = True
+        self._sessions.has_opened = True
         now_s = asyncio.get_running_loop().time()
         renews = now_s >= self._renewed_at_s + POSITIONS_KEPT_S
         shares = [
@@ -228,11 +210,11 @@ class SharedFlow:
                         refusal.text,
                     )
             if report.copied:
-                self._progress += 1
+                self._sessions.progress += 1
                 self._note_continued(report.copied)
                 self._on_copied(report.copied)
             if report.problem is None:
-                self._progress += 1
+                self._sessions.progress += 1
             else:
                 problems.append(report.problem)
         if problems:

@@ -15,10 +15,11 @@ from typing import Final
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass, field, replace
-from kafkaraw.mirror.flow import Flow, FlowPart, RefusedError, is_lasting, is_passing
+from kafkaraw.mirror.flow import Flow, FlowPart, RefusedError
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings
 from kafkaraw.mirror.positions import PositionMissingError
 from kafkaraw.mirror.refusals import Refusal
+from kafkaraw.mirror.sessions import is_lasting, is_passing
 from kafkaraw.records import TopicPartition
 
 NAMED_MAX: Final = 5
