@@ -10,8 +10,8 @@ RemoveMembersFromConsumerGroupHandler.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from kafkaraw.client.admin.calls import Calls, names_of
 from kafkaraw.client.admin.group_calls import GroupCalls, group_failure
@@ -52,6 +52,13 @@ from kafkaraw.protocol.messages.streams_group_describe import StreamsGroupDescri
 _REASON: Final = "member was removed by an admin"
 _REASON_LENGTH_MAX: Final = 255
 _IN_THE_WAY: Final = {ErrorCode.NON_EMPTY_GROUP: "it has members; stop them, or remove_members first"}
+
+_Describes = type[ShareGroupDescribeRequest] | type[StreamsGroupDescribeRequest]
+_OTHER_TYPES: Final[tuple[tuple[_Describes, Callable[[Any, BrokerNode], GroupDescription]], ...]] = (
+    (ShareGroupDescribeRequest, of_share),
+    (StreamsGroupDescribeRequest, of_streams),
+)
+"""The requests that describe groups which DescribeGroups does not know, in the order in which they are asked."""
 
 
 class GroupAdmin:
@@ -115,12 +122,11 @@ class GroupAdmin:
             failures, classic = await self._describe(node_id, share, authorized_operations, found, deadline)
             if classic:
                 others = await self._describe_classic(node_id, classic, authorized_operations, found, deadline)
-                missing = [name for name, error in others.items() if _is_missing(error)]
-                if missing:
-                    others |= await self._describe_share(node_id, missing, authorized_operations, found, deadline)
-                missing = [name for name in missing if name not in found and _is_missing(others.get(name))]
-                if missing:
-                    others |= await self._describe_streams(node_id, missing, authorized_operations, found, deadline)
+                for make_request, description_of in _OTHER_TYPES:
+                    missing = [name for name in classic if name not in found and _is_missing(others.get(name))]
+                    if missing:
+                        request = make_request(group_ids=missing, include_authorized_operations=authorized_operations)
+                        others |= await self._describe_other(node_id, request, description_of, found, deadline)
                 failures |= {name: error for name, error in others.items() if name not in found}
             return failures
 
@@ -161,36 +167,23 @@ class GroupAdmin:
                 found[group.group_id] = of_classic(group, self._node(node_id))
         return failures
 
-    async def _describe_share(
-        self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
+    async def _describe_other(
+        self,
+        node_id: int,
+        request: ShareGroupDescribeRequest | StreamsGroupDescribeRequest,
+        description_of: Callable[[Any, BrokerNode], GroupDescription],
+        found: dict[str, GroupDescription],
+        ends: Deadline,
     ) -> dict[str, KafkaError]:
-        """Describe share groups; returns the groups that exist and failed."""
-        request = ShareGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
+        """Describe share or streams groups; returns the groups that exist and failed."""
         try:
-            answer = await self._groups.ask(node_id, request, ends)
-        except UnsupportedVersionError:  # the broker has no share groups
+            answer: Any = await self._groups.ask(node_id, request, ends)
+        except UnsupportedVersionError:  # the broker has no such groups
             return {}
         failures: dict[str, KafkaError] = {}
         for group in answer.groups:
             if not group.error_code:
-                found[group.group_id] = of_share(group, self._node(node_id))
-            elif group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-                failures[group.group_id] = _not_described(group.error_code, group.error_message, group.group_id)
-        return failures
-
-    async def _describe_streams(
-        self, node_id: int, names: Sequence[str], operations: bool, found: dict[str, GroupDescription], ends: Deadline
-    ) -> dict[str, KafkaError]:
-        """Describe streams groups; returns the groups that exist and failed."""
-        request = StreamsGroupDescribeRequest(group_ids=list(names), include_authorized_operations=operations)
-        try:
-            answer = await self._groups.ask(node_id, request, ends)
-        except UnsupportedVersionError:  # the broker has no streams groups
-            return {}
-        failures: dict[str, KafkaError] = {}
-        for group in answer.groups:
-            if not group.error_code:
-                found[group.group_id] = of_streams(group, self._node(node_id))
+                found[group.group_id] = description_of(group, self._node(node_id))
             elif group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 failures[group.group_id] = _not_described(group.error_code, group.error_message, group.group_id)
         return failures
