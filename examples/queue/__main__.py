@@ -5,7 +5,7 @@
 
 In a consumer group, one member would read the partition, and every job would wait for the long ones before it. In a
 share group, a worker acquires one job at a time. A job that fails is released, and delivered again to any worker; a job
-that nobody can do is rejected, and goes to jobs.dead. Start at `work`.
+that no worker can do is rejected, and its worker sends it to jobs.dead. Start at `work`.
 """
 
 import json
@@ -44,7 +44,7 @@ class Queue:
         servers: of the brokers.
         topic: has the jobs, in one partition.
         group: the share group of the workers.
-        dead: gets the jobs that nobody can do.
+        dead: the topic of jobs that no worker can do.
     """
 
     servers: str

@@ -94,7 +94,7 @@ def owns(active: list[TaskIds], standby: list[TaskIds] | None = None) -> dict[st
 
 
 def told_of(table: Table) -> Iterator[Any]:
-    """What the groups are told to be."""
+    """The configurations of the groups."""
     one = table.clients[0]
     yield one.ask(StreamsGroupDescribeRequest(group_ids=[table.group_id], include_authorized_operations=True), 0)
     listed = one.ask(ListGroupsRequest(states_filter=[], types_filter=["streams"]), 5)
@@ -297,7 +297,7 @@ def two_members(table: Table) -> Iterator[Any]:
 
 
 def old_topology(table: Table) -> Iterator[Any]:
-    """A member with an older topology stays, and is told; one with a newer topology is refused."""
+    """A member with an older topology stays, with the status STALE_TOPOLOGY; one with a newer topology is refused."""
     one, two, group_id = table.client(), table.client(), table.group_id
     yield one.ask(joins(group_id, part("0", TOPIC), epoch=3), 0)
     yield two.ask(joins(group_id, part("1", TOPIC), epoch=2, member_id="b", process_id="p2"), 0)

@@ -6,7 +6,8 @@ transactions it is committed with the records that it stands behind. The leader 
 metadata, the ids of both topics: a topic that was deleted and created again has another id.
 
 `start_of` decides where the copy of a partition begins. It never leaves out records of the source silently: a loss is
-an error that names the offsets, unless the flow is told to go on; then it is reported. Start at `start_of`.
+an error that names the offsets; if the configuration allows the flow to go on, the flow reports them. Start
+at `start_of`.
 """
 
 from __future__ import annotations

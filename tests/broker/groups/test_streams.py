@@ -53,7 +53,7 @@ def topology(*changelogs: str) -> Topology:
 
 
 class Member:
-    """A member that runs the tasks that it is told to, each in a process of its own."""
+    """A member that runs the tasks that the coordinator assigns to it; each member has a process of its own."""
 
     def __init__(self, around: World, name: str, *changelogs: str) -> None:
         self.around, self.name, self.topology = around, name, topology(*changelogs)

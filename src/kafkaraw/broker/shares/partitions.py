@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SESSION_CLOSED: Final = "the share partition has ended"
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 _DURATION_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
-# What a member is told when the share coordinator refuses something.
+# The error code of a response to a member, by the error code of the share coordinator.
 _CODES: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kafkaraw.core.share.record_states import MAY_FOLLOW, IllegalTransitionError, RecordState
 from kafkaraw.light_classes import dataclass, field, replace
 
-NOBODY = ""
+NO_MEMBER = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class InFlight:
 
     state: RecordState
     delivery_count: int
-    member_id: str = NOBODY
+    member_id: str = NO_MEMBER
     locked_until_ms: float = 0
     before: InFlight | None = None
 
@@ -52,11 +52,11 @@ class InFlight:
         """
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:
             state = RecordState.ARCHIVED
-        return self._to(state, member_id=NOBODY, locked_until_ms=0)
+        return self._to(state, member_id=NO_MEMBER, locked_until_ms=0)
 
     def archived(self) -> InFlight:
         """Return the state of a record that is no longer to be delivered."""
-        return replace(self, state=RecordState.ARCHIVED, member_id=NOBODY, before=None)
+        return replace(self, state=RecordState.ARCHIVED, member_id=NO_MEMBER, before=None)
 
     def _to(self, state: RecordState, **changes: object) -> InFlight:
         if self.state not in MAY_FOLLOW[state]:

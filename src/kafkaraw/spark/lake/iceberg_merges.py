@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkaraw.spark.options.lake import LakeOptions
 
 _LISTED_MAX: Final = 200
-"""So many values of a key are looked for in statistics one by one, as pyiceberg does; of more, the range is."""
+"""The merge compares each key with the statistics of files, as pyiceberg does; of more keys, only the range."""
 # Their arguments are positional at run time, and other ones to type checkers.
 _in: Final = cast("Callable[..., BooleanExpression]", In)
 _at_least: Final = cast("Callable[..., BooleanExpression]", GreaterThanOrEqual)
