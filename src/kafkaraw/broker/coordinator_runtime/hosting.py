@@ -2,12 +2,14 @@
 
 A coordinator starts once all records in its log are replicated. A new leader may find a record that the previous leader
 had not replicated to all in-sync replicas. If the coordinator used it in a response, and the next leader lacked it, the
-client would have a wrong response. Used by the coordinators of transactions and of groups.
+client would have a wrong response. Used by the coordinators of transactions, of groups and of share groups, whose nodes
+also need an `Alarm` for their timers, and `OwedAnswers` for the callbacks that they have not called.
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -18,6 +20,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.error_codes import ErrorCode
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +119,67 @@ class Hosting(Generic[C]):
         if hosted is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._topic}-{index} has another coordinator")
         return hosted.coordinator
+
+
+def loop_ms() -> float:
+    """Return the time of the running loop, in milliseconds."""
+    return asyncio.get_running_loop().time() * 1000
+
+
+class Alarm:
+    """Calls a function at the earliest of the times that were set.
+
+    Args:
+        act: the function; it sets the next time.
+    """
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, at_ms: float) -> None:
+        """Call the function at a time of the loop, in milliseconds, or earlier."""
+        at_s = at_ms / 1000
+        if self._handle is not None:
+            if self._handle.when() <= at_s:
+                return
+            self._handle.cancel()
+        self._handle = asyncio.get_running_loop().call_at(at_s, self._ring)
+
+    def cancel(self) -> None:
+        """Do not call the function."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _ring(self) -> None:
+        self._handle = None
+        self._act()
+
+
+class OwedAnswers:
+    """Callbacks that are called once: with an answer, or with another value if the node stops first."""
+
+    def __init__(self) -> None:
+        self._give_up: dict[object, Callable[[], None]] = {}
+
+    def owe(self, done: Callable[[T], None], otherwise: T) -> Callable[[T], None]:
+        """Return a callback that passes its first argument to `done`.
+
+        Args:
+            done: the callback of the client.
+            otherwise: its argument if the node stops first.
+        """
+        key = object()
+        self._give_up[key] = lambda: done(otherwise)
+
+        def answer(value: T) -> None:
+            if self._give_up.pop(key, None) is not None:
+                done(value)
+
+        return answer
+
+    def give_up(self) -> None:
+        """Answer all that is open, because the node stops."""
+        owed, self._give_up = self._give_up, {}
+        for give_up in owed.values():
+            give_up()

@@ -7,14 +7,13 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; GroupCoo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.configs.group_settings import Limits, limits_of_group
 from kafkaraw.broker.configs.share_settings import ShareLimits, share_limits_of_group
-from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.hosting import Alarm, Hosting, loop_ms
 from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.ids import RandomBits, random_uuid_text
 from kafkaraw.protocol.config_codes import ConfigResourceType
@@ -62,7 +61,7 @@ class GroupNode:
         self._rng = rng
         self._shares = shares
         self._hosting = Hosting(OFFSETS_TOPIC, self._make, lambda here: here.coordinator.resign())
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._look)
         self._closed = False
         self.topic: InternalTopic = InternalTopic(
             OFFSETS_TOPIC,
@@ -90,7 +89,7 @@ class GroupNode:
         from kafkaraw.broker.groups.hosted import HostedCoordinator, KnownTopics, PartitionJournal, ShareStatesOfNode
 
         journal = PartitionJournal(CoordinatorLog(partition, self._clock.time_ms))
-        timers = Timers(_loop_ms, self._wake_at)
+        timers = Timers(loop_ms, self._alarm.set)
         coordinator = GroupCoordinator(
             journal,
             KnownTopics(self._controller.catalog),
@@ -126,8 +125,7 @@ class GroupNode:
         """Stop: answer the requests that wait."""
         self._closed = True
         self._hosting.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
 
     def hosted(self) -> list[GroupCoordinator]:
         """Return the coordinators on this node."""
@@ -174,23 +172,9 @@ class GroupNode:
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    def _wake_at(self, at_ms: float) -> None:
-        """Schedule a check of the timers at a deadline, or earlier."""
-        at_s = at_ms / 1000
-        if self._timer is not None:
-            if self._timer.when() <= at_s:
-                return
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(at_s, self._look)
-
     def _look(self) -> None:
-        self._timer = None
         for here in self._hosting.all():
             here.timers.tick()
         due = [at_ms for here in self._hosting.all() if (at_ms := here.timers.deadline_ms()) is not None]
         if due and not self._closed:
-            self._wake_at(min(due))
-
-
-def _loop_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
+            self._alarm.set(min(due))

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.coordinator_runtime.hosting import loop_ms
 from kafkaraw.broker.handlers.authorization import Call
 from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.fetch import LEADER_IS_ELSEWHERE
@@ -26,7 +27,7 @@ from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_readi
 from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.replies import Deferred, Reply
-from kafkaraw.broker.shares.partitions import LedShare, loop_ms
+from kafkaraw.broker.shares.partitions import LedShare
 from kafkaraw.broker.shares.sessions import FINAL_EPOCH, Part, SessionKey, ShareSession
 from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.broker.state import BrokerState

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.api_error import ApiError
-from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.hosting import Hosting, OwedAnswers
 from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import TopicPartition
@@ -79,7 +79,7 @@ class ShareNode:
         )
         self._hosting = Hosting(SHARE_STATE_TOPIC, self._make, lambda here: here.coordinator.resign())
         self._timer: asyncio.TimerHandle | None = None
-        self._owed: dict[object, Callable[[], None]] = {}
+        self._owed = OwedAnswers()
         self._closed = False
 
     # -- which coordinators are here ---------------------------------------------------------------------------------
@@ -112,9 +112,7 @@ class ShareNode:
         self._hosting.close()
         if self._timer is not None:
             self._timer.cancel()
-        owed, self._owed = self._owed, {}
-        for give_up in owed.values():
-            give_up()
+        self._owed.give_up()
 
     def hosted(self) -> list[ShareCoordinator]:
         """Return the coordinators on this node."""
@@ -230,14 +228,7 @@ class ShareNode:
         """Wrap `done` so that it is called once: with an outcome, or with an error if the node stops first."""
         from kafkaraw.broker.shares.coordinator import Outcome
 
-        key = object()
-        self._owed[key] = lambda: done(Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node stops"))
-
-        def answer(outcome: Outcome) -> None:
-            if self._owed.pop(key, None) is not None:
-                done(outcome)
-
-        return answer
+        return self._owed.owe(done, Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node stops"))
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ Source: kafka.server.share.SharePartitionManager.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.configs.share_settings import BY_DURATION, EARLIEST, ShareLimits
+from kafkaraw.broker.coordinator_runtime.hosting import Alarm, loop_ms
 from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.shares.coordinator import Outcome, Write
 from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
@@ -106,8 +106,8 @@ class SharePartitions:
         self._clock = clock
         self._limits_of = limits_of
         self._led: dict[ShareKey, LedShare] = {}
-        self._timers = Timers(loop_ms, self._wake_at)
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._look)
+        self._timers = Timers(loop_ms, self._alarm.set)
         self._closed = False
 
     # ---- loading
@@ -206,8 +206,7 @@ class SharePartitions:
         """Stop: answer what waits."""
         self._closed = True
         self._timers.stop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         for led in list(self._led.values()):
             self._end(led, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the node stops"))
 
@@ -300,25 +299,11 @@ class SharePartitions:
             self._store(led, machine, batches, lambda error: machine.advance())
             led.wake()
 
-    def _wake_at(self, at_ms: float) -> None:
-        at_s = at_ms / 1000
-        if self._timer is not None:
-            if self._timer.when() <= at_s:
-                return
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(at_s, self._look)
-
     def _look(self) -> None:
-        self._timer = None
         self._timers.tick()
         due = self._timers.deadline_ms()
         if due is not None and not self._closed:
-            self._wake_at(due)
-
-
-def loop_ms() -> float:
-    """Return the time of the running loop, in milliseconds."""
-    return asyncio.get_running_loop().time() * 1000
+            self._alarm.set(due)
 
 
 def duration_ms(text: str) -> int:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.broker.api_error import ApiError
 from kafkaraw.broker.coordinator_runtime.coordinator_log import when_replicated
-from kafkaraw.broker.coordinator_runtime.hosting import Hosting
+from kafkaraw.broker.coordinator_runtime.hosting import Hosting, OwedAnswers
 from kafkaraw.broker.coordinator_runtime.internal_topic import InternalTopic
 from kafkaraw.broker.groups.node import OFFSETS_TOPIC
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -34,7 +34,6 @@ TRANSACTION_TOPIC: Final = "__transaction_state"
 FIRST_PAUSE_S: Final = 0.002
 """Delay of the first retry. Most transactions complete within it; it doubles up to Kafka's 20 ms."""
 
-T = TypeVar("T")
 Code = Callable[[ErrorCode], None]
 
 
@@ -67,7 +66,7 @@ class TransactionNode:
         )
         self._hosting = Hosting(TRANSACTION_TOPIC, self._make, lambda coordinator: coordinator.resign())
         self._timer: asyncio.TimerHandle | None = None
-        self._owed: dict[object, Callable[[], None]] = {}
+        self._owed = OwedAnswers()
         self._closed = False
 
     # -- which coordinators are here ---------------------------------------------------------------------------------
@@ -114,20 +113,7 @@ class TransactionNode:
         self._hosting.close()
         if self._timer is not None:
             self._timer.cancel()
-        owed, self._owed = self._owed, {}
-        for give_up in owed.values():
-            give_up()
-
-    def _owing(self, done: Callable[[T], None], otherwise: T) -> Callable[[T], None]:
-        """Wrap `done` so that it is called once: with an answer, or with `otherwise` if the node stops first."""
-        key = object()
-        self._owed[key] = lambda: done(otherwise)
-
-        def answer(value: T) -> None:
-            if self._owed.pop(key, None) is not None:
-                done(value)
-
-        return answer
+        self._owed.give_up()
 
     def hosted(self) -> list[TransactionCoordinator]:
         """Return the coordinators on this node."""
@@ -210,7 +196,7 @@ class TransactionNode:
                     done(codes)
                     return
                 next_s = min(2 * pause_s, pause_max_s)
-                again = self._owing(lambda goes_on: try_now(next_s) if goes_on else done(codes), False)
+                again = self._owed.owe(lambda goes_on: try_now(next_s) if goes_on else done(codes), False)
                 loop.call_later(pause_s, again, True)
 
             self._ask_coordinator(transactional_id, identity, partitions, True, tried)
@@ -262,7 +248,7 @@ class TransactionNode:
         if not add:
             done(coordinator.verify_partitions(transactional_id, identity, partitions))
             return
-        answer = self._owing(done, gone)
+        answer = self._owed.owe(done, gone)
         coordinator.add_partitions(
             transactional_id,
             identity,
@@ -310,7 +296,7 @@ class TransactionNode:
         except ApiError as error:
             done(error.code)
             return
-        answer = self._owing(done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        answer = self._owed.owe(done, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
         def replicated(code: ErrorCode) -> None:
             groups = self._controller.groups_of(self._node_id)
