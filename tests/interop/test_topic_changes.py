@@ -112,11 +112,8 @@ def default(entry: ConfigEntry) -> object:
 
 
 # Their defaults are a broker's settings, with which Apache Kafka is started in all tests.
-FOLLOW_THE_BROKER = {
-    "min.insync.replicas",
-    "consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
+FOLLOW_THE_BROKER = {"min.insync.replicas"} | {
+    name.removeprefix("group.") for name in SINGLE_NODE if name.startswith("group.")
 }
 
 
