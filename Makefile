@@ -160,6 +160,10 @@ bench-produce: setup ## Send with our client and with others, and what the facto
 bench-spark: setup ## Spark jobs with our connector and with Spark's own, and what the factors must be
 	@$(BIN)/python -m bench.spark $(ARGS)
 
+.PHONY: bench-sql
+bench-sql: setup ## SQL over topics, ours and confluent-kafka with json, PyArrow and DuckDB side by side
+	@$(BIN)/python -m bench.sql $(ARGS)
+
 .PHONY: bench-tables
 bench-tables: setup ## A topic into a Delta table and Parquet files, with our connector and with Spark's own
 	@$(BIN)/python -m bench.tables $(ARGS)

@@ -70,6 +70,8 @@ PACKAGES = {
     "testing": ("entry", "Virtual time, a network in memory, the pytest plugin."),
     "pipelines": ("entry", "Declared pipelines: definitions, checks, runs, dead letters."),
     "spark": ("entry", 'The data source format("kafkaraw"): source, sink, session.'),
+    "datasets": ("entry", "Topics as data sets of Arrow, and SQL over them."),
+    "ranges": ("role", "Ranges of offsets as Arrow batches, for Spark and data sets."),
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),

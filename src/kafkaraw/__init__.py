@@ -91,6 +91,12 @@ if TYPE_CHECKING:
     from kafkaraw.core.group.consumer_protocol import MemberSubscription as MemberSubscription
     from kafkaraw.core.producer.events import Unacknowledged as Unacknowledged
     from kafkaraw.core.share.acknowledgements import AcknowledgeType as AcknowledgeType
+    from kafkaraw.datasets.dataset import KafkaDataset as KafkaDataset
+    from kafkaraw.datasets.dataset import dataset as dataset
+    from kafkaraw.datasets.scan import RecordsGoneError as RecordsGoneError
+    from kafkaraw.datasets.sql import PlannedScan as PlannedScan
+    from kafkaraw.datasets.sql import SqlSession as SqlSession
+    from kafkaraw.datasets.sql import sql as sql
     from kafkaraw.errors import AuthenticationError as AuthenticationError
     from kafkaraw.errors import AuthorizationError as AuthorizationError
     from kafkaraw.errors import BatchTooLargeError as BatchTooLargeError
@@ -226,6 +232,9 @@ _HOMES = {
     "kafkaraw.core.group.consumer_protocol": ("MemberSubscription",),
     "kafkaraw.core.producer.events": ("Unacknowledged",),
     "kafkaraw.core.share.acknowledgements": ("AcknowledgeType",),
+    "kafkaraw.datasets.dataset": ("KafkaDataset", "dataset"),
+    "kafkaraw.datasets.scan": ("RecordsGoneError",),
+    "kafkaraw.datasets.sql": ("PlannedScan", "SqlSession", "sql"),
     "kafkaraw.errors": (
         "ClusterAuthorizationError",
         "DelegationTokenAuthorizationError",

@@ -19,6 +19,13 @@ SAID = {
         "['value', 'value_error'] {",
     ],
     "choose-a-group-protocol": ["classic\nconsumer"],
+    "query-topics": [
+        "Rome  [3334, 165033]",
+        "300 of 10000 offsets are read",
+        "['Lima', 'Oslo', 'Rome']",
+        "not a JSON object",
+        "5 keys",
+    ],
     "produce": ["orders", "100 written, 0 failed", "201 {'partition'", "2000"],
     "monitor": ['kafkaraw_producer_record_send_total{client="orders"} 1.0', '"name": "process payments"'],
     "move-from-aiokafka": ["True\nTrue", "aiokafka: 202", "kafkaraw: 202"],

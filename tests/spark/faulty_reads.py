@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql.types import StructType
 
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.spark.options import tables
 from kafkaraw.spark.options.parsing import SparkOptions
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.source import KafkaBatchReader, KafkaDataSource, KafkaPartition
 
 if TYPE_CHECKING:

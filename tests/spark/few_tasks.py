@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from kafkaraw import Admin, Producer
 from kafkaraw.client.admin import NewTopic
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.lookup import consumer_settings
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.writing.exactly_once import Slot, commit_batch, write_slot
 from kafkaraw.spark.writing.task import write_rows, write_settings

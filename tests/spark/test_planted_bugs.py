@@ -15,9 +15,9 @@ import pytest
 
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import UsageError
+from kafkaraw.ranges import reading
+from kafkaraw.ranges.reading import _GroupRead
 from kafkaraw.records import Batch
-from kafkaraw.spark.reading import task as reading
-from kafkaraw.spark.reading.task import _GroupRead
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.spark.writing import exactly_once
 from kafkaraw.spark.writing import task as writing

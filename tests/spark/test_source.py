@@ -10,8 +10,8 @@ import pytest
 
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import NetworkError, UsageError
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.spark.options.parsing import parse_options
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.source import KafkaBatchReader, KafkaStreamReader
 from tests.spark.spark_types import struct
 

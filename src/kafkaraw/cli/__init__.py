@@ -42,6 +42,7 @@ COMMANDS = {
     "restore": "kafkaraw.cli.restore:restore",
     "schemas": "kafkaraw.cli.schemas:schemas",
     "spark": "kafkaraw.cli.spark:spark",
+    "sql": "kafkaraw.cli.sql:sql",
     "tables": "kafkaraw.cli.tables:tables",
     "topics": "kafkaraw.cli.topics:topics",
     "transactions": "kafkaraw.cli.transactions:transactions",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkaraw.errors import ConfigError, KafkaError
+from kafkaraw.ranges.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.arrow_schemas import arrow_schema
 from kafkaraw.spark.data_source_api import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from kafkaraw.spark.errors import without_traceback
@@ -31,7 +32,6 @@ from kafkaraw.spark.options.parsing import (
 from kafkaraw.spark.options.positions import check_order
 from kafkaraw.spark.options.schemas import JSON_COLUMN, typed_names
 from kafkaraw.spark.reading.arrow import check_selection, schema_text, spark_schema
-from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, split
 from kafkaraw.spark.shipping import Shipped
 from kafkaraw.spark.versions import features
 from kafkaraw.spark.worker import cores_of_this_machine

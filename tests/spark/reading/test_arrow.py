@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from kafkaraw.errors import ConfigError
+from kafkaraw.ranges.rows import BatchAssembler, decoded_columns
 from kafkaraw.records import Columns, encode_batch, fill
 from kafkaraw.spark.arrow_schemas import arrow_schema
-from kafkaraw.spark.reading.arrow import BatchAssembler, check_selection, decoded_columns, schema_text
+from kafkaraw.spark.reading.arrow import check_selection, schema_text
 from tests.spark.spark_types import struct
 
 

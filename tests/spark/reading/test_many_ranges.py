@@ -24,11 +24,11 @@ from kafkaraw.broker import EmbeddedCluster
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.ranges.consumer import RangeConsumer
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.records import Batch, TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.reading.lookup import consumer_settings
-from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.range_consumer import RangeConsumer
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from tests.rotation import rotating
 from tests.waiting import wait_until

@@ -9,8 +9,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaraw.ranges.planning import OffsetRange, bundle, prorate, ranges_between, share, split
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.reading.planning import OffsetRange, bundle, prorate, ranges_between, share, split
 
 A0, A1, A2 = (TopicPartition("a", n) for n in range(3))
 BACKLOGS = st.lists(st.integers(0, 10**12), min_size=1, max_size=20)
@@ -114,6 +114,7 @@ UNUSED = (
     "kafkaraw.client.credentials.choice.",
     "kafkaraw.client.producer.",
     "kafkaraw.client.admin.client.",
+    "kafkaraw.ranges.reading.",
     "kafkaraw.spark.reading.task.",
     "kafkaraw.spark.sink.",
     "kafkaraw.spark.writing.",

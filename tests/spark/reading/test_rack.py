@@ -7,9 +7,9 @@ import pytest
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedCluster
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.spark.options.client import Settings
 from kafkaraw.spark.reading import task
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import RACK_VARIABLE, ClientPool
 from tests.broker.handlers.test_fetch_from_followers import nodes_that_give

@@ -10,10 +10,10 @@ import pytest
 from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.records import TopicPartition, encode_batch
 from kafkaraw.records.header import emptied, parse_header, stamp_crc
 from kafkaraw.spark.reading.lookup import consumer_settings
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 
 SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])

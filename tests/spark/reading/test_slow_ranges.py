@@ -14,9 +14,9 @@ import pytest
 from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from kafkaraw.spark.reading import task as reading
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.testing.audit_spark import ReadTask, audit_tasks

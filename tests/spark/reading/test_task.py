@@ -16,11 +16,12 @@ from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.ranges.planning import OffsetRange
+from kafkaraw.ranges.reading import grouped, size_max_bytes
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.reading import task as reading
-from kafkaraw.spark.reading.planning import OffsetRange
-from kafkaraw.spark.reading.task import ReadSettings, grouped, read_ranges, size_max_bytes
+from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import ClientPool
 
 T0 = TopicPartition("t", 0)

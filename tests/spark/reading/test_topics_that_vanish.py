@@ -13,10 +13,10 @@ from kafkaraw import Admin, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.lookup import consumer_settings
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.source import KafkaBatchReader
 

@@ -19,12 +19,12 @@ from kafkaraw import Admin, Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import DeserializationError
+from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.records import Record, TopicPartition
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema
 from kafkaraw.spark.arrow_schemas import arrow_schema
 from kafkaraw.spark.options.parsing import parse_options
 from kafkaraw.spark.reading.lookup import consumer_settings
-from kafkaraw.spark.reading.planning import OffsetRange
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.reading.typed_columns import decoding_for
 from tests.schemas.arrow.random_avro import varint

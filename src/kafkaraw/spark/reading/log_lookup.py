@@ -15,13 +15,13 @@ from typing import Final
 from kafkaraw.errors import UsageError
 from kafkaraw.logs.segment_reader import LogRange
 from kafkaraw.logs.topics import INTERNAL_TOPICS, LogTopics
+from kafkaraw.ranges.planning import OffsetRange, bundle, ranges_between, share, split
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.java_regex import translate
 from kafkaraw.spark.options.offsets import PartitionOffsets
 from kafkaraw.spark.options.parsing import SparkOptions
 from kafkaraw.spark.options.positions import Position, check_order
-from kafkaraw.spark.reading.planning import OffsetRange, bundle, ranges_between, share, split
 
 _log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from kafkaraw.errors import CorruptBatchError
 from kafkaraw.logs.segment_reader import Damages, LogBatch, LogRange, read_pieces
+from kafkaraw.ranges.rows import RowCollector
 from kafkaraw.records import Batch
 from kafkaraw.records.memory import make_columns_in_huge_pages
-from kafkaraw.spark.reading.arrow import RowCollector
 from kafkaraw.spark.reading.typing_choice import typing_for
 from kafkaraw.spark.worker import freeze_modules_once
 

@@ -33,11 +33,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kafkaraw.protocol import Uuid
+from kafkaraw.ranges.planning import OffsetRange, prorate, ranges_between
 from kafkaraw.records import TopicPartition
 from kafkaraw.spark.errors import DataLossError
 from kafkaraw.spark.options.offsets import OffsetForms, OffsetJson, PartitionOffsets
 from kafkaraw.spark.options.positions import Lookup, Position, Resolved
-from kafkaraw.spark.reading.planning import OffsetRange, prorate, ranges_between
 
 _log = logging.getLogger(__name__)
 

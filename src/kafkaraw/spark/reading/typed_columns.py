@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-    from kafkaraw.spark.reading.arrow import Counts
+    from kafkaraw.ranges.rows import Counts
 
 METADATA: Final = "kafkaraw.reader.schema"
 _PREFIX: Final = "kafkaraw.error."

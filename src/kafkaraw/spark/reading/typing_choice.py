@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkaraw.spark.reading.arrow import Typing
+    from kafkaraw.ranges.rows import Typing
     from kafkaraw.spark.reading.json_values import JsonValues
     from kafkaraw.spark.reading.typed_columns import Decoding
 

@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
-from kafkaraw.spark.options.offsets import PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +40,9 @@ class OffsetRange:
         return TopicPartition(self.topic, self.partition)
 
 
-def prorate(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int) -> PartitionOffsets:
+def prorate(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows_max: int
+) -> dict[TopicPartition, int]:
     """Cut `end` back so that about `rows_max` offsets lie between, each partition in proportion to its backlog.
 
     A partition with a backlog always advances by at least one offset, so that small ones do not starve beside large

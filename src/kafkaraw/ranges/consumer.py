@@ -2,7 +2,7 @@
 
 One Fetch to each broker asks for all of its partitions. A partition that has reached the end of its range is not in the
 next Fetch, which is on its way while the caller handles the records: so it does not bring records behind the range.
-Must not decide what a range or an error means to a query: `task.py` does. Start at `RangeConsumer.assign_ranges`.
+Must not decide what a range or an error means: `reading.py` does. Start at `RangeConsumer.assign_ranges`.
 """
 
 from __future__ import annotations

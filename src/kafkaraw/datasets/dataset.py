@@ -1,0 +1,466 @@
+"""`dataset`: a topic as a data set of Arrow, which DuckDB, Polars, pandas and PyArrow scan.
+
+A data set is a snapshot: the end offsets are looked up once, so a scan is finite and can be repeated. Its readers hand
+over the columns and the filter of a query. Columns that are not asked for are not decoded, and ranges of offsets in
+which no record can match are not fetched. Must not be changed; `refresh` makes another one. Start at
+`KafkaDataset.scanner`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from kafkaraw.client.blocking.consumer import Consumer
+from kafkaraw.datasets import values
+from kafkaraw.datasets.pruning import earliest_timestamp_us, matching_ranges, needed_columns
+from kafkaraw.datasets.scan import Scan, scanned
+from kafkaraw.datasets.values import Decoding, Format
+from kafkaraw.errors import UnknownTopicError, UsageError
+from kafkaraw.ranges.planning import OffsetRange
+from kafkaraw.records import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    from kafkaraw.client.settings_types import ConsumerSettings
+    from kafkaraw.schemas.blocking import Registry
+
+T = TypeVar("T")
+
+Columns = Sequence[str] | Mapping[str, "pc.Expression"] | None
+OnError = Literal["null", "raise"]
+
+_SAMPLE_OFFSETS: Final = 1_000
+"""As many of the oldest records of a topic, and of its newest ones, show the format and the fields of its values."""
+_THREADS_MAX: Final = 4
+_ROWS_SHOWN: Final = 20
+_POLL_TIMEOUT_MS: Final = 60_000
+
+RECORD_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestamp_type", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+    ]
+)
+"""Kafka's columns; those of fields of values are in front of `key`."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where records come from, and how they are decoded.
+
+    Attributes:
+        topics: names, or a pattern of names.
+        settings: of the consumers.
+        registry: of formats with schemas.
+        threads: how many read at most.
+        poll_timeout_ms: the longest time without a change of a position, in ms.
+        key: how keys are decoded.
+        value: how values are decoded.
+        fails: a record that does not decode is an error.
+    """
+
+    topics: tuple[str, ...] | re.Pattern[str]
+    settings: Mapping[str, Any]
+    registry: Registry | None
+    threads: int
+    poll_timeout_ms: int
+    key: Format
+    value: Format
+    fails: bool
+
+
+def dataset(  # noqa: PLR0913 - what is read, and how it is decoded
+    topics: str | Iterable[str] | re.Pattern[str],
+    *,
+    key: str = values.BYTES,
+    value: str = values.BYTES,
+    schema: pa.Schema | str | None = None,
+    registry: Registry | str | Mapping[str, object] | None = None,
+    subject: str | None = None,
+    on_error: OnError = "null",
+    threads: int | None = None,
+    poll_timeout_ms: int = _POLL_TIMEOUT_MS,
+    **settings: Unpack[ConsumerSettings],
+) -> KafkaDataset:
+    """Return the records that topics have now, as a data set.
+
+    Args:
+        topics: a name, several names, or a compiled pattern that whole names match.
+        key: "bytes", "string" or "auto", which looks at some records.
+        value: "bytes"; "string"; "json", whose fields become columns; "avro", "protobuf" or "json-schema", with the
+            schemas of a registry; or "auto", which looks at some records.
+        schema: of "json", the fields and their types (`pyarrow.schema`), otherwise they are those of a sample; of
+            formats with schemas, the text of the schema to which all records are resolved, otherwise it is the newest
+            one of the subject.
+        registry: a `Registry`, its URL, or its settings.
+        subject: of the newest schema; None is the topic's name and "-value".
+        on_error: what a record that does not decode is: "null" in the columns of its value, with the reason in the
+            column `value_error` (for keys `key_error`), or "raise".
+        threads: how many read at most; None is the number of processors, at most 4.
+        poll_timeout_ms: the longest time without a change of a position while the data set is scanned, in ms.
+        settings: of the consumers that read, as for `Consumer`; `isolation_level="read_committed"` leaves out what
+            transactions have aborted or not committed yet.
+
+    Raises:
+        UnknownTopicError: there is no such topic.
+        UsageError: an argument does not fit; the message says which.
+        KafkaError: the cluster or the registry cannot be asked.
+    """
+    for name, given, known in (("key", key, values.KEY_FORMATS), ("value", value, values.FORMATS)):
+        if given not in known:
+            raise UsageError(f"dataset: {name}={given!r} is none of {', '.join(known)}")
+    if on_error not in ("null", "raise"):
+        raise UsageError(f'dataset: on_error={on_error!r} must be "null" or "raise"')
+    if threads is not None and threads < 1:
+        raise UsageError(f"dataset: threads={threads} must be 1 or more")
+    source = Source(
+        topics if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics),
+        {"client_id": "kafkaraw-dataset", **settings, "auto_offset_reset": "none", "allow_auto_create_topics": False},
+        _registry(registry),
+        threads or min(os.cpu_count() or 1, _THREADS_MAX),
+        poll_timeout_ms,
+        Format(values.BYTES),
+        Format(values.BYTES),
+        on_error == "raise",
+    )
+    ranges = _snapshot(source)
+    plain = KafkaDataset(source, ranges)
+    formats = _Formats(plain, source, schema, subject)
+    return KafkaDataset(replace(source, key=formats.of_keys(key), value=formats.of_values(value)), ranges)
+
+
+class KafkaDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """A snapshot of topics; see `dataset`. PyArrow, DuckDB, Polars and others scan it.
+
+    Args:
+        source: where records come from.
+        ranges: their offsets, of different partitions.
+        condition: what all records fulfil.
+    """
+
+    def __init__(self, source: Source, ranges: Sequence[OffsetRange], condition: pc.Expression | None = None) -> None:
+        # Not the constructor of pyarrow's class: it is for data sets of files.
+        self.source: Source = source
+        self.ranges: tuple[OffsetRange, ...] = tuple(ranges)
+        self.condition: pc.Expression | None = condition
+        fields = [pa.field(column, kind) for column, _, kind in source.value.fields]
+        columns = list(RECORD_SCHEMA)
+        for name, each in (("key", source.key), ("value", source.value)):
+            if each.is_text:
+                columns[RECORD_SCHEMA.get_field_index(name)] = pa.field(name, pa.string())
+        place = RECORD_SCHEMA.get_field_index("key")
+        errors = [
+            pa.field(name, pa.string())
+            for name, is_there in (
+                (values.KEY_ERROR, source.key.is_text),
+                (values.VALUE_ERROR, bool(fields) or source.value.is_text),
+            )
+            if is_there and not source.fails
+        ]
+        self._schema = pa.schema([*columns[:place], *fields, *columns[place:], *errors])
+
+    def __repr__(self) -> str:
+        topics = ", ".join(dict.fromkeys(each.topic for each in self.ranges))
+        offsets = sum(each.size for each in self.ranges)
+        return f"<KafkaDataset {topics}: {len(self.ranges)} partitions, {offsets:,} offsets>"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: columns, and offsets by partition."""
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{escape(each.topic)}</td><td>{each.partition}</td><td>{each.start:,}</td><td>{each.end:,}</td></tr>"
+            for each in self.ranges[:_ROWS_SHOWN]
+        )
+        more = len(self.ranges) - _ROWS_SHOWN
+        columns = ", ".join(f"<code>{escape(field.name)}</code> {escape(str(field.type))}" for field in self._schema)
+        return (
+            f"<p>{escape(repr(self)[1:-1])}</p><p>{columns}</p><table><thead><tr><th>topic</th><th>partition</th>"
+            f"<th>start</th><th>end</th></tr></thead><tbody>{rows}</tbody></table>"
+            + (f"<p>and {more:,} more partitions</p>" if more > 0 else "")
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._schema
+
+    @property
+    def offsets(self) -> dict[TopicPartition, tuple[int, int]]:
+        """First offset, and the offset behind the last one, of each partition: what a scan reads."""
+        return {each.topic_partition: (each.start, each.end) for each in self.ranges}
+
+    def refresh(self) -> KafkaDataset:
+        """Return the data set of what the topics have now, with the same columns."""
+        return KafkaDataset(self.source, _snapshot(self.source), self.condition)
+
+    def tail(self, count: int) -> KafkaDataset:
+        """Return the newest offsets of each partition, at most so many; markers of transactions count, too."""
+        if count < 0:
+            raise UsageError(f"tail: {count} must be 0 or more")
+        kept = [replace(each, start=max(each.start, each.end - count)) for each in self.ranges]
+        return KafkaDataset(self.source, kept, self.condition)
+
+    def filter(self, expression: pc.Expression) -> KafkaDataset:
+        """Return the records for which an expression is true."""
+        return KafkaDataset(self.source, self.ranges, self._and(expression))
+
+    def planned(self, filter: pc.Expression | None = None) -> list[OffsetRange]:
+        """Return the offsets that a scan with this filter fetches; asks for offsets of times if the filter needs them.
+
+        Raises:
+            KafkaError: the cluster cannot be asked.
+        """
+        filter = self._and(filter)
+        ranges = [each for each in self.ranges if each.size]
+        if filter is None or not ranges:
+            return ranges
+        ranges = matching_ranges(ranges, filter, self._schema)
+        earliest_us = earliest_timestamp_us(filter, self._schema) if ranges else None
+        if earliest_us is None:
+            return ranges
+        times = {each.topic_partition: max(earliest_us // 1_000, 0) for each in ranges}
+        found = _asked(self.source, lambda consumer: consumer.offsets_for_times(times))
+        starts = {of: None if place is None else place.offset for of, place in found.items()}
+        kept = []
+        for each in ranges:
+            start = starts[each.topic_partition]
+            if start is not None and start < each.end:
+                kept.append(replace(each, start=max(each.start, start)))
+        return kept
+
+    def scanner(
+        self,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        *,
+        on_read: Callable[[int], None] | None = None,
+        **options: object,
+    ) -> ds.Scanner:
+        """Return a scan of some columns of the records for which a filter is true.
+
+        Args:
+            columns: names, or expressions by the name of the result; None is all columns.
+            filter: over any columns.
+            batch_size: ignored: batches have at most 20,000 rows.
+            on_read: called with the number of offsets that were read since the last call, from any thread.
+            options: of pyarrow's scanners; ignored, too.
+
+        Raises:
+            pyarrow.ArrowInvalid: a column does not exist.
+            KafkaError: the cluster cannot be asked; the scan itself raises as `scanned` does.
+        """
+        scan = self.scan(columns, filter)
+        scan = scan.watched(on_read)
+        return scanner_of(scan.schema, scanned(scan), columns, self._and(filter))
+
+    def scan(self, columns: Columns = None, filter: pc.Expression | None = None) -> Scan:
+        """Return what `scanner` reads; arguments and errors as there."""
+        filter = self._and(filter)
+        names = needed_columns(self._schema, columns, filter) or ["partition"]
+        source = self.source
+        return Scan(
+            self.planned(filter),
+            pa.schema([self._schema.field(name) for name in names]),
+            source.settings,
+            source.threads,
+            source.poll_timeout_ms,
+            lambda: Decoding(source.key, source.value, names, source.registry, fails=source.fails),
+        )
+
+    def count_rows(self, filter: pc.Expression | None = None, **_: object) -> int:
+        """Return the number of records for which the filter is true; they are read, because offsets may have gaps."""
+        return sum(batch.num_rows for batch in self.scanner(["partition"], filter).to_batches())
+
+    def to_batches(
+        self, columns: Columns = None, filter: pc.Expression | None = None, **_: object
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a scan; arguments as for `scanner`."""
+        yield from self.scanner(columns, filter).to_batches()
+
+    # What pyarrow's class does with files: calling it would end the process.
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
+        """Raise UsageError: the records are in no files."""
+        raise UsageError("a data set of topics has no fragments; `planned(filter)` returns the offsets that are read")
+
+    def replace_schema(self, schema: pa.Schema) -> ds.Dataset:
+        """Raise UsageError: the columns are those of the format."""
+        raise UsageError("the columns of a data set of topics are fixed; give schema= to `dataset`")
+
+    def sort_by(self, sorting: object, **options: object) -> ds.InMemoryDataset:
+        """Return the records in an order, in memory."""
+        return ds.dataset(self.to_table(**options).sort_by(sorting))
+
+    def join(self, *arguments: object, **options: object) -> ds.InMemoryDataset:
+        """Return the join with a table, in memory; arguments as for `pyarrow.Table.join`."""
+        return ds.dataset(self.to_table().join(*arguments, **options))
+
+    def _and(self, filter: pc.Expression | None) -> pc.Expression | None:
+        both = [each for each in (self.condition, filter) if each is not None]
+        return both[0] & both[1] if len(both) > 1 else both[0] if both else None
+
+
+def scanner_of(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Columns, filter: pc.Expression | None
+) -> ds.Scanner:
+    """Return a scanner that applies projection and filter to batches."""
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    projection = dict(columns) if isinstance(columns, Mapping) else None if columns is None else list(columns)
+    return ds.Scanner.from_batches(reader, columns=projection, filter=filter)
+
+
+# -- snapshots
+
+
+def _asked(source: Source, ask: Callable[[Consumer], T]) -> T:
+    with Consumer(**source.settings) as consumer:
+        return ask(consumer)
+
+
+def _snapshot(source: Source) -> list[OffsetRange]:
+    return _asked(source, lambda consumer: _ranges(consumer, source.topics))
+
+
+def _ranges(consumer: Consumer, topics: tuple[str, ...] | re.Pattern[str]) -> list[OffsetRange]:
+    if isinstance(topics, re.Pattern):
+        known = consumer.list_topics()
+        chosen = {name: partitions for name, partitions in known.items() if topics.fullmatch(name)}
+        if not chosen:
+            raise UnknownTopicError(f"dataset: no topic matches {topics.pattern!r}")
+    else:
+        chosen = {name: consumer.partitions_for(name) for name in topics}
+    partitions = sorted(each for found in chosen.values() for each in found)
+    starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    return [OffsetRange(*of, starts[of], max(starts[of], ends[of]), consumer.topic_id(of.topic)) for of in partitions]
+
+
+def _registry(given: Registry | str | Mapping[str, object] | None) -> Registry | None:
+    if given is None:
+        return None
+    from kafkaraw.schemas.blocking import Registry
+
+    if isinstance(given, str):
+        return Registry(given)
+    return Registry.from_config(given) if isinstance(given, Mapping) else given
+
+
+# -- formats
+
+
+class _Formats:
+    """Finds out how keys and values are decoded.
+
+    Args:
+        plain: the data set without formats.
+        source: where records come from.
+        schema: see `dataset`.
+        subject: see `dataset`.
+    """
+
+    def __init__(
+        self, plain: KafkaDataset, source: Source, schema: pa.Schema | str | None, subject: str | None
+    ) -> None:
+        self._plain = plain
+        self._source = source
+        self._schema = schema
+        self._subject = subject
+        self._sampled: pa.Table | None = None
+
+    def of_keys(self, given: str) -> Format:
+        """Return the format of keys."""
+        is_auto = given == values.AUTO
+        return Format(
+            values.detected(self._sample("key"), has_registry=False, formats=(values.STRING,)) if is_auto else given
+        )
+
+    def of_values(self, given: str) -> Format:
+        """Return the format of values; errors as for `dataset`."""
+        if given == values.AUTO:
+            has_registry = self._source.registry is not None
+            given = values.detected(self._sample("value"), has_registry=has_registry, formats=values.FORMATS)
+            if given == values.AUTO:
+                given = self._language()
+        if self._schema is not None and given not in (values.JSON, *values.WITH_SCHEMA):
+            raise UsageError(f"dataset: schema= is for values with fields, and value={given!r} has none")
+        return self._value(given)
+
+    def _value(self, name: str) -> Format:
+        if name == values.JSON:
+            if isinstance(self._schema, str):
+                raise UsageError('dataset: schema= of value="json" is a pyarrow.Schema; for a text use "json-schema"')
+            return values.json_format(self._sample("value") if self._schema is None else (), self._schema)
+        if name in values.WITH_SCHEMA:
+            return self._with_schema(name)
+        return Format(name)
+
+    def _with_schema(self, name: str) -> Format:
+        from kafkaraw.schemas.arrow.decode import FORMATS, ColumnDecoder
+        from kafkaraw.schemas.arrow.plans import Texts
+        from kafkaraw.schemas.model import Schema
+
+        registry = self._source.registry
+        if registry is None:
+            raise UsageError(f'dataset: value="{name}" needs registry=, the URL of the registry of its schemas')
+        if self._schema is not None:
+            if not isinstance(self._schema, str):
+                raise UsageError(f'dataset: schema= of value="{name}" is the text of the schema')
+            texts = Texts.of(registry.bundle(Schema(self._schema, FORMATS[name])))
+        else:
+            subject = self._subject or self._subject_of_topic()
+            found = registry.version(subject)
+            if found.schema.schema_type is not FORMATS[name]:
+                raise UsageError(
+                    f"dataset: value={name!r}, but the schema of {subject!r} is of the language "
+                    f"{found.schema.schema_type.value}"
+                )
+            texts = Texts.of(registry.bundle(found.schema, subject=subject))
+        return values.schema_format(name, ColumnDecoder(registry, name, texts, "value").arrow_type, texts)
+
+    def _subject_of_topic(self) -> str:
+        topics = list(dict.fromkeys(each.topic for each in self._plain.planned()))
+        topics = topics or [*self._source.topics] if not isinstance(self._source.topics, re.Pattern) else topics
+        if len(topics) != 1:
+            raise UsageError("dataset: several topics are read, so give subject= or schema=, the schema of the rows")
+        return f"{topics[0]}-value"
+
+    def _language(self) -> str:
+        from kafkaraw.schemas.arrow.decode import FORMATS
+
+        registry = self._source.registry
+        first = next(each for each in self._sample("value") if each is not None)
+        assert registry is not None
+        language = registry.schema_by_id(int.from_bytes(first[1:5])).schema.schema_type
+        return {kind: name for name, kind in FORMATS.items() if name in values.WITH_SCHEMA}[language]
+
+    def _sample(self, column: str) -> list[bytes | None]:
+        if self._sampled is None:
+            ranges = [each for each in self._plain.planned() if each.size]
+            each_count = max(1, _SAMPLE_OFFSETS // max(1, len(ranges)))
+            chosen = []
+            for each in ranges[:_SAMPLE_OFFSETS]:
+                middle = min(each.start + each_count, each.end)
+                chosen.append(replace(each, end=middle))
+                if middle < each.end:
+                    chosen.append(replace(each, start=max(middle, each.end - each_count)))
+            schema = pa.schema([RECORD_SCHEMA.field("key"), RECORD_SCHEMA.field("value")])
+            source = self._source
+            scan = Scan(chosen, schema, source.settings, 1, source.poll_timeout_ms, None)
+            self._sampled = pa.Table.from_batches(scanned(scan), schema=schema)
+        found: list[bytes | None] = self._sampled.column(column).to_pylist()
+        return found
