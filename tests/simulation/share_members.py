@@ -62,8 +62,17 @@ class ShareMember:
         self._world, self._shares, self._is_calm = world, shares, is_calm
         self._rng = rng = world.rng(name)
         self._is_explicit = rng.random() < 0.6
-        self._read = rng.choice([self._by_polling, self._by_polling, self._by_batches, self._by_records, self._by_arrow])
-        self._weights = WITHOUT_RENEWALS if self._read == self._by_arrow else WEIGHTS  # poll_arrow does not return them again
+        methods = {
+            "poll": self._by_polling,
+            "batches": self._by_batches,
+            "records": self._by_records,
+            "arrow": self._by_arrow,
+        }
+        self._method = rng.choice(["poll", *methods])
+        self._read = methods[self._method]
+        self._weights = (
+            WITHOUT_RENEWALS if self._method == "arrow" else WEIGHTS
+        )  # poll_arrow does not return them again
         self._slow_s = 0.0 if is_calm else rng.choice([0, 0, 0.01, 0.1])
         self._pause_s = 0.0
         self._leaves = self._fails = self._is_killed = False
@@ -236,14 +245,17 @@ class ShareMember:
 
     def _given(self, records: list[ShareRecord]) -> list[Given]:
         return self._note_given(
-            [(TopicPartition(each.topic, each.partition), each.offset, each.value, each.delivery_count) for each in records]
+            [
+                (TopicPartition(each.topic, each.partition), each.offset, each.value, each.delivery_count)
+                for each in records
+            ]
         )
 
     def _note_given(self, records: list[tuple[TopicPartition, int, bytes | None, int]]) -> list[Given]:
         found = [Given(self.name, tp, offset, value, count, self._world.now_s) for tp, offset, value, count in records]
         self._shares.given += found
         self._open |= {(each.topic_partition, each.offset): each for each in found}
-        self._world.covered[f"read by {self._read.__name__}"] += bool(found)
+        self._world.covered[f"read by {self._method}"] += bool(found)
         return found
 
     # -- processing

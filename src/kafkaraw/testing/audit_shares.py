@@ -139,15 +139,12 @@ class _Audit:
 
     def delivery_counts(self) -> Iterator[Violation]:
         """Counts above the limit, that do not rise, or that rise by more deliveries than there can have been."""
-        restarted_s = [each.at_s for each in self._shares.restarts]
         for place, acquired in self._acquired.items():
             for each in acquired:
                 if not 1 <= each.delivery_count <= self._shares.delivery_count_limit:
                     yield _count_violation(each, f"the limit is {self._shares.delivery_count_limit}")
             for before, after in pairwise(acquired):
-                loaded = self._is_loaded_between(before, after)
-                restarted = any(_answered_s(before) < at_s < after.exchange.asked_s for at_s in restarted_s)
-                if (not loaded or restarted) and after.delivery_count <= before.delivery_count:
+                if not self._is_loaded_between(before, after) and after.delivery_count <= before.delivery_count:
                     yield _count_violation(after, f"before that it was {before.delivery_count}, to {_told(before)}")
             yield from self._below_stored(place, acquired)
             yield from self._above_deliveries(acquired)
@@ -170,8 +167,10 @@ class _Audit:
                 yield _count_violation(each, f"but it was delivered {number} times, and {blind} fetches got no records")
 
     def _is_loaded_between(self, before: Acquisition, after: Acquisition) -> bool:
-        tp = before.place[0]
-        return any(before.exchange.asked_s <= at_s <= _answered_s(after) for at_s in self._loads[tp])
+        """Return whether deliveries may be forgotten: a leader has read the state, before everything was stored."""
+        until_s = _answered_s(after)
+        until_s = min([until_s, *(each.at_s for each in self._shares.restarts if each.at_s > _answered_s(before))])
+        return any(before.exchange.asked_s <= at_s <= until_s for at_s in self._loads[before.place[0]])
 
     def locked_twice(self) -> Iterator[Violation]:
         """Records that a member got while they were certainly locked for another one."""
@@ -256,10 +255,7 @@ class _Audit:
 
 def _is_of(acquisition: Acquisition, answer: SentAnswer) -> bool:
     """Return whether an answer may be about a delivery."""
-    return (
-        acquisition.exchange.member == answer.exchange.member
-        and _answered_s(acquisition) <= answer.exchange.asked_s
-    )
+    return acquisition.exchange.member == answer.exchange.member and _answered_s(acquisition) <= answer.exchange.asked_s
 
 
 def _answered_s(acquisition: Acquisition) -> float:
@@ -274,7 +270,9 @@ def _is_alive(uses: Mapping[str, list[Exchange]], before: Acquisition, after: Ac
     later = [each for each in uses[own.member] if each.asked_s > own.asked_s]
     if any(each.epoch <= 0 and each.asked_s <= until_s for each in later):
         return False
-    return any(each.link == own.link and each.epoch > 0 and each.asked_s >= until_s and each.code == 0 for each in later)
+    return any(
+        each.link == own.link and each.epoch > 0 and each.asked_s >= until_s and each.code == 0 for each in later
+    )
 
 
 def _count_violation(acquisition: Acquisition, why: str) -> Violation:

@@ -2,7 +2,7 @@
 
     given           each record that an application got, with its delivery count
     answers         what the application has said about it, and the result that the client reported
-    loads           when a leader has read the state of a share partition, after which counts may go back
+    loads           when a leader has read the state of a share partition or lost it, after which counts may go back
     restarts        the offsets of the group before and after all brokers were restarted
 
 All times are in seconds on one clock. The members record their calls themselves. What brokers sent is not here, but on
@@ -63,7 +63,7 @@ class Answer:
 
 
 class Load(NamedTuple):
-    """A leader has read the state of a share partition."""
+    """A leader has read the state of a share partition, or has lost the partition with what it had not stored."""
 
     at_s: float
     topic_partition: TopicPartition
@@ -93,7 +93,7 @@ class ShareHistory:
         given: the records that applications got, in the order in which they got them.
         answers: what the applications said, in the order in which they said it.
         ended: members that were killed: nothing is owed to their applications any more.
-        loads: when leaders have read the state of a share partition.
+        loads: when the state of a share partition was read, or its leader has changed.
         restarts: restarts of all brokers.
         topic_ids: names of the topics, by their ids.
     """
