@@ -136,7 +136,9 @@ class ShareMember:
             self.network.kill()
         self._task.cancel()
         await asyncio.wait([self._task])
-        await self._consumer.close(0)
+        for part in (self._consumer._membership, self._consumer._reading):
+            await part.close()
+        await self._consumer._engine.close(0)
         self._world.covered["a member vanished" if vanishes else "a member was killed"] += 1
 
     @property
