@@ -73,7 +73,7 @@ class ShareMember:
         self._weights = (
             WITHOUT_RENEWALS if self._method == "arrow" else WEIGHTS
         )  # poll_arrow does not return them again
-        self._slow_s = 0.0 if is_calm else rng.choice([0, 0, 0.01, 0.1])
+        self._slow_s = 0.0 if is_calm else rng.choice([0, 0.01, 0.05, 0.2])
         self._pause_s = 0.0
         self._leaves = self._fails = self._is_killed = False
         self._close_s = CLOSE_S

@@ -44,7 +44,7 @@ class ShareScenario:
         assert settings is not None
         self._world, self._settings = world, settings
         self._rng = world.rng("share group")
-        self._slots = self._rng.choice([1, 2, 3, 3, 4])
+        self._slots = self._rng.choice([1, 2, 3, 4, 4])
         self._members: dict[int, ShareMember] = {}
         self._count = 0
         self._is_calm = False
@@ -215,13 +215,13 @@ class ShareScenario:
 ShareEvent = Callable[[ShareScenario, int], Awaitable[None]]
 
 EVENTS: dict[str, tuple[int, ShareEvent]] = {
-    "join": (6, ShareScenario.join),
+    "join": (10, ShareScenario.join),
     "leave": (3, ShareScenario.leave),
     "leave quickly": (2, ShareScenario.leave_quickly),
     "kill": (3, ShareScenario.kill),
     "vanish": (2, ShareScenario.vanish),
     "fail": (1, ShareScenario.fail),
-    "pause": (4, ShareScenario.pause),
+    "pause": (8, ShareScenario.pause),
     "wake up": (1, ShareScenario.wake),
     "disconnect": (2, ShareScenario.disconnect),
 }

@@ -23,7 +23,8 @@ from kafkaraw.core.share.share_partition import SharePartition
 from kafkaraw.light_classes import replace
 from kafkaraw.protocol.error_codes import ErrorCode
 
-EARLY_MS = 600
+EARLY = 0.8
+"""The share of its duration that a lock is short of."""
 
 
 def leader_confirms_acknowledgements_without_storing_them(monkeypatch: pytest.MonkeyPatch):
@@ -80,14 +81,12 @@ def leader_counts_each_delivery_twice(monkeypatch: pytest.MonkeyPatch):
 
 
 def locks_expire_early(monkeypatch: pytest.MonkeyPatch):
-    expire, deadline_ms = SharePartition.expire, SharePartition.deadline_ms
+    lock = SharePartition._lock
 
-    def earlier(self):
-        at_ms = deadline_ms(self)
-        return None if at_ms is None else at_ms - EARLY_MS
+    def lock_briefly(self, first, last, now_ms):
+        return lock(self, first, last, now_ms - EARLY * self.settings.lock_duration_ms)
 
-    monkeypatch.setattr(SharePartition, "expire", lambda self, now_ms: expire(self, now_ms + EARLY_MS))
-    monkeypatch.setattr(SharePartition, "deadline_ms", earlier)
+    monkeypatch.setattr(SharePartition, "_lock", lock_briefly)
 
 
 def leader_takes_acknowledgements_of_members_without_the_lock(monkeypatch: pytest.MonkeyPatch):

@@ -145,9 +145,9 @@ class StateOperations:
             make: returns the write of these states, and those of other calls, as it is due when they are written.
             done: called with the outcome.
         """
-        queue = self._queues.get(key, ())
-        if len(queue) > 1 and queue[-1].machine is machine:
-            queue[-1].batches += batches
+        queue = self._queues.get(key)
+        if queue is not None and len(queue) > 1 and queue[-1].machine is machine:
+            queue[-1].batches.extend(batches)
             queue[-1].dones.append(done)
             return
 
