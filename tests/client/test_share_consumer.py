@@ -86,6 +86,27 @@ def test_failed_iteration_releases_its_last_record_and_those_behind(servers: str
     assert [(record.offset, record.delivery_count) for record in records] == [(2, 2), (3, 2)]
 
 
+def test_iteration_returns_a_record_with_a_renewed_lock_again(servers: str):
+    read = list[int]()
+    with ShareConsumer(bootstrap_servers=servers, group_id=GROUP, share_acknowledgement_mode="explicit") as consumer:
+        consumer.subscribe([TOPIC])
+        for record in consumer:
+            consumer.acknowledge(record, AcknowledgeType.ACCEPT if read else AcknowledgeType.RENEW)
+            read.append(record.offset)
+            if len(read) == 5:
+                break
+        assert consumer.commit() == {PARTITION: None}
+    assert read == [0, 1, 2, 3, 0]
+
+
+def test_renewing_a_lock_needs_explicit_acknowledgement(servers: str):
+    with ShareConsumer(bootstrap_servers=servers, group_id=GROUP) as consumer:
+        consumer.subscribe([TOPIC])
+        record = next(consumer)
+        with pytest.raises(UsageError, match="explicit"):
+            consumer.acknowledge(record, AcknowledgeType.RENEW)
+
+
 def test_group_id_is_required():
     with pytest.raises(ConfigError, match="name of the share group"):
         ShareConsumer(bootstrap_servers="localhost:9092")

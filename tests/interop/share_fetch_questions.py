@@ -29,13 +29,16 @@ Acks = list[tuple[int, int, list[int]]]
 class Shared:
     """A topic of its own with records, and a member that has its partition."""
 
-    def __init__(self, table: Table, batches: list[int]) -> None:
+    def __init__(self, table: Table, batches: list[int], **configs: str) -> None:
         self.table, self.client = table, table.client()
         self.name = f"shared-{table.group_id}"
         with Admin(bootstrap_servers=table.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(self.name, 1)])
             resource = ConfigResource.group(table.group_id)
-            admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+            settings = {"auto_offset_reset": "earliest", **configs}
+            admin.alter_configs(
+                {resource: {f"share.{name.replace('_', '.')}": value for name, value in settings.items()}}
+            )
         self.topic_id = Uuid(
             self.client.ask(MetadataRequest(topics=[MetadataRequestTopic(name=self.name)]), 12).topics[0].topic_id
         )

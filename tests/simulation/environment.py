@@ -9,6 +9,51 @@ IDLE_NEVER_MS = 600_000
 
 
 @dataclass(frozen=True)
+class ShareSettings:
+    """The settings of brokers about share groups.
+
+    Attributes:
+        lock_ms: how long a record stays locked for a member.
+        delivery_count_limit: how often a record is delivered.
+        records_in_flight_max: limit of records in flight of a share partition.
+        updates_per_snapshot: updates of a state between two snapshots.
+        prunes: outdated records of `__share_group_state` are deleted, and cold states written as snapshots.
+        reads_committed: the group reads records of committed transactions only.
+        sessions_max: limit of share sessions of a broker.
+    """
+
+    lock_ms: int
+    delivery_count_limit: int
+    records_in_flight_max: int
+    updates_per_snapshot: int
+    prunes: bool
+    reads_committed: bool
+    sessions_max: int
+
+    def properties(self, session_ms: int) -> dict[str, object]:
+        """The properties of a broker."""
+        found: dict[str, object] = {
+            "group.share.min.session.timeout.ms": session_ms,
+            "group.share.session.timeout.ms": session_ms,
+            "group.share.min.heartbeat.interval.ms": session_ms // 6,
+            "group.share.heartbeat.interval.ms": session_ms // 6,
+            "group.share.assignment.interval.ms": 0,
+            "group.share.initialize.retry.interval.ms": 500,
+            "group.share.min.record.lock.duration.ms": self.lock_ms,
+            "group.share.record.lock.duration.ms": self.lock_ms,
+            "group.share.delivery.count.limit": self.delivery_count_limit,
+            "group.share.partition.max.record.locks": self.records_in_flight_max,
+            "group.share.max.share.sessions": self.sessions_max,
+            "share.coordinator.state.topic.num.partitions": 2,
+            "share.coordinator.snapshot.update.records.per.snapshot": self.updates_per_snapshot,
+        }
+        if self.prunes:
+            found["share.coordinator.state.topic.prune.interval.ms"] = 500
+            found["share.coordinator.cold.partition.snapshot.interval.ms"] = 1_000
+        return found
+
+
+@dataclass(frozen=True)
 class Environment:
     """The settings of brokers and clients.
 
@@ -37,6 +82,7 @@ class Environment:
         first_id: id of the first broker; two clusters of a run have different ones.
         slow_coordinators: OffsetCommit sometimes takes longer than a call of a consumer.
         compacts: the cleaner runs several times a second.
+        shares: settings about share groups; None if there is no share group.
     """
 
     nodes: int
@@ -63,6 +109,7 @@ class Environment:
     keeps_names: bool = True
     disks_fail: bool = False
     first_id: int = 0
+    shares: ShareSettings | None = None
 
     def properties(self, node_id: int) -> dict[str, object]:
         """The properties of a broker."""
@@ -93,6 +140,8 @@ class Environment:
             found["add.partitions.to.txn.retry.backoff.max.ms"] = self.add_partitions_retry_ms
         if self.session_ms is not None:
             found |= self._group_properties(self.session_ms)
+            if self.shares is not None:
+                found |= self.shares.properties(self.session_ms)
         if self.sasl_mechanism is not None:
             found["sasl.enabled.mechanisms"] = self.sasl_mechanism
             found["connections.max.reauth.ms"] = self.reauth_ms
@@ -229,6 +278,28 @@ def for_workers(rng: random.Random) -> Environment:
     """Brokers for workers, as for groups; in some runs, the workers commit in transactions."""
     version = rng.choice([None, None, 0, 2])
     return replace(for_groups(rng), transaction_version=version)
+
+
+def for_share_groups(rng: random.Random) -> Environment:
+    """Brokers for a share group; in some runs, a service writes transactions to its topic."""
+    environment = for_groups(rng)
+    reads_committed = rng.random() < 0.5
+    shares = ShareSettings(
+        lock_ms=rng.choice([700, 1_500, 1_500, 4_000]),
+        delivery_count_limit=rng.choice([2, 3, 5, 5, 10]),
+        records_in_flight_max=rng.choice([100, 2_000]),
+        updates_per_snapshot=rng.choice([0, 3, 500]),
+        prunes=rng.random() < 0.5,
+        reads_committed=reads_committed,
+        sessions_max=rng.choice([2, 2_000, 2_000, 2_000]),
+    )
+    return replace(
+        environment,
+        repeats_requests=rng.random() < 0.3,
+        transaction_version=2 if reads_committed or rng.random() < 0.3 else None,
+        crash_probability=0.2,
+        shares=shares,
+    )
 
 
 def for_transactions(rng: random.Random) -> Environment:

@@ -19,6 +19,7 @@ from tests.simulation.environment import PARTITIONS
 from tests.simulation.world import World
 
 REPEATED_KEYS = frozenset({0, 25, 26, 28})  # Produce, AddOffsetsToTxn, EndTxn, TxnOffsetCommit
+REPEATED_SHARE_KEYS = frozenset({76, 78, 79})  # ShareGroupHeartbeat, ShareFetch, ShareAcknowledge
 REPEAT_DELAY_MAX_S = 4.0
 """The maximum delay until a request is delivered again."""
 SLOW_COORDINATOR_S = (0.15, 0.25)
@@ -69,16 +70,12 @@ async def repeated(world: World, node: int) -> AsyncIterator[None]:
     """Requests that write or end transactions arrive twice; the second response is dropped."""
     network, address = world.simulation.network, address_of(node)
     delay_s = world.rng(f"repeats {world.now_s}").choice([(0, 0.01), (0, 0.5), (0.5, REPEAT_DELAY_MAX_S)])
-    network.repeat(*address, delay_s, may_be_repeated)
+    keys = REPEATED_KEYS if world.environment.shares is None else REPEATED_KEYS | REPEATED_SHARE_KEYS
+    network.repeat(*address, delay_s, lambda frame: int.from_bytes(frame[:2], "big") in keys)
     try:
         yield
     finally:
         network.repeat(*address, None)
-
-
-def may_be_repeated(frame: bytes) -> bool:
-    """Return whether brokers must recognise a second copy of this request."""
-    return int.from_bytes(frame[:2], "big") in REPEATED_KEYS
 
 
 @asynccontextmanager

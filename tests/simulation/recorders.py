@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
+from kafkaraw.broker.shares.partitions import LedShare, SharePartitions
 from kafkaraw.client.groups.commit_queue import PendingCommit
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.sending.sender import Outbox
@@ -23,6 +24,7 @@ from kafkaraw.protocol.error_codes import error_name
 from kafkaraw.records import BatchPromise, SealedBatch, TopicPartition
 from kafkaraw.testing.audit import History, Step
 from kafkaraw.testing.group_history import Commit, GroupHistory
+from kafkaraw.testing.share_history import Load, ShareHistory
 from tests.simulation.environment import TOPIC
 
 
@@ -125,6 +127,29 @@ def record_commits(name: str, progress: Progress, group: GroupHistory, clock: Ca
                 entry.ended_s = clock()
 
     progress._ownership.pending, progress._commits.commit = recorded_commit, recorded_request
+
+
+@contextmanager
+def record_loads(shares: ShareHistory, clock: Callable[[], float]) -> Iterator[None]:
+    """In this context, record when a leader reads the state of a share partition, and when it is leader no more.
+
+    From then on, delivery counts begin at the stored ones. This happens inside of brokers; members cannot know it.
+    """
+    read, ended = SharePartitions._read, LedShare.ended
+
+    def read_and_record(self, led, outcome):
+        read(self, led, outcome)
+        shares.loads.append(Load(clock(), led.partition.topic_partition))
+
+    def end_and_record(self):
+        ended(self)
+        shares.loads.append(Load(clock(), self.partition.topic_partition))
+
+    SharePartitions._read, LedShare.ended = read_and_record, end_and_record
+    try:
+        yield
+    finally:
+        SharePartitions._read, LedShare.ended = read, ended
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from kafkaraw.mirror.interfaces import Delivery
 from kafkaraw.testing.audit import History, Invariant, Violation, audit
 from kafkaraw.testing.audit_groups import audit_absences, audit_group
 from kafkaraw.testing.audit_mirror import audit_mirror
+from kafkaraw.testing.audit_shares import audit_shares
 from kafkaraw.testing.audit_wire import audit_numbering, audit_wire
 from kafkaraw.testing.audit_workers import audit_workers
 from kafkaraw.testing.group_history import GroupHistory
@@ -37,8 +38,9 @@ from tests.simulation.compaction import CompactionScenario
 from tests.simulation.faults import REPEAT_DELAY_MAX_S, inject_faults, slow_down_coordinators
 from tests.simulation.groups import GroupScenario
 from tests.simulation.mirrors import COPY, MirrorScenario
-from tests.simulation.recorders import on_group_recreated
+from tests.simulation.recorders import on_group_recreated, record_loads
 from tests.simulation.senders import Bursts
+from tests.simulation.shares import ShareScenario
 from tests.simulation.transactional_services import (
     SERVICES,
     Service,
@@ -282,6 +284,29 @@ async def with_workers(simulation: Simulation) -> ScenarioResult:
             await read_everything(world)
         result = await _audit(world)
     return replace(result, violations=result.violations + audit_workers(scenario.history, simulation.network.history))
+
+
+async def with_share_group(simulation: Simulation) -> ScenarioResult:
+    """A share group whose members die, pause past their locks and close; brokers stop and coordinators move."""
+    world = World(simulation, environment.for_share_groups(simulation.rng))
+    await world.brokers.start()
+    scenario = ShareScenario(world)
+    await scenario.create_topic()
+    faults = asyncio.create_task(inject_faults(world, pause_s=(0.05, 1.5)))
+    is_transactional = world.environment.transaction_version is not None
+    with world.brokers.stale_metadata.in_effect(), record_loads(scenario.history, simulation.loop.time):
+        async with asyncio.timeout(SCENARIO_S):
+            await scenario.run()
+            world.over = True
+            await faults
+            await asyncio.sleep(REPEAT_DELAY_MAX_S + TRANSACTIONS_EXPIRED_S if is_transactional else REPEAT_DELAY_MAX_S)
+            await scenario.end()
+            await read_everything(world)
+            if is_transactional:
+                await read_committed(world)
+        result = await _audit(world)
+    found = audit_shares(world.history, scenario.history, simulation.network.history)
+    return replace(result, violations=result.violations + found)
 
 
 async def with_mirror(simulation: Simulation) -> ScenarioResult:

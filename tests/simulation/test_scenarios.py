@@ -24,6 +24,7 @@ from tests.simulation.scenarios import (
     with_pipelined_transactions,
     with_seeking_group,
     with_several_brokers,
+    with_share_group,
     with_short_closes,
     with_transactions,
     with_unclean_elections,
@@ -135,6 +136,11 @@ def test_only_seeks_cause_repeated_processing_when_members_leave_gracefully(seed
 @every_seed("workers", soak=1_000)
 def test_workers_lose_and_skip_no_record_and_keep_the_order_by_key(seed: int):
     assert check(with_workers, seed).covered["results"], "no record was handled: nothing was tested"
+
+
+@every_seed("share groups")
+def test_a_share_group_loses_no_record_and_delivers_none_again_that_is_done_with(seed: int):
+    assert check(with_share_group, seed).covered["confirmed"], "no acknowledgement was confirmed: nothing was tested"
 
 
 @every_seed("mirror")

@@ -15,6 +15,7 @@ from kafkaraw.client.admin import AsyncAdmin
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
+from kafkaraw.client.share_consumer import AsyncShareConsumer
 from kafkaraw.core.sasl.oauthbearer import unsecured_token
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, Stage
 from kafkaraw.net import Link, LinkHandler, Network
@@ -166,6 +167,11 @@ class World:
             "max_poll_records": rng.choice([None, 1, 7]),
         }
         consumer = AsyncConsumer(**{**self._common(name), **drawn, **settings})
+        record_leader_epochs(name, consumer._engine.cluster, self.history)
+        return consumer
+
+    def share_consumer(self, name: str, **settings: object) -> AsyncShareConsumer:
+        consumer = AsyncShareConsumer(**{**self._common(name), **settings})
         record_leader_epochs(name, consumer._engine.cluster, self.history)
         return consumer
 

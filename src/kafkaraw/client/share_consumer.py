@@ -224,24 +224,28 @@ class AsyncShareConsumer:
     ) -> None:
         """Acknowledge a record, or all records of a batch. The next call that reads, or `commit`, sends it.
 
-        In implicit mode, this is for records that are not to be accepted. `RENEW` begins the acquisition lock again
-        (KIP-1222, from Kafka 4.2): the record has to be acknowledged again later.
+        In implicit mode, this is for records that are not to be accepted. `RENEW`, in explicit mode, begins the
+        acquisition lock again (KIP-1222, from Kafka 4.2): the record has to be acknowledged again later.
 
         Args:
             records: what `poll` or an iteration has returned.
             acknowledge_type: what became of it.
 
         Raises:
-            UsageError: the record is not in hand: it was acknowledged and sent, or the consumer has never had it.
+            UsageError: the record is not in hand: it was acknowledged and sent, or the consumer has never had it; or
+                `RENEW` in implicit mode.
         """
         if isinstance(records, ShareRecord):
             self.acknowledge_offset(TopicPartition(records.topic, records.partition), records.offset, acknowledge_type)
             return
         if not isinstance(records, ShareBatch):
             raise UsageError(f"acknowledge: {records!r} is neither a ShareRecord nor a ShareBatch of this consumer")
-        kind = _type_of(acknowledge_type)
+        kind = self._type_of(acknowledge_type)
         for record in records:
-            records.in_hand.acknowledge(record.offset, kind)
+            in_hand = records.in_hand
+            if not in_hand.holds(record.offset):  # renewed records of several responses are in one batch
+                in_hand = self._reading.hand_of(records.topic_partition, record.offset)
+            in_hand.acknowledge(record.offset, kind)
 
     def acknowledge_offset(
         self,
@@ -259,7 +263,7 @@ class AsyncShareConsumer:
         Raises:
             UsageError: as `acknowledge`.
         """
-        kind, wanted = _type_of(acknowledge_type), TopicPartition(*partition)
+        kind, wanted = self._type_of(acknowledge_type), TopicPartition(*partition)
         self._reading.hand_of(wanted, offset).acknowledge(offset, kind)
 
     async def commit(self, timeout: float | None = None) -> dict[TopicPartition, KafkaError | None]:
@@ -394,7 +398,6 @@ class AsyncShareConsumer:
 
     def _settle(self) -> None:
         """Queue the acknowledgements that are due."""
-        self._reading.drop_lost()
         if self._is_explicit:
             self._reading.collect(self._delivery.returned_below())
             self._delivery.forget_settled()
@@ -423,7 +426,7 @@ class AsyncShareConsumer:
         except ClosedError:
             return False
         self._report()
-        return self._delivery.has_waiting
+        return self._delivery.has_waiting or self._delivery.has_renewed
 
     async def _take(self, timeout: float | None, *, renews: bool) -> list[AcquiredBatch]:
         """Settle the records of the last call, and acquire new ones unless some are left."""
@@ -445,9 +448,10 @@ class AsyncShareConsumer:
         try:
             self._membership.check()
             self._settle()
-            if any(in_hand.is_renewing for in_hand in self._reading.in_hand):
+            self._reading.drop_lost(self._delivery.returned_below())
+            if any(in_hand.is_renewing for in_hand in self._reading.locked):
                 await self._reading.renewed(deadline)
-            if self._delivery.has_waiting or (renews and self._delivery.renewed()):
+            if self._delivery.has_waiting or (renews and self._delivery.has_renewed):
                 self._reading.flush()
                 return []
             taken = await self._reading.take(deadline)
@@ -461,9 +465,8 @@ class AsyncShareConsumer:
         """Refuse to read while a record has no acknowledgement, in explicit mode."""
         if not self._is_explicit:
             return
-        self._reading.drop_lost()
         below = self._delivery.returned_below()
-        for in_hand in self._reading.in_hand:
+        for in_hand in self._reading.locked:
             limit = below.get(in_hand)
             left = [offset for offset in in_hand.unacknowledged if limit is None or offset < limit]
             if left:
@@ -473,6 +476,16 @@ class AsyncShareConsumer:
                     f"acknowledged, the first at offset {left[0]}; call acknowledge() for each record, or set "
                     f"share_acknowledgement_mode='implicit'"
                 )
+
+    def _type_of(self, given: object) -> AcknowledgeType:
+        if not isinstance(given, AcknowledgeType):
+            raise UsageError(f"acknowledge: {given!r} is not an AcknowledgeType, such as AcknowledgeType.RELEASE")
+        if given is AcknowledgeType.RENEW and not self._is_explicit:
+            raise UsageError(
+                "acknowledge: RENEW needs share_acknowledgement_mode='explicit': in implicit mode, the next call that "
+                "reads accepts the record"
+            )
+        return given
 
     def _check_usable(self) -> None:
         if self._is_over or self._engine.closed:
@@ -526,12 +539,6 @@ def arrow_columns(columns: Iterable[str] | None) -> list[str]:
     names = columns if isinstance(columns, str) else [*columns]
     check_columns(names if isinstance(names, str) else [name for name in names if name != DELIVERY_COUNT])
     return [*names]
-
-
-def _type_of(given: object) -> AcknowledgeType:
-    if not isinstance(given, AcknowledgeType):
-        raise UsageError(f"acknowledge: {given!r} is not an AcknowledgeType, such as AcknowledgeType.RELEASE")
-    return given
 
 
 def _new_member_id(engine: Engine) -> str:

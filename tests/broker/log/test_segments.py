@@ -190,6 +190,20 @@ def test_the_transaction_index_serves_reads_and_is_truncated_with_the_log():
     assert f"{5:020d}.txnindex" not in storage.files("t-0")
 
 
+def test_clean_close_writes_the_indexes_of_batches_that_were_flushed_before():
+    storage = MemoryStorage()
+    open_log(storage).close_cleanly()
+    log = open_log(storage, StoppedAs(was_clean=True))
+    append(log, count=2)
+    log.flush()
+    entry = AbortedTransaction(producer_id=1, first_offset=0, last_offset=1, last_stable_offset=2)
+    log.add_aborted_transaction(entry)
+    log.close_cleanly()
+    again = open_log(storage, StoppedAs(was_clean=True))
+    assert again.aborted_transactions(0, 2 * SIZE) == [entry]
+    again.close_cleanly()
+
+
 # -- rolling
 
 

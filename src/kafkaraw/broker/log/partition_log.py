@@ -260,6 +260,7 @@ class PartitionLog:
         if header.partition_leader_epoch > self.epochs.latest or self._epochs_file_is_stale:
             self.begin_epoch(header.partition_leader_epoch, header.base_offset)
         active.append(batch, header, settings.index_interval_bytes)
+        self._is_changed = True  # also if the batch is flushed: its indexes are not written yet
 
     def roll(self) -> bool:
         """Start a new segment, unless the active one is empty. Return whether it did.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
 from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.core.share.share_partition import Acknowledgement, PendingWrite, Refused, Settings, SharePartition
 from kafkaraw.core.share.state_batches import NO_START_OFFSET, StateBatch
+from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ _logger = logging.getLogger("kafkaraw.broker.shares")
 
 Done = Callable[[ApiError | None], None]
 """Called with None, or with the error."""
+OutcomeDone = Callable[[Outcome], None]
 
 
 class LedShare:
@@ -85,6 +88,96 @@ class LedShare:
             watcher()
 
 
+@dataclass(slots=True)
+class _Operation:
+    """A read or a write that waits for the ones before it.
+
+    Attributes:
+        begin: has the coordinator do it.
+        dones: called with the outcome.
+        machine: what is written; None for a read.
+        batches: the states to write.
+    """
+
+    begin: Callable[[tuple[StateBatch, ...], OutcomeDone], None]
+    dones: list[OutcomeDone]
+    machine: SharePartition | None = None
+    batches: list[StateBatch] = field(default_factory=list)
+
+
+class StateOperations:
+    """Reads and writes of the states of share partitions, for each of them one after the other.
+
+    The share coordinator may move, so an operation may be tried again. If a write came late, it would take back a start
+    offset that another write has moved; and a share partition that was forgotten and is read again could miss a write
+    that is confirmed afterwards. Writes that wait are written together.
+
+    Args:
+        node: the way to the share coordinators.
+    """
+
+    def __init__(self, node: ShareNode) -> None:
+        self._node = node
+        self._queues: dict[ShareKey, deque[_Operation]] = {}
+
+    def read(self, key: ShareKey, leader_epoch: int, done: OutcomeDone) -> None:
+        """Read a state."""
+
+        def begin(batches: tuple[StateBatch, ...], answer: OutcomeDone) -> None:
+            self._node.ask(key, lambda coordinator, tell: coordinator.read(key, leader_epoch, tell), answer)
+
+        self._add(key, _Operation(begin, [done]))
+
+    def write(
+        self,
+        key: ShareKey,
+        machine: SharePartition,
+        batches: Iterable[StateBatch],
+        make: Callable[[tuple[StateBatch, ...]], Write],
+        done: OutcomeDone,
+    ) -> None:
+        """Write states.
+
+        Args:
+            key: the share partition.
+            machine: its decisions.
+            batches: the states.
+            make: returns the write of these states, and those of other calls, as it is due when they are written.
+            done: called with the outcome.
+        """
+        queue = self._queues.get(key)
+        if queue is not None and len(queue) > 1 and queue[-1].machine is machine:
+            queue[-1].batches.extend(batches)
+            queue[-1].dones.append(done)
+            return
+
+        def begin(together: tuple[StateBatch, ...], answer: OutcomeDone) -> None:
+            write = make(together)
+            self._node.ask(key, lambda coordinator, tell: coordinator.write(key, write, tell), answer)
+
+        self._add(key, _Operation(begin, [done], machine, [*batches]))
+
+    def _add(self, key: ShareKey, operation: _Operation) -> None:
+        queue = self._queues.setdefault(key, deque())
+        queue.append(operation)
+        if len(queue) == 1:
+            self._begin(key, operation)
+
+    def _begin(self, key: ShareKey, operation: _Operation) -> None:
+        def ended(outcome: Outcome) -> None:
+            queue = self._queues[key]
+            queue.popleft()
+            following = queue[0] if queue else None
+            if following is None:
+                del self._queues[key]
+            for done in operation.dones:
+                done(outcome)
+            if following is not None:
+                self._begin(key, following)
+
+        operation.begin(tuple(operation.batches), ended)
+
+
 class SharePartitions:
     """The share partitions and the share sessions of a node.
 
@@ -102,7 +195,7 @@ class SharePartitions:
         self, node: ShareNode, clock: Clock, limits_of: Callable[[str], ShareLimits], sessions_max: int
     ) -> None:
         self.sessions: ShareSessions = ShareSessions(sessions_max)
-        self._node = node
+        self._operations = StateOperations(node)
         self._clock = clock
         self._limits_of = limits_of
         self._led: dict[ShareKey, LedShare] = {}
@@ -141,11 +234,7 @@ class SharePartitions:
             self._led[key] = led
             partition.watch(led)
             epoch = led.leader_epoch
-            self._node.ask(
-                key,
-                lambda coordinator, answer: coordinator.read(key, epoch, answer),
-                lambda outcome: self._read(led, outcome),
-            )
+            self._operations.read(key, epoch, lambda outcome: self._read(led, outcome))
 
     def _read(self, led: LedShare, outcome: Outcome) -> None:
         if self._led.get(led.key) is not led:
@@ -266,7 +355,8 @@ class SharePartitions:
         self._store(led, machine, pending.batches, written)
 
     def _store(self, led: LedShare, machine: SharePartition, batches: Iterable[StateBatch], done: Done) -> None:
-        write = Write(led.state_epoch, led.leader_epoch, machine.start_offset, machine.complete_count, tuple(batches))
+        def make(together: tuple[StateBatch, ...]) -> Write:
+            return Write(led.state_epoch, led.leader_epoch, machine.start_offset, machine.complete_count, together)
 
         def stored(outcome: Outcome) -> None:
             if not outcome.code:
@@ -277,7 +367,7 @@ class SharePartitions:
             if code in _ENDING:
                 self.drop(led.key)
 
-        self._node.ask(led.key, lambda coordinator, answer: coordinator.write(led.key, write, answer), stored)
+        self._operations.write(led.key, machine, batches, make, stored)
 
     # ---- time
 
@@ -287,13 +377,13 @@ class SharePartitions:
         if deadline_ms is None or self._led.get(led.key) is not led:
             self._timers.cancel(led.key)
         else:
-            self._timers.set(led.key, max(0.0, deadline_ms - loop_ms()), lambda: self._expire(led))
+            self._timers.set(led.key, max(0.0, deadline_ms - loop_ms()), lambda: self._expire(led, deadline_ms))
 
-    def _expire(self, led: LedShare) -> None:
+    def _expire(self, led: LedShare, deadline_ms: float) -> None:
         machine = led.machine
         if machine is None or self._led.get(led.key) is not led:
             return
-        batches = machine.expire(loop_ms())
+        batches = machine.expire(max(loop_ms(), deadline_ms))  # a timer may be early by the resolution of its clock
         self.watch_locks(led)
         if batches:
             self._store(led, machine, batches, lambda error: machine.advance())

@@ -228,15 +228,16 @@ class ShareConsumer:
     ) -> None:
         """Acknowledge a record, or all records of a batch. The next call that reads, or `commit`, sends it.
 
-        In implicit mode, this is for records that are not to be accepted. `RENEW` begins the acquisition lock again
-        (KIP-1222, from Kafka 4.2): the record has to be acknowledged again later.
+        In implicit mode, this is for records that are not to be accepted. `RENEW`, in explicit mode, begins the
+        acquisition lock again (KIP-1222, from Kafka 4.2): the record has to be acknowledged again later.
 
         Args:
             records: what `poll` or an iteration has returned.
             acknowledge_type: what became of it.
 
         Raises:
-            UsageError: the record is not in hand: it was acknowledged and sent, or the consumer has never had it.
+            UsageError: the record is not in hand: it was acknowledged and sent, or the consumer has never had it; or
+                `RENEW` in implicit mode.
         """
         self._async.acknowledge(records, acknowledge_type)
 
@@ -353,7 +354,7 @@ class ShareConsumer:
             self._take(timeout, renews=True)
         except ClosedError:
             return False
-        return self._parts.delivery.has_waiting
+        return self._parts.delivery.has_waiting or self._parts.delivery.has_renewed
 
     def _take(self, timeout: float | None, *, renews: bool) -> None:
         """Acquire records, and decode them on this thread."""

@@ -37,6 +37,11 @@ class Delivery:
         """Whether records or an error can be returned now."""
         return bool(self._waiting) or self._current is not None
 
+    @property
+    def has_renewed(self) -> bool:
+        """Whether records with a renewed lock are to be returned again."""
+        return any(batch.in_hand.renewed for batch in self._returned)
+
     def add(self, acquired: Sequence[AcquiredBatch]) -> None:
         """Decode new records."""
         for each in acquired:
@@ -83,12 +88,15 @@ class Delivery:
         return found
 
     def next_batch(self) -> ShareBatch | None:
-        """Return one batch; None when none is left.
+        """Return one batch; None when none is left. Records whose locks were renewed come first, once.
 
         Raises:
             KafkaError: as `batches`.
         """
         self._end_iteration()
+        for partition, renewed in self.renewed().items():
+            self._return_once(partition, renewed)
+            return renewed
         if not self._waiting:
             return None
         first = self._waiting.popleft()
@@ -97,6 +105,12 @@ class Delivery:
         if self._is_explicit:
             self._returned.append(first)
         return first
+
+    def _return_once(self, partition: TopicPartition, renewed: ShareBatch) -> None:
+        offsets = [record.offset for record in renewed]
+        for batch in self._returned:
+            if batch.topic_partition == partition:
+                batch.in_hand.renewed.difference_update(offsets)
 
     def next_record(self) -> ShareRecord | None:
         """Return the next record of an iteration; None when none is left.

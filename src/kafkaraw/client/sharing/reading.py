@@ -25,7 +25,14 @@ from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.retry import Backoff
 from kafkaraw.core.share.acknowledgements import AcknowledgedRange, AcknowledgeType, AcquiredRange, RecordsInHand
 from kafkaraw.core.share.sessions import ShareFetchLimits, ShareSession, TopicIdPartition
-from kafkaraw.errors import BrokerError, KafkaError, UnsupportedVersionError, UsageError, copy_to_raise
+from kafkaraw.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+    UsageError,
+    copy_to_raise,
+)
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
@@ -116,6 +123,11 @@ class _Acquired:
     incarnation: int
     expires_s: float
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the session has ended: the broker has released the records."""
+        return self.incarnation != self.link.session.incarnation
+
 
 class ShareReading:
     """The share sessions of a consumer, and its records.
@@ -164,9 +176,9 @@ class ShareReading:
     # -- records
 
     @property
-    def in_hand(self) -> list[RecordsInHand]:
-        """The records that the application has got and that are not settled."""
-        return [each.batch.in_hand for each in self._in_hand]
+    def locked(self) -> list[RecordsInHand]:
+        """The records that the application has got, that are not settled, and that the broker has not released."""
+        return [each.batch.in_hand for each in self._in_hand if not each.is_lost]
 
     async def take(self, deadline: Deadline) -> list[AcquiredBatch]:
         """Return acquired records, at most one batch of each partition; none if none arrive in time.
@@ -206,7 +218,7 @@ class ShareReading:
         left, taken = self._config.max_poll_records, dict[TopicPartition, _Acquired]()
         while self._buffer and left > 0:
             first = self._buffer[0]
-            if first.incarnation != first.link.session.incarnation or now_s >= first.expires_s:
+            if first.is_lost or now_s >= first.expires_s:
                 self._buffer.popleft()  # the broker has released them
                 continue
             if first.batch.in_hand.topic_partition in taken:
@@ -237,10 +249,20 @@ class ShareReading:
         self._in_hand = [each for each in self._in_hand if each.batch.in_hand in returned_below]
 
     def collect(self, returned_below: Mapping[RecordsInHand, int]) -> None:
-        """Queue the acknowledgements that the application has made; the rest stays in hand."""
+        """Queue the acknowledgements that the application has made; the rest stays in hand.
+
+        Acknowledgements of records that the broker has released are queued, too: their outcome is an error.
+        """
         for each in self._in_hand:
             in_hand = each.batch.in_hand
             self._enqueue(each, in_hand.take(below=returned_below.get(in_hand)))
+        self._in_hand = [each for each in self._in_hand if not each.batch.in_hand.is_settled]
+
+    def drop_lost(self, returned_below: Mapping[RecordsInHand, int]) -> None:
+        """Forget the records of sessions that have ended, except those that the application gets later."""
+        for each in self._in_hand:
+            if each.is_lost and each.batch.in_hand not in returned_below:
+                each.batch.in_hand.released()
         self._in_hand = [each for each in self._in_hand if not each.batch.in_hand.is_settled]
 
     def hand_of(self, topic_partition: TopicPartition, offset: int) -> RecordsInHand:
@@ -261,16 +283,11 @@ class ShareReading:
 
     async def renewed(self, deadline: Deadline) -> None:
         """Send the renewals, and wait for the answers."""
-        while any(in_hand.is_renewing for in_hand in self.in_hand) and not deadline.expired:
+        while any(in_hand.is_renewing for in_hand in self.locked) and not deadline.expired:
             self.wakeup.clear()
             self.flush()
             await self.wait(deadline)
-            self.drop_lost()
             self._raise_problem()
-
-    def drop_lost(self) -> None:
-        """Forget records of sessions that have ended: the broker has released them."""
-        self._in_hand = [each for each in self._in_hand if each.incarnation == each.link.session.incarnation]
 
     def expect(self, call: CommitCall) -> None:
         """Have a commit wait for everything that is queued and not sent."""
@@ -389,6 +406,10 @@ class ShareReading:
                 error = self._on_response(link, await connection.request(request, timeout=timeout), due, began_s)
         except KafkaError as problem:
             error = problem
+        except asyncio.CancelledError:
+            for pending in due:
+                self.outcomes.ended(pending, KafkaTimeoutError(f"closed before broker {link.node_id} has answered"))
+            raise
         except Exception as fault:  # noqa: BLE001 - a fault in this program: the call that waits raises it
             self._problem = fault
         finally:

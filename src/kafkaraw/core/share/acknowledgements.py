@@ -187,6 +187,13 @@ class RecordsInHand:
             self._open = dict.fromkeys(sorted({*(self._open or ()), *ended}))
             self.renewed |= ended
 
+    def released(self) -> None:
+        """The broker has released the records, because the share session has ended: nothing is left to acknowledge."""
+        self._open = {}
+        self._chosen.clear()
+        self._renewing.clear()
+        self.renewed.clear()
+
     def _offsets(self) -> Iterator[int]:
         for first, last, _ in self.acquired:
             yield from range(first, last + 1)
