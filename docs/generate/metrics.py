@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs.generate.tables import code, notice, sentence, table, text
-from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
+from kafkaraw.broker import share_metrics as share_groups
+from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics, share_consumer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics, NodeMetrics
 from kafkaraw.client.metrics.pushed import ALL_NODES, NODE_ROWS, OWN_ROWS, PREFIX, Row, Value
 from kafkaraw.metrics import ClientCollector
@@ -20,9 +21,10 @@ PAGE: Final = "metrics.md"
 SOURCES: Final = Path(__file__).parents[2] / "src" / "kafkaraw"
 _ABOUT: Final = """\
 `client.metrics()` returns the metrics of a client as a dictionary: those of the client itself under `producer`,
-`consumer` and `group`, and those of each broker under its node id (`bootstrap` until the id is known). Names are those
-of Java's clients, with `_` for `-` and the unit last. `kafkaraw.metrics.register(client)` gives the
-same numbers to Prometheus, by the names in the second column. Averages and maxima are over the life of the client.
+`consumer` and `group`, or `share_consumer` and `share_group`, and those of each broker under its node id (`bootstrap`
+until the id is known). Names are those of Java's clients, with `_` for `-` and the unit last.
+`kafkaraw.metrics.register(client)` gives the same numbers to Prometheus, by the names in the second column. Averages
+and maxima are over the life of the client.
 
 [Monitor](../how-to/monitor.md) shows how to use them.
 """
@@ -36,8 +38,14 @@ _FROM: Final = {
     producer_metrics.GROUP: "`producer`",
     consumer_metrics.GROUP: "`consumer`",
     group_metrics.GROUP: "`group`",
+    share_consumer_metrics.GROUP: "`share_consumer`",
+    share_consumer_metrics.MEMBER_GROUP: "`share_group`",
 }
-_GROUPS: Final = {module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)}
+_GROUPS: Final = {
+    **{module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)},
+    share_consumer_metrics.GROUP: share_consumer_metrics.MEANINGS,
+    share_consumer_metrics.MEMBER_GROUP: share_consumer_metrics.MEMBER_MEANINGS,
+}
 
 
 class _Client:
@@ -82,6 +90,16 @@ def _lines() -> Iterator[str]:
     yield from ("## Of workers", "", "A `kafkaraw.worker.Worker` serves them at `/metrics`.", "")
     worker = WorkerStatus("", (), False, partitions=0, paused=0, running=0, queued=0, commits=0, handlers={})
     yield from table(("Prometheus", "type", "meaning"), _in_text(worker.metrics_text()))
+    yield from ("## Of share groups", "", "`kafkaraw broker --metrics` serves them, with the label `node`.", "")
+    yield from table(
+        ("Prometheus", "type", "meaning"),
+        (
+            (code(f"{name}_total"), "counter", sentence(text(meaning)))
+            if name in share_groups.COUNTERS
+            else (code(name), "gauge", sentence(text(meaning)))
+            for name, meaning in share_groups.MEANINGS.items()
+        ),
+    )
     yield from ("## Of groups, of Spark and for OpenTelemetry", "")
     yield from (
         "`kafkaraw groups export` serves the lag of groups, `kafkaraw.spark.KafkaLagListener` that of Spark's queries, "

@@ -1,159 +1,152 @@
-"""A work queue: four workers share the jobs of one partition, of which some take fifty times as long as the others.
+"""A work queue with unequal work, in both kinds of groups: how long does it take until all is done?
 
     python -m examples.queue                                        # on an embedded broker
     BOOTSTRAP_SERVERS=localhost:9092 python -m examples.queue       # on a cluster with share groups (Kafka 4.2)
 
-In a consumer group, one member would read the partition, and every job would wait for the long ones before it. In a
-share group, a worker acquires one job at a time. A job that fails is released, and delivered again to any worker; a job
-that no worker can do is rejected, and its worker sends it to jobs.dead. Start at `work`.
+Four workers do jobs, one at a time each; every tenth job takes a hundred times as long as the others. In a consumer
+group, four workers need four partitions. Each worker has the jobs of one of them, and two partitions happen to have all
+long jobs: two workers are idle in the end. In a share group, the four workers share the jobs of one partition, and a
+worker takes the next job when it is free. A job that fails is tried again, in the share group by any worker; a job that
+no worker can do becomes a dead letter. Start at `run`.
 """
 
 import json
+import logging
 import os
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from kafkaraw import (
-    AcknowledgeType,
-    Admin,
-    ConfigResource,
-    ConfigResourceType,
-    NewTopic,
-    Producer,
-    ShareConsumer,
-    ShareRecord,
-)
+from kafkaraw import Admin, ConfigResource, ConfigResourceType, NewTopic, Producer, Record
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.worker import Retries, Worker
 
 WORKERS = 4
+PARTITIONS = {"consumer": WORKERS, "share": 1}
+"""By type of the group. If a share group had as many partitions as members, each member would read one of them."""
 JOBS = 60
-SHORT_MS, LONG_MS = 10, 500
+SHORT_MS, LONG_MS = 10, 1_000
 WAIT_S_MAX = 60.0
-
-
-@dataclass(frozen=True)
-class Queue:
-    """Where the jobs are.
-
-    Attributes:
-        servers: of the brokers.
-        topic: has the jobs, in one partition.
-        group: the share group of the workers.
-        dead: the topic of jobs that no worker can do.
-    """
-
-    servers: str
-    topic: str
-    group: str
-    dead: str
+QUICK = {"group.initial.rebalance.delay.ms": 0}
+"""Properties of the embedded broker: a consumer group forms at once."""
 
 
 @dataclass
 class Log:
-    """What one worker has done: ids of jobs, with the count of the delivery, and the time that they took."""
+    """What one worker has done: ids of jobs, and when the first one began and the last one ended, in seconds."""
 
-    done: list[tuple[int, int]] = field(default_factory=list)
-    rejected: int = 0
-    busy_s: float = 0.0
-
-
-def work(queue: Queue, log: Log, is_over: Callable[[], bool]) -> None:
-    """Do jobs, one at a time, until there are no more."""
-    with (
-        Producer(bootstrap_servers=queue.servers) as producer,
-        ShareConsumer(
-            bootstrap_servers=queue.servers,
-            group_id=queue.group,
-            share_acknowledgement_mode="explicit",
-            share_acquire_mode="record_limit",
-            max_poll_records=1,
-        ) as consumer,
-    ):
-        consumer.subscribe([queue.topic])
-        while not is_over():
-            for batch in consumer.poll(timeout=0.2).values():
-                for record in batch:
-                    began = time.monotonic()
-                    try:
-                        do(record)
-                    except OSError:
-                        consumer.acknowledge(record, AcknowledgeType.RELEASE)
-                    except ValueError:
-                        producer.send(queue.dead, record.value).result(WAIT_S_MAX)  # before the record is gone
-                        log.rejected += 1
-                        consumer.acknowledge(record, AcknowledgeType.REJECT)
-                    else:
-                        log.done.append((json.loads(record.value or b"")["id"], record.delivery_count))
-                        consumer.acknowledge(record)
-                    log.busy_s += time.monotonic() - began
+    done: list[int] = field(default_factory=list)
+    began_s: float = 0.0
+    ended_s: float = 0.0
 
 
-def do(record: ShareRecord) -> None:
-    """Do a job.
+@dataclass(frozen=True)
+class Run:
+    """What the workers of one group have done.
 
-    Raises:
-        ValueError: it is no job.
-        OSError: something that it needs was not there; it may be later.
+    Attributes:
+        logs: one of each worker.
+        dead: the number of dead letters.
     """
-    job = json.loads(record.value or b"")
-    if job["id"] % 10 == 9 and record.delivery_count == 1:
-        raise ConnectionError("the service is busy")
-    time.sleep(job["ms"] / 1000)
+
+    logs: list[Log]
+    dead: int
+
+    @property
+    def done(self) -> list[int]:
+        """The ids of the jobs that were done, in order."""
+        return sorted(job for log in self.logs for job in log.done)
+
+    @property
+    def seconds(self) -> float:
+        """From the beginning of the first job to the end of the last one."""
+        busy = [log for log in self.logs if log.done]
+        return max(log.ended_s for log in busy) - min(log.began_s for log in busy)
 
 
-def fill(queue: Queue) -> None:
+def run(servers: str, group_type: str) -> Run:
+    """Let the workers of a group do all jobs."""
+    topic = f"jobs-{uuid.uuid4().hex[:8]}"
+    fill(servers, topic, group_type)
+    logs, tried = [Log() for _ in range(WORKERS)], set[int]()
+    workers = [make_worker(servers, topic, group_type, log, tried) for log in logs]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    deadline, dead = time.monotonic() + WAIT_S_MAX, 0
+    while (sum(len(log.done) for log in logs) < JOBS or not dead) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        dead = sum(dead_letters(worker) for worker in workers)
+    for worker in workers:
+        worker.stop()
+    for thread in threads:
+        thread.join()
+    return Run(logs, dead)
+
+
+def make_worker(servers: str, topic: str, group_type: str, log: Log, tried: set[int]) -> Worker:
+    """Return a worker that does one job at a time."""
+    start = {} if group_type == "share" else {"auto_offset_reset": "earliest"}
+    worker = Worker(bootstrap_servers=servers, group_id=topic, group_type=group_type, concurrency=1, **start)
+
+    @worker.handle(
+        topic,
+        value_deserializer=json.loads,
+        retries=Retries(attempts=3, backoff_ms=20, on=ConnectionError),
+        dead_letter_topic=f"{topic}.dead",
+    )
+    def do(record: Record) -> None:
+        job: dict[str, int] = record.value  # what json.loads has returned
+        log.began_s = log.began_s or time.monotonic()
+        if job["id"] % 10 == 9 and job["id"] not in tried:
+            tried.add(job["id"])
+            raise ConnectionError("the service is busy")
+        time.sleep(job["ms"] / 1000)
+        log.done.append(job["id"])
+        log.ended_s = time.monotonic()
+
+    return worker
+
+
+def dead_letters(worker: Worker) -> int:
+    """Return the number of jobs that a worker could not do."""
+    handlers: dict[str, dict[str, dict[str, int]]] = worker.metrics()["handlers"]  # type: ignore[assignment]
+    return handlers["do"]["reactions"].get("dead letter", 0)
+
+
+def fill(servers: str, topic: str, group_type: str) -> None:
     """Create the topics, and send the jobs: every tenth one is long, and one is no JSON."""
-    with Admin(bootstrap_servers=queue.servers) as admin:
-        admin.create_topics([NewTopic(queue.topic, partitions=1), NewTopic(queue.dead, partitions=1)])
-        group = ConfigResource(ConfigResourceType.GROUP, queue.group)
-        admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
-    with Producer(bootstrap_servers=queue.servers) as producer:
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS[group_type]), NewTopic(f"{topic}.dead", 1)])
+        if group_type == "share":
+            group = ConfigResource(ConfigResourceType.GROUP, topic)
+            admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    with Producer(bootstrap_servers=servers) as producer:
         for number in range(JOBS):
             job = {"id": number, "ms": SHORT_MS if number % 10 else LONG_MS}
-            producer.send(queue.topic, json.dumps(job).encode())
-        producer.send(queue.topic, b"no JSON")
-
-
-def run(servers: str) -> list[Log]:
-    """Let the workers do all jobs; return what each has done."""
-    name = f"jobs-{uuid.uuid4().hex[:8]}"
-    queue = Queue(servers, topic=name, group=name, dead=f"{name}.dead")
-    fill(queue)
-    logs = [Log() for _ in range(WORKERS)]
-    deadline = time.monotonic() + WAIT_S_MAX
-
-    def is_over() -> bool:
-        return sum(len(log.done) + log.rejected for log in logs) > JOBS or time.monotonic() > deadline
-
-    workers = [threading.Thread(target=work, args=(queue, log, is_over)) for log in logs]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return logs
+            producer.send(topic, json.dumps(job).encode(), partition=number % PARTITIONS[group_type])
+        producer.send(topic, b"no JSON", partition=0)
 
 
 def main() -> int:
-    """Run the example; return 0 if every job was done, and the invalid one rejected."""
+    """Run the example; return 0 if every job was done in both groups, and the invalid one is a dead letter."""
+    logging.getLogger("kafkaraw.worker").setLevel(logging.CRITICAL)  # failures of jobs are part of the example
     with ExitStack() as stack:
         servers = os.environ.get("BOOTSTRAP_SERVERS")
         if servers is None:
-            servers = stack.enter_context(EmbeddedBroker()).bootstrap_servers
-        began = time.monotonic()
-        logs = run(servers)
-        seconds = time.monotonic() - began
-    for number, log in enumerate(logs):
-        again = sum(count > 1 for _, count in log.done)
-        print(f"worker {number}: {len(log.done)} jobs in {log.busy_s:.1f} s, {again} of them at the second delivery")
-    done = sorted(number for log in logs for number, _ in log.done)
-    rejected = sum(log.rejected for log in logs)
-    print(f"{len(set(done))} of {JOBS} jobs done, {rejected} rejected, in {seconds:.1f} s")
-    return 0 if set(done) == set(range(JOBS)) and rejected else 1
+            servers = stack.enter_context(EmbeddedBroker(properties=QUICK)).bootstrap_servers
+        runs = {group_type: run(servers, group_type) for group_type in ("consumer", "share")}
+    for group_type, each in runs.items():
+        counts = ", ".join(str(len(log.done)) for log in each.logs)
+        print(
+            f"{group_type} group: {len(set(each.done))} of {JOBS} jobs done in {each.seconds:.1f} s, by the workers: "
+            f"{counts}; {each.dead} dead letter"
+        )
+    is_complete = all(set(each.done) == set(range(JOBS)) and each.dead for each in runs.values())
+    return 0 if is_complete else 1
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics
+from kafkaraw.client.metrics import consumer_metrics, group_metrics, producer_metrics, share_consumer_metrics
 from kafkaraw.client.metrics.client_metrics import Metrics as Metrics
 from kafkaraw.errors import UsageError
 
@@ -31,7 +31,11 @@ _GAUGES: Final = {
     "latency_max_s": "The longest wait for a response so far, in seconds.",
 }
 _LABEL: Final = "node"
-_OWN: Final = {module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)}
+_OWN: Final = {
+    **{module.GROUP: module.MEANINGS for module in (producer_metrics, consumer_metrics, group_metrics)},
+    share_consumer_metrics.GROUP: share_consumer_metrics.MEANINGS,
+    share_consumer_metrics.MEMBER_GROUP: share_consumer_metrics.MEMBER_MEANINGS,
+}
 """What stands beside the nodes in `metrics()`."""
 
 

@@ -31,7 +31,10 @@ SAID = {
     "move-from-aiokafka": ["True\nTrue", "aiokafka: 202", "kafkaraw: 202"],
     "move-from-confluent-kafka": ["confluent-kafka: 200", "kafkaraw: 200"],
     "move-from-kafka-python": ["True\nTrue", "kafka-python: 202", "kafkaraw: 202"],
-    "run-a-worker": ["ended gracefully\n10 invoices\ndead letter: b'no JSON' b'10'"],
+    "run-a-worker": [
+        "ended gracefully\n10 invoices\ndead letter: b'no JSON' b'10'",
+        "resized a.png at delivery 1\nresized b.png at delivery 1",
+    ],
     "share-records-between-workers": [
         "resized a.png\nresized b.png\nresized c.png\n",
         "resized d.png",

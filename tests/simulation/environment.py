@@ -302,6 +302,20 @@ def for_share_groups(rng: random.Random) -> Environment:
     )
 
 
+def for_share_workers(rng: random.Random) -> Environment:
+    """Brokers for workers in a share group, which delivers records often enough for every kill of a run."""
+    shares = ShareSettings(
+        lock_ms=rng.choice([4_000, 10_000]),
+        delivery_count_limit=10,
+        records_in_flight_max=2_000,
+        updates_per_snapshot=rng.choice([0, 3, 500]),
+        prunes=rng.random() < 0.5,
+        reads_committed=False,
+        sessions_max=2_000,
+    )
+    return replace(for_groups(rng), transaction_version=None, crash_probability=0.2, shares=shares)
+
+
 def for_transactions(rng: random.Random) -> Environment:
     """Brokers for transactional producers that crash."""
     version = rng.choice([0, 2])

@@ -270,7 +270,16 @@ async def _run_group(world: World, *, mixed: bool = False, seeks: bool = False) 
 
 async def with_workers(simulation: Simulation) -> ScenarioResult:
     """Workers that start, stop, are killed and fenced; handlers fail, brokers stop and coordinators move."""
-    world = World(simulation, environment.for_workers(simulation.rng))
+    return await _run_workers(simulation, environment.for_workers(simulation.rng))
+
+
+async def with_share_workers(simulation: Simulation) -> ScenarioResult:
+    """As `with_workers`, in a share group: locks are renewed, and records released, rejected and delivered again."""
+    return await _run_workers(simulation, environment.for_share_workers(simulation.rng))
+
+
+async def _run_workers(simulation: Simulation, made: environment.Environment) -> ScenarioResult:
+    world = World(simulation, made)
     await world.brokers.start()
     scenario = WorkerScenario(world)
     await scenario.create_topics()

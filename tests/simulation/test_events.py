@@ -20,6 +20,7 @@ from tests.simulation.scenarios import (
     with_seeking_group,
     with_several_brokers,
     with_share_group,
+    with_share_workers,
     with_short_closes,
     with_transactions,
     with_workers,
@@ -110,6 +111,14 @@ EVENTS = {
         "copies in the retry topic",
         "dead letters",
     ),
+    with_share_workers: (
+        "a worker was killed",
+        "a worker stopped gracefully",
+        "handlers ran at the same time",
+        "handled again",
+        "copies in the retry topic",
+        "dead letters",
+    ),
     with_share_group: (
         "a member was killed",
         "a member vanished",
@@ -153,6 +162,7 @@ SEEDS = {
     with_group: (18, 21, *range(16, 24)),
     with_seeking_group: (1, 22, *range(16, 24)),
     with_workers: range(8),
+    with_share_workers: range(8),
     with_share_group: range(12),
     with_mirror: (6, 2, *range(1, 13)),
 }

@@ -25,6 +25,7 @@ from tests.simulation.scenarios import (
     with_seeking_group,
     with_several_brokers,
     with_share_group,
+    with_share_workers,
     with_short_closes,
     with_transactions,
     with_unclean_elections,
@@ -151,3 +152,8 @@ def test_mirror_copies_each_committed_record_once_and_translates_no_offset_ahead
 @every_seed("at-least-once mirror")
 def test_at_least_once_mirror_copies_each_committed_record_in_order_and_translates_no_offset_ahead(seed: int):
     assert check(with_at_least_once_mirror, seed).covered["records copied"], "no record was copied: nothing was tested"
+
+
+@every_seed("workers in a share group")
+def test_workers_in_a_share_group_lose_no_record_and_write_all_dead_letters(seed: int):
+    assert check(with_share_workers, seed).covered["results"], "no record was handled: nothing was tested"

@@ -2,7 +2,7 @@
 
 There are one to four slots, each with a worker or none. Concurrency, ordering, retries, protocol, and whether results
 and offsets are committed in transactions are drawn once per run. How often the handler fails for a record follows from
-the record. Start at `WorkerScenario`.
+the record. If the environment has settings about share groups, the workers are in one. Start at `WorkerScenario`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from kafkaraw.client.admin import NewTopic
+from kafkaraw import ConfigResource, ConfigResourceType
+from kafkaraw.client.admin import AsyncAdmin, NewTopic
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.errors import HandlerError, KafkaError, ProducerFencedError
 from kafkaraw.records import Record, Ticket, TopicPartition
@@ -64,6 +65,29 @@ class Plan:
     settings: Mapping[str, object]
     longest_s: float
     keys: int
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the workers are in a share group."""
+        return self.settings.get("group_type") == "share"
+
+
+_OF_SHARE_WORKERS = (
+    "drain_timeout_ms",
+    "queued_records_max",
+    "max_poll_interval_ms",
+    "delivery_timeout_ms",
+    "linger_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+)
+
+
+def draw_shared(rng: random.Random, session_ms: int) -> Plan:
+    """Draw the plan of one run in a share group."""
+    plan = draw(rng, session_ms, is_transactional=False)
+    settings = {name: plan.settings[name] for name in _OF_SHARE_WORKERS}
+    return replace(plan, ordering=Ordering.UNORDERED, settings={**settings, "group_type": "share"})
 
 
 def draw(rng: random.Random, session_ms: int, *, is_transactional: bool) -> Plan:
@@ -165,7 +189,6 @@ class WorkerProcess:
             **world._common(name),
             "runtime": world.runtime(name, self.network),
             "group_id": GROUP,
-            "auto_offset_reset": "earliest",
             "concurrency": plan.concurrency[slot],
             "ordering": plan.ordering.value,
             "fetch_max_wait_ms": self._rng.choice([50, 300, 500]),
@@ -173,6 +196,8 @@ class WorkerProcess:
             "default_api_timeout_ms": 10_000,
             **plan.settings,
         }
+        if not plan.is_shared:
+            settings["auto_offset_reset"] = "earliest"
         if plan.is_transactional:
             settings |= {"transactional_id": f"crew-{slot}", "transaction_timeout_ms": 6_000}
         self._worker = Worker(**settings)
@@ -315,7 +340,10 @@ class WorkerScenario:
         environment = world.environment
         assert environment.session_ms is not None
         is_transactional = environment.transaction_version is not None
-        self._plan = draw(self._rng, environment.session_ms, is_transactional=is_transactional)
+        if environment.shares is None:
+            self._plan = draw(self._rng, environment.session_ms, is_transactional=is_transactional)
+        else:
+            self._plan = draw_shared(self._rng, environment.session_ms)
         self.history = WorkerHistory(GROUP, self._plan.ordering, is_transactional)
         self._processes: dict[int, WorkerProcess] = {}
         self._count = 0
@@ -330,6 +358,9 @@ class WorkerScenario:
         partitions = {TOPIC: PARTITIONS, RETRY_TOPIC: RETRY_PARTITIONS, DEAD_TOPIC: 1, RESULT_TOPIC: 2}
         async with self._world.admin("founder") as admin:
             await admin.create_topics([NewTopic(name, count) for name, count in partitions.items()], timeout=20)
+            if self._plan.is_shared:
+                group = ConfigResource(ConfigResourceType.GROUP, GROUP)
+                await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}}, timeout=20)
         self._feeder = self._world.producer("feeder", delivery_timeout_ms=30_000, buffer_memory=1_000_000)
 
     async def run(self) -> None:
@@ -357,11 +388,14 @@ class WorkerScenario:
         world.note("calm")
         await settle(world, "feeder", self._feeder, self._tickets)
         since_s = world.now_s
-        async with world.consumer("onlooker", group_id=GROUP, enable_auto_commit=False) as consumer:
+        async with (
+            world.consumer("onlooker", group_id=GROUP, enable_auto_commit=False) as consumer,
+            world.admin("onlooking admin") as admin,
+        ):
             while world.now_s < since_s + BOUND_S:
                 await asyncio.sleep(0.5)
                 self._replace_ended()
-                lag = await self._lag(consumer)
+                lag = await (self._share_lag(admin, consumer) if self._plan.is_shared else self._lag(consumer))
                 problems = [what for process in self._processes.values() for what in process.problems]
                 if not (lag or problems):
                     break
@@ -381,6 +415,15 @@ class WorkerScenario:
         ends = await self._world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
         offsets = {tp: None if at is None else at.offset for tp, at in found.items()}
         return {tp: (offsets[tp], end) for tp, end in ends.items() if (offsets[tp] or 0) < end}
+
+    async def _share_lag(self, admin: AsyncAdmin, consumer: AsyncConsumer) -> dict[TopicPartition, object]:
+        """Return what is not accepted or rejected, by partition; an empty partition may have no start offset yet."""
+        call = admin.list_share_group_offsets([GROUP], timeout=20)
+        found = (await self._world.call("list_share_group_offsets", call, 20))[GROUP]
+        counts = {TOPIC: PARTITIONS, RETRY_TOPIC: RETRY_PARTITIONS if self._plan.retries.topic else 0}
+        partitions = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+        ends = await self._world.call("end_offsets", consumer.end_offsets(partitions, 20), 20)
+        return {tp: found.get(tp) for tp in partitions if (found[tp].lag if tp in found else ends[tp])}
 
     async def _read_topics(self) -> None:
         """Read what the workers have read and written, and complete the history."""

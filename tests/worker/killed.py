@@ -85,12 +85,12 @@ def main(given: dict[str, Any]) -> None:
 
     Args:
         given: `log`, `longest_s` and `seed` of `Handlers`; `handler`: the name of its method; `retry_topic`;
-            `timeout_ms` of a call; `worker`: the settings.
+            `timeout_ms` and `attempts` of a call; `worker`: the settings.
     """
     logging.basicConfig(level=logging.INFO)
     handlers = Handlers(given["log"], given["longest_s"], given["seed"])
     worker = Worker(**given["worker"])
-    retries = Retries(attempts=ATTEMPTS, backoff_ms=5, topic=given.get("retry_topic"))
+    retries = Retries(attempts=given.get("attempts", ATTEMPTS), backoff_ms=5, topic=given.get("retry_topic"))
     handle = worker.handle(ORDERS, retries=retries, dead_letter_topic=DEAD, timeout_ms=given.get("timeout_ms"))
     handle(getattr(handlers, given["handler"]))
     worker.run()

@@ -1,7 +1,7 @@
 """Kill processes with workers at random moments, and check what they have handled, written and committed.
 
-Two processes share a group; one is killed with SIGKILL after a random number of calls, and another one takes its place.
-Start at `run_killed`.
+Two processes share a group, a consumer group or a share group; one is killed with SIGKILL after a random number of
+calls, and another one takes its place. Start at `run_killed`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from kafkaraw import Admin, Consumer, NewTopic, Producer
+from kafkaraw import Admin, ConfigResource, ConfigResourceType, Consumer, NewTopic, Producer, SharePartitionOffsetInfo
 from kafkaraw.errors import KafkaError
 from kafkaraw.records import Record, TopicPartition
 from tests.waiting import wait_until
-from tests.worker.killed import DEAD, INVOICES, ORDERS, RETRY, always_fails
+from tests.worker.killed import ATTEMPTS, DEAD, INVOICES, ORDERS, RETRY, always_fails
 
 PARTITIONS = 3
 KEYS = 12
@@ -117,6 +117,7 @@ class Run:
         invoices: places of the records with a result.
         observed: after each kill, the committed offset of each partition, and the records that had been handled.
         keeps_order: failed calls are repeated in place.
+        has_order: the group keeps the order by key.
     """
 
     processes: list[WorkerProcess]
@@ -125,6 +126,7 @@ class Run:
     invoices: set[Place]
     observed: list[tuple[dict[int, int], set[Place]]]
     keeps_order: bool
+    has_order: bool = True
 
     def check(self) -> None:
         """Check that no record was lost or skipped, and the order by key within each process."""
@@ -136,7 +138,7 @@ class Run:
         for offsets, handled_then in self.observed:
             passed = {place for place in self.records if place.offset < offsets.get(place.partition, 0)}
             assert passed - failing <= handled_then, "a committed offset does not pass a record that is not handled"
-        for process in self.processes:
+        for process in self.processes if self.has_order else ():
             check_order(process.calls(), keeps_order=self.keeps_order)
 
 
@@ -177,6 +179,12 @@ def create_topics(servers: str) -> None:
         admin.create_topics([NewTopic(ORDERS, PARTITIONS), NewTopic(RETRY), NewTopic(DEAD), NewTopic(INVOICES)])
 
 
+SHARE: Final = {"group_type": "share"}
+"""The settings of workers in a share group."""
+DELIVERIES = 10
+"""How often the share group delivers a record: each kill may take one of them."""
+
+
 def run_killed(
     servers: str, folder: Path, group: str, *, kills: int, records: int, seed: int, settings: Mapping[str, object]
 ) -> Run:
@@ -189,23 +197,26 @@ def run_killed(
         kills: number of kills.
         records: number of records; half of them are sent during the kills.
         seed: of the moments, the retries and the kind of handlers.
-        settings: further settings of the workers.
+        settings: further settings of the workers; `SHARE` for a share group.
     """
-    rng = random.Random(seed)
+    rng, is_shared = random.Random(seed), settings.items() >= SHARE.items()
     retry_topic, processes = rng.choice([None, RETRY]), list[WorkerProcess]()
-    common = {"bootstrap_servers": servers, "group_id": group, "auto_offset_reset": "earliest"}
-    common |= {"commit_interval_ms": 20, "fetch_max_wait_ms": 50, "metadata_max_age_ms": 1_000, **settings}
+    common = {"bootstrap_servers": servers, "group_id": group, "fetch_max_wait_ms": 50, "metadata_max_age_ms": 1_000}
+    common |= settings if is_shared else {"auto_offset_reset": "earliest", "commit_interval_ms": 20, **settings}
+    # A record whose first call fails in each process has a delivery in each; so many attempts in a share group.
+    attempts = DELIVERIES - 2 if is_shared else ATTEMPTS
 
     def start() -> WorkerProcess:
         worker = {**common, "concurrency": rng.choice([1, 4, 20])}
         given = {"worker": worker, "longest_s": 0.02, "seed": rng.random(), "handler": rng.choice(HANDLERS)}
+        given["attempts"] = attempts
         processes.append(WorkerProcess(folder, f"{len(processes)}", {**given, "retry_topic": retry_topic}))
         return processes[-1]
 
     create_topics(servers)
     with (
         Producer(bootstrap_servers=servers) as producer,
-        Consumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False) as onlooker,
+        (ShareProgress if is_shared else Progress)(servers, group) as progress,
         killed_in_the_end(processes),
     ):
         running, observed, sent = [start() for _ in range(PROCESSES)], [], 0
@@ -225,11 +236,11 @@ def run_killed(
             wait_for(partial(has_made, processes, moment), f"the processes have not made {moment} calls")
             slot = rng.randrange(PROCESSES)
             running[slot].kill()
-            offsets = committed(onlooker)
+            offsets = progress.offsets()
             observed.append((offsets, set().union(*map(handled_by, processes))))
             running[slot] = start()
             send(each_time)
-        wait_for(lambda: not lag(onlooker), "not everything is committed")
+        wait_for(lambda: not progress.has_lag(), "not everything is committed")
         for process in running:
             process.wait_for_log("assigned")
             process.signal(signal.SIGTERM)
@@ -241,7 +252,8 @@ def run_killed(
         {_original_of(record) for record in found[DEAD]},
         {Place(*map(int, (record.value or b"").split())) for record in found[INVOICES]},
         observed,
-        keeps_order=retry_topic is None,
+        keeps_order=retry_topic is None and not is_shared,
+        has_order=not is_shared,
     )
 
 
@@ -264,14 +276,70 @@ def committed(onlooker: Consumer) -> dict[int, int]:
     return {tp.partition: at.offset for tp, at in found.items() if at is not None}
 
 
-def lag(onlooker: Consumer) -> bool:
-    """Whether records are not committed. The committed offsets first: then no record was in work afterwards."""
-    try:
-        found = onlooker.committed(_sources())
-    except KafkaError:
-        return True
-    ends = onlooker.end_offsets(_sources())
-    return any(ends[tp] > (0 if at is None else at.offset) for tp, at in found.items())
+class Progress:
+    """What a consumer group has committed.
+
+    Args:
+        servers: the brokers.
+        group: the group.
+    """
+
+    def __init__(self, servers: str, group: str) -> None:
+        self._consumer = Consumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def offsets(self) -> dict[int, int]:
+        """Return the committed offset of each partition of the topic."""
+        return committed(self._consumer)
+
+    def has_lag(self) -> bool:
+        """Whether records are not committed. The committed offsets first: then no record was in work afterwards."""
+        try:
+            found = self._consumer.committed(_sources())
+        except KafkaError:
+            return True
+        ends = self._consumer.end_offsets(_sources())
+        return any(ends[tp] > (0 if at is None else at.offset) for tp, at in found.items())
+
+
+class ShareProgress:
+    """What a share group has accepted and rejected: all records before the start offset of a partition.
+
+    Args:
+        servers: the brokers.
+        group: the group; it begins at the first record.
+    """
+
+    def __init__(self, servers: str, group: str) -> None:
+        self._admin, self._group = Admin(bootstrap_servers=servers), group
+        resource = ConfigResource(ConfigResourceType.GROUP, group)
+        given = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(DELIVERIES)}
+        self._admin.alter_configs({resource: given})
+
+    def __enter__(self) -> ShareProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close()
+
+    def _found(self) -> dict[TopicPartition, SharePartitionOffsetInfo]:
+        return self._admin.list_share_group_offsets([self._group])[self._group]
+
+    def offsets(self) -> dict[int, int]:
+        """Return the start offset of each partition of the topic."""
+        return {tp.partition: info.start_offset for tp, info in self._found().items() if tp.topic == ORDERS}
+
+    def has_lag(self) -> bool:
+        """Whether records are neither accepted nor rejected."""
+        found = self._found()
+        return not {tp for tp in _sources() if tp.topic == ORDERS} <= found.keys() or any(
+            info.lag for info in found.values()
+        )
 
 
 def read(consumer: Consumer, topic: str) -> list[Record]:

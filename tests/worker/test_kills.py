@@ -12,7 +12,7 @@ from kafkaraw import Consumer, Producer
 from kafkaraw.broker import EmbeddedBroker
 from tests.rotation import rotating
 from tests.worker.killed import HANG, ORDERS
-from tests.worker.kills import WorkerProcess, committed, create_topics, run_killed, wait_for
+from tests.worker.kills import SHARE, WorkerProcess, committed, create_topics, run_killed, wait_for
 
 SESSION_MS = 1_000
 CLASSIC = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 100}
@@ -29,6 +29,9 @@ def servers() -> Iterator[str]:
         "group.consumer.min.heartbeat.interval.ms": 100,
         "group.consumer.heartbeat.interval.ms": 100,
         "offsets.topic.num.partitions": 4,
+        "share.coordinator.state.topic.num.partitions": 4,
+        "group.share.min.heartbeat.interval.ms": 100,
+        "group.share.heartbeat.interval.ms": 100,
     }
     with EmbeddedBroker(properties=properties) as broker:
         yield broker.bootstrap_servers
@@ -38,9 +41,13 @@ def test_no_record_is_lost_or_skipped_when_processes_are_killed(servers: str, tm
     run_killed(servers, tmp_path, "billing", kills=1, records=90, seed=1, settings=CLASSIC).check()
 
 
+def test_no_record_of_a_share_group_is_lost_when_processes_are_killed(servers: str, tmp_path: Path) -> None:
+    run_killed(servers, tmp_path, "sharing", kills=1, records=90, seed=1, settings=SHARE).check()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("settings", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+@pytest.mark.parametrize("settings", [CLASSIC, CONSUMER, SHARE], ids=["classic", "consumer", "share"])
 @pytest.mark.parametrize("seed", range(2, 5))
 def test_no_record_is_lost_or_skipped_in_20_kills(servers: str, tmp_path: Path, settings: dict, seed: int) -> None:
     run_killed(servers, tmp_path, f"billing-{seed}", kills=20, records=1_000, seed=seed, settings=settings).check()

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ METRICS_LINE = "metrics.url="
 # Arguments of gc.set_threshold(). A full collection visits all partitions: 0.3 s for 10,000. With Python's thresholds,
 # every other request about all of them causes one.
 _GC_THRESHOLDS = (10_000, 10, 20)
+_METRICS_S = 5.0
+"""How long the event loop may take to read metrics, in seconds."""
 
 
 def run_broker(  # noqa: PLR0913  # one for each option of the command
@@ -150,11 +153,29 @@ async def _run(
 
 
 def _serve_metrics(broker: BrokerNode | Cluster, metrics: tuple[str, int]) -> MetricsServer:
+    from kafkaraw.broker.share_metrics import Sample, ShareGroupCollector, share_samples
     from kafkaraw.broker.telemetry.prometheus import MetricsServer  # only with --metrics
+
+    loop = asyncio.get_running_loop()
+
+    def of_shares() -> list[Sample]:
+        nodes = list(broker.nodes.values()) if isinstance(broker, Cluster) else [broker]
+        states = [node.state for node in nodes]
+        return [
+            sample
+            for state in states
+            for sample in share_samples(state.node_id, state.share_partitions, state.groups.hosted())
+        ]
+
+    def read_shares() -> list[Sample]:
+        """Read on the loop; called by the thread of the server."""
+        found: Future[list[Sample]] = Future()
+        loop.call_soon_threadsafe(lambda: found.set_result(of_shares()))
+        return found.result(_METRICS_S)
 
     controller = broker.controller if isinstance(broker, Cluster) else broker.state.controller
     received, clock = controller.received_metrics, SystemClock()
-    server = MetricsServer(*metrics, lambda: received.all(clock.time_ms()))
+    server = MetricsServer(*metrics, lambda: received.all(clock.time_ms()), [ShareGroupCollector(read_shares)])
     controller.shows_client_metrics = True
     return server
 

@@ -70,8 +70,8 @@ def _address(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     "--metrics",
     callback=_address,
     metavar="[HOST:]PORT",
-    help="Serve the metrics that clients push (KIP-714) at http://HOST:PORT/metrics, for Prometheus; port 0 is a free "
-    "one.  [default HOST: 127.0.0.1]",
+    help="Serve the metrics that clients push (KIP-714), and those of share groups, at http://HOST:PORT/metrics, for "
+    "Prometheus; port 0 is a free one.  [default HOST: 127.0.0.1]",
 )
 @click.pass_context
 def broker(  # noqa: PLR0913  # one for each option

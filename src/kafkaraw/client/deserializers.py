@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import CoroutineType
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 from kafkaraw.client.serializers import discard, is_awaitable, name_of, takes_context
 from kafkaraw.errors import AuthenticationError, DeserializationError, KafkaError, RetriableError
@@ -50,17 +50,28 @@ def is_deserializer(given: object) -> bool:
     return callable(given) or callable(getattr(given, "deserialize", None))
 
 
-def conversion_of(key: DeserializerLike | None, value: DeserializerLike | None) -> Conversion | None:
+SEEK: Final = "seek() behind it to continue"
+"""What the error of a refused record tells the application of a consumer to do."""
+
+
+def conversion_of(
+    key: DeserializerLike | None, value: DeserializerLike | None, *, remedy: str = SEEK
+) -> Conversion | None:
     """Return the function that converts each record; None without deserializers.
 
     None stays None (a tombstone); the deserializer is not called.
+
+    Args:
+        key: makes keys of bytes.
+        value: makes values of bytes.
+        remedy: how the error of a refused record ends.
 
     Raises:
         DeserializationError: (from the returned function) a deserializer raised.
         RetriableError: (from the returned function) a deserializer raised it: it could not ask a server.
     """
-    of_key = None if key is None else _reading("key", key)
-    of_value = None if value is None else _reading("value", value)
+    of_key = None if key is None else _reading("key", key, remedy)
+    of_value = None if value is None else _reading("value", value, remedy)
     if of_key is None and of_value is None:
         return None
 
@@ -75,27 +86,29 @@ def conversion_of(key: DeserializerLike | None, value: DeserializerLike | None) 
     return convert
 
 
-def _reading(field: Literal["key", "value"], given: DeserializerLike) -> Callable[[Record, bytes], object]:
+def _reading(field: Literal["key", "value"], given: DeserializerLike, remedy: str) -> Callable[[Record, bytes], object]:
     convert = _converter(given)
 
     def read(record: Record, data: bytes) -> object:
         try:
             made = convert(data, DeserializationContext(record.topic, field, record.headers))
         except Exception as error:
-            raise _refused(given, field, record, error) from error
+            raise _refused(given, field, record, error, remedy) from error
         if type(made) is CoroutineType:
             discard(made)
             cause = TypeError("it returned an awaitable; declare it with `async def`, or give it waits_by = 'await'")
-            raise _refused(given, field, record, cause) from cause
+            raise _refused(given, field, record, cause, remedy) from cause
         return made
 
     return read
 
 
-def awaiting_conversion_of(key: DeserializerLike | None, value: DeserializerLike | None) -> AwaitingConversion:
+def awaiting_conversion_of(
+    key: DeserializerLike | None, value: DeserializerLike | None, *, remedy: str = SEEK
+) -> AwaitingConversion:
     """As `conversion_of`, for a caller that can wait: the function may return an awaitable of the record."""
-    of_key = None if key is None else _beginning("key", key)
-    of_value = None if value is None else _beginning("value", value)
+    of_key = None if key is None else _beginning("key", key, remedy)
+    of_value = None if value is None else _beginning("value", value, remedy)
 
     def convert(record: Record) -> Record | Awaitable[Record]:
         if of_key is not None and record.key is not None:
@@ -113,7 +126,7 @@ def awaiting_conversion_of(key: DeserializerLike | None, value: DeserializerLike
 
     async def settle_key(record: Record, made: Any) -> Record:  # noqa: ANN401 - an awaitable
         converted = convert_value(record._replace(key=await made))
-        return converted if isinstance(converted, Record) else await converted
+        return await converted if isinstance(converted, Awaitable) else converted
 
     async def settle_value(record: Record, made: Any) -> Record:  # noqa: ANN401 - an awaitable
         return record._replace(value=await made)
@@ -121,33 +134,35 @@ def awaiting_conversion_of(key: DeserializerLike | None, value: DeserializerLike
     return convert
 
 
-def _beginning(field: Literal["key", "value"], given: DeserializerLike) -> Callable[[Record, bytes], object]:
+def _beginning(
+    field: Literal["key", "value"], given: DeserializerLike, remedy: str
+) -> Callable[[Record, bytes], object]:
     convert = _converter(given)
 
     def begin(record: Record, data: bytes) -> object:
         try:
             made = convert(data, DeserializationContext(record.topic, field, record.headers))
         except Exception as error:
-            raise _refused(given, field, record, error) from error
+            raise _refused(given, field, record, error, remedy) from error
         return settle(record, made) if is_awaitable(made) else made
 
     async def settle(record: Record, made: Any) -> object:  # noqa: ANN401 - an awaitable
         try:
             return await made
         except Exception as error:
-            raise _refused(given, field, record, error) from error
+            raise _refused(given, field, record, error, remedy) from error
 
     return begin
 
 
-def _refused(given: object, field: str, record: Record, error: Exception) -> KafkaError:
+def _refused(given: object, field: str, record: Record, error: Exception, remedy: str) -> KafkaError:
     """Return the error of a record that cannot be converted; if a server could not be asked, that error itself."""
     if isinstance(error, RetriableError | AuthenticationError) and isinstance(error, KafkaError):
         return error
     why = str(error) if isinstance(error, KafkaError) else type(error).__name__
     return DeserializationError(
         f"{name_of(given)} refuses the {field} of the record at {record.topic}-{record.partition} offset "
-        f"{record.offset}: {why}; seek() behind it to continue",
+        f"{record.offset}: {why}; {remedy}",
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Never, Protocol, Self, Unpack
 
@@ -16,6 +17,7 @@ from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.config import ShareConsumerConfig, parse
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.metrics.client_metrics import Metrics, MetricsSource
+from kafkaraw.client.metrics.share_consumer_metrics import GROUP, MEMBER_GROUP
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.client.sharing.batch import AcquiredBatch, Decoding, ShareBatch, ShareRecord
@@ -24,7 +26,7 @@ from kafkaraw.client.sharing.membership import ShareMembership
 from kafkaraw.client.sharing.outcomes import AcknowledgementCallback, CommitCall, Outcomes
 from kafkaraw.client.sharing.reading import ShareReading
 from kafkaraw.client.wakeups import Wakeups
-from kafkaraw.core.share.acknowledgements import AcknowledgeType
+from kafkaraw.core.share.acknowledgements import AcknowledgeType, RecordsInHand
 from kafkaraw.errors import ClosedError, ConcurrentUseError, KafkaError, KafkaTimeoutError, UsageError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol import Uuid
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 CLOSE_S: Final = 30.0
 """Default timeout of `close`, in seconds."""
-METRICS_GROUP: Final = "share_consumer"
-"""Where a share consumer's own metrics stand in `client.metrics()`, beside the nodes."""
 
 
 class AsyncShareConsumer:
@@ -60,6 +60,7 @@ class AsyncShareConsumer:
     """
 
     _name = "AsyncShareConsumer"
+    _waits_by: Literal["await", "block"] = "await"  # how deserializers may wait
 
     def __init__(
         self, *misplaced: Never, runtime: Runtime | None = None, **settings: Unpack[ShareConsumerSettings]
@@ -69,7 +70,8 @@ class AsyncShareConsumer:
         self._engine = Engine.on(config, runtime)
         member_id = _new_member_id(self._engine)
         self._delivery = Delivery(is_explicit=self._is_explicit)
-        self._reading = ShareReading(self._engine, config, member_id, _decoding_of(config, self._name))
+        self._decoding = _decoding_of(config, self._name, self._waits_by)
+        self._reading = ShareReading(self._engine, config, member_id, self._decoding)
         self._membership = ShareMembership(self._engine, config, member_id, self._reading)
         self._reading.check = self._membership.check
         self._wakeups = Wakeups(lambda: None)
@@ -162,7 +164,7 @@ class AsyncShareConsumer:
                 call continues behind it.
             UsageError: there is no subscription, or a record is not acknowledged.
         """
-        self._delivery.add(await self._take(timeout, renews=True))
+        await self._read(timeout)
         self._report()
         return self._delivery.renewed() or self._delivery.batches()
 
@@ -289,6 +291,7 @@ class AsyncShareConsumer:
     def commit_nowait(self) -> None:
         """Send acknowledgements without waiting for the response; see `set_acknowledgement_commit_callback`."""
         self._check_usable()
+        self._report()
         self._settle()
         self._reading.flush()
 
@@ -323,7 +326,7 @@ class AsyncShareConsumer:
 
         Returns:
             metrics by group, then by name. Groups are node ids as text; "share_consumer", with records, bytes and
-            acknowledgements; and "group", with heartbeats and assignments.
+            acknowledgements; and "share_group", with heartbeats and assignments.
         """
         return _metrics(self._engine, self._reading, self._membership)
 
@@ -359,6 +362,9 @@ class AsyncShareConsumer:
 
         return ShareParts(self._delivery, self._reading.outcomes, self._take, close, lambda: self._is_over)
 
+    def _holding(self) -> Holding:
+        return Holding(self._engine, self._reading, self._membership)
+
     def _report(self) -> None:
         """Call the application's callback, unless the blocking form does it on its caller's thread."""
         if self._reports:
@@ -379,11 +385,11 @@ class AsyncShareConsumer:
             await self._membership.close()
             await self._reading.close()
             await self._engine.close(deadline.remaining)
-            for interceptor in self._config.interceptors:
-                close = getattr(interceptor, "close", None)
-                if callable(close):
-                    close()
-        self._report()
+            if self._config.interceptors:
+                from kafkaraw.client.fetching.interception import Interception
+
+                Interception(self._config.interceptors).close()
+            self._report()
 
     async def _leave(self, deadline: Deadline, reason: str, *, in_doubt: bool) -> None:
         if not self._engine.is_started:
@@ -422,7 +428,7 @@ class AsyncShareConsumer:
     async def _more(self, timeout: float | None) -> bool:
         """Acquire records for an iteration; return False when none came in time."""
         try:
-            self._delivery.add(await self._take(timeout, renews=True))
+            await self._read(timeout)
         except ClosedError:
             return False
         self._report()
@@ -430,6 +436,21 @@ class AsyncShareConsumer:
 
     async def _take(self, timeout: float | None, *, renews: bool) -> list[AcquiredBatch]:
         """Settle the records of the last call, and acquire new ones unless some are left."""
+        with self._one_reader():
+            return await self._wakeups.interruptible(self._acquire(self._engine.deadline(timeout), renews=renews))
+
+    async def _read(self, timeout: float | None) -> None:
+        """Acquire records, and decode them."""
+        with self._one_reader():
+            deadline = self._engine.deadline(timeout)
+            taken = await self._wakeups.interruptible(self._acquire(deadline, renews=True))
+            if self._decoding.convert_awaiting is None:
+                self._delivery.add(taken)
+            else:
+                await self._delivery.add_awaiting(taken)
+
+    @contextmanager
+    def _one_reader(self) -> Iterator[None]:
         self._check_usable()
         self._engine.check_loop()
         if self._is_reading:
@@ -438,7 +459,7 @@ class AsyncShareConsumer:
             )
         self._is_reading = True
         try:
-            return await self._wakeups.interruptible(self._acquire(self._engine.deadline(timeout), renews=renews))
+            yield
         finally:
             self._is_reading = False
 
@@ -525,6 +546,85 @@ def parts_of(consumer: AsyncShareConsumer) -> ShareParts:
     return inner
 
 
+class Holding:
+    """A share consumer whose records stay in hand over any number of calls, until each of them is acknowledged.
+
+    It is for handlers that end in any order, as those of a worker: `AsyncShareConsumer.poll` wants all records
+    acknowledged before it returns others. It decodes nothing. One task uses it.
+
+    Args:
+        engine: connections and metadata of the consumer.
+        reading: its share sessions.
+        membership: its membership.
+    """
+
+    def __init__(self, engine: Engine, reading: ShareReading, membership: ShareMembership) -> None:
+        self._engine = engine
+        self._reading = reading
+        self._membership = membership
+
+    async def acquire(self, records_max: int, timeout: float) -> Acquired:
+        """Send the acknowledgements that were made, and wait for records.
+
+        Args:
+            records_max: number of records to acquire; 0 only sends acknowledgements.
+            timeout: the longest wait, in seconds; `interrupt` ends it.
+
+        Returns:
+            the records, and those in hand that the brokers have released because their session has ended.
+
+        Raises:
+            KafkaError: as `AsyncShareConsumer.poll`.
+        """
+        self._engine.check_loop()
+        self._membership.begin_poll()
+        try:
+            self._reading.collect({})
+            batches = await self._reading.take(Deadline(timeout), records_max)
+            self._reading.outcomes.report()
+            lost = self._reading.lost
+            self._reading.drop_lost({})
+            return Acquired(batches, lost)
+        finally:
+            self._membership.end_poll()
+
+    def interrupt(self) -> None:
+        """Have the call of `acquire` that waits, or the next one, return at once."""
+        self._reading.interrupt()
+
+    @property
+    def lock_timeout_ms(self) -> int | None:
+        """How long acquired records stay locked, in milliseconds; None before the first response of a broker."""
+        return self._reading.lock_timeout_ms
+
+    @property
+    def can_renew(self) -> bool:
+        """Whether the brokers can renew locks (KIP-1222)."""
+        return self._reading.can_renew
+
+    @property
+    def partitions_count(self) -> int:
+        """Number of partitions that the member reads."""
+        return sum(map(len, self._reading.assignment.values()))
+
+
+class Acquired(NamedTuple):
+    """What `Holding.acquire` returns.
+
+    Attributes:
+        batches: new records.
+        lost: the acknowledgements in hand of records that the brokers have released.
+    """
+
+    batches: list[AcquiredBatch]
+    lost: list[RecordsInHand]
+
+
+def holding_of(consumer: AsyncShareConsumer) -> Holding:
+    """Return the part of a consumer that acquires records which stay in hand; then nothing else reads from it."""
+    return consumer._holding()  # noqa: SLF001 - same module
+
+
 def arrow_columns(columns: Iterable[str] | None) -> list[str]:
     """Return the Arrow columns to make.
 
@@ -547,26 +647,26 @@ def _new_member_id(engine: Engine) -> str:
     return base64.urlsafe_b64encode(random).decode().rstrip("=")
 
 
-def _decoding_of(config: ShareConsumerConfig, name: str) -> Decoding:
+_REMEDY: Final = "it is released unless you acknowledge it, and the next call continues behind it"
+
+
+def _decoding_of(config: ShareConsumerConfig, name: str, waits_by: Literal["await", "block"]) -> Decoding:
     if not config.deserializers and not config.interceptors:
         return Decoding()
-    from kafkaraw.client.deserializers import conversion_of
+    from kafkaraw.client.deserializers import awaiting_conversion_of, conversion_of
     from kafkaraw.client.fetching.interception import Interception
     from kafkaraw.client.serializers import check_waiting
 
-    waits_by: Literal["await", "block"] = "block"
     check_waiting(name, waits_by, config.deserializers, "deserialize")
-    convert = conversion_of(config.key_deserializer, config.value_deserializer)
-    return Decoding(convert, Interception(config.interceptors).consumed if config.interceptors else None)
+    key, value = config.key_deserializer, config.value_deserializer
+    intercept = Interception(config.interceptors).consumed if config.interceptors else None
+    if waits_by == "block" or not config.deserializers:
+        return Decoding(conversion_of(key, value, remedy=_REMEDY), None, intercept)
+    return Decoding(None, awaiting_conversion_of(key, value, remedy=_REMEDY), intercept)
 
 
 def _metrics(engine: Engine, reading: ShareReading, membership: ShareMembership) -> Metrics:
     """Return the metrics of a share consumer. It is not given the consumer: what pushes them must not keep it alive."""
-    member = membership.member
-    of_group: dict[str, float | dict[str, int]] = {
-        "assigned_partitions": sum(map(len, member.assignment.values())),
-        "heartbeat_total": member.metrics.heartbeats,
-        "rebalance_total": member.metrics.rebalances,
-        "membership_lost_total": member.metrics.losses,
-    }
-    return {METRICS_GROUP: reading.counters.as_dict(reading.outcomes), "group": of_group, **engine.metrics.as_dict()}
+    member, counters = membership.member, reading.counters
+    of_member = counters.of_member(member.metrics, sum(map(len, member.assignment.values())))
+    return {GROUP: counters.as_dict(), MEMBER_GROUP: of_member, **engine.metrics.as_dict()}

@@ -7,8 +7,9 @@
 
     worker.run()
 
-`schedule.py`, `failures.py` and `letters.py` decide, without I/O: which records may run, what may be committed, what a
-failure means. `service.py` drives the clients. Start at `worker.py`; users start at `docs/how-to/run-a-worker.md`.
+`schedule.py`, `share_schedule.py`, `failures.py` and `letters.py` decide, without I/O: which records may run, what may
+be committed or acknowledged, what a failure means. `consumer_service.py` and `share_service.py` drive the clients.
+Start at `worker.py`; users start at `docs/how-to/run-a-worker.md`.
 """
 
 from kafkaraw.client.interceptors import ProducerRecord as ProducerRecord

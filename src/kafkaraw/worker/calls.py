@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterable, Awaitable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkaraw.client.deserializers import awaiting_conversion_of, conversion_of
 from kafkaraw.client.interceptors import ProducerRecord
@@ -20,9 +20,13 @@ from kafkaraw.worker.settings import HandlerSpec
 from kafkaraw.worker.threads import HandlerThreads
 
 if TYPE_CHECKING:
+    from kafkaraw.records import Record
     from kafkaraw.worker.schedule import WorkItem
 
 log: logging.Logger = logging.getLogger("kafkaraw.worker")
+
+
+_REMEDY: Final = "no handler is called for it"
 
 
 class HandlerCall:
@@ -43,8 +47,8 @@ class HandlerCall:
         self._handler = handler
         self._threads = threads
         key, value = handler.key_deserializer, handler.value_deserializer
-        self._convert = conversion_of(key, value)
-        self._convert_awaiting = awaiting_conversion_of(key, value)
+        self._convert = conversion_of(key, value, remedy=_REMEDY)
+        self._convert_awaiting = awaiting_conversion_of(key, value, remedy=_REMEDY)
 
     async def make(self, item: WorkItem) -> Sequence[ProducerRecord] | Failure:
         """Call the handler.
@@ -80,7 +84,7 @@ class HandlerCall:
 
     async def _call(self, item: WorkItem) -> list[ProducerRecord]:
         try:
-            converted = self._convert_awaiting(item.original)
+            converted = self._convert_awaiting(cast("Record", item.original))  # a ShareRecord has its fields, too
             record = await converted if inspect.isawaitable(converted) else converted
         except Exception as error:
             raise _DecodeError(error) from error
@@ -108,7 +112,8 @@ class HandlerCall:
 
     def _run(self, item: WorkItem) -> list[ProducerRecord]:
         try:
-            record = item.original if self._convert is None else self._convert(item.original)
+            given = cast("Record", item.original)
+            record = given if self._convert is None else self._convert(given)
         except Exception as error:
             raise _DecodeError(error) from error
         item.attempts += 1

@@ -6,6 +6,7 @@ Start at `decide`.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from kafkaraw.core.retry import RandomSource
 from kafkaraw.errors import AuthenticationError, RetriableError
@@ -23,6 +24,8 @@ class Reason(StrEnum):
     """The handler exceeded `timeout_ms`."""
     RESULT = "result"
     """A result of the handler cannot be sent."""
+    DELIVERIES = "deliveries"
+    """A share group does not deliver the record again, and no handler has accepted it: workers have died with it."""
 
 
 class Reaction(StrEnum):
@@ -30,9 +33,15 @@ class Reaction(StrEnum):
 
     RETRY_IN_PLACE = "retry in place"
     RETRY_TOPIC = "retry topic"
+    RELEASE = "release"
+    """Give the record back to the share group, which delivers it again, to any of its members."""
     DEAD_LETTER = "dead letter"
     STOP = "stop"
     """End the worker; the record stays uncommitted."""
+
+
+class DeliveryLimitError(Exception):
+    """A share group has delivered a record as often as it may, and no member has accepted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,18 @@ class Decision:
     delay_ms: float = 0.0
 
 
-def decide(failure: Failure, handler: HandlerSpec, attempts: int, tries: int, rng: RandomSource) -> Decision:
+RESERVED_DELIVERIES: Final = 1
+"""How many deliveries of a share group are left for the dead letter: after the last one, the record is gone."""
+
+
+def decide(
+    failure: Failure,
+    handler: HandlerSpec,
+    attempts: int,
+    tries: int,
+    rng: RandomSource,
+    deliveries_left: int | None = None,
+) -> Decision:
     """Return what to do about a failure.
 
     Args:
@@ -60,6 +80,7 @@ def decide(failure: Failure, handler: HandlerSpec, attempts: int, tries: int, rn
         attempts: how often the handler was called for the record, by other workers, too.
         tries: how often this worker has tried; more than `attempts` if the deserializer failed.
         rng: the source of the jitter.
+        deliveries_left: how often a share group may deliver the record again; None in a consumer group.
     """
     retries = handler.retries
     if failure.reason is Reason.DECODE and isinstance(failure.error, RetriableError):
@@ -71,5 +92,15 @@ def decide(failure: Failure, handler: HandlerSpec, attempts: int, tries: int, rn
     )
     if repeats and (retries.attempts is None or attempts < retries.attempts):
         delay_ms = retries.backoff.delay_ms(max(attempts - 1, 0), rng)
-        return Decision(Reaction.RETRY_IN_PLACE if retries.topic is None else Reaction.RETRY_TOPIC, delay_ms)
+        if retries.topic is not None:
+            return Decision(Reaction.RETRY_TOPIC, delay_ms)
+        if deliveries_left is None:
+            return Decision(Reaction.RETRY_IN_PLACE, delay_ms)
+        if may_be_called_again(handler, deliveries_left):
+            return Decision(Reaction.RELEASE, delay_ms)
     return Decision(Reaction.STOP if handler.dead_letter_topic is None else Reaction.DEAD_LETTER)
+
+
+def may_be_called_again(handler: HandlerSpec, deliveries_left: int) -> bool:
+    """Return whether the handler is called at the next delivery by a share group."""
+    return deliveries_left > (0 if handler.dead_letter_topic is None else RESERVED_DELIVERIES)

@@ -13,6 +13,7 @@ from kafkaraw.light_classes import NamedTuple
 from kafkaraw.worker.failures import Failure
 
 if TYPE_CHECKING:
+    from kafkaraw.client.sharing.batch import ShareRecord
     from kafkaraw.records import Record
     from kafkaraw.worker.schedule import WorkItem
 
@@ -42,12 +43,12 @@ class Original(NamedTuple):
         not_before_ms: the time of the next call, in milliseconds since 1970; 0 for at once.
     """
 
-    record: Record
+    record: Record | ShareRecord
     attempts: int
     not_before_ms: int
 
 
-def original_of(copy: Record) -> Original:
+def original_of(copy: Record | ShareRecord) -> Original:
     """Return the record that was read first, from its copy in a retry topic; the copy itself if it is none.
 
     A header that is missing or no number counts as its default, so that any record can be written into a retry topic.

@@ -23,7 +23,7 @@ class HandlerMetrics:
         handled: successful calls.
         failures: failed calls, by reason.
         reactions: what followed failures.
-        dropped: records whose partitions were revoked or lost while they were in work.
+        dropped: records whose partitions were revoked or lost, or whose lock was lost, while they were in work.
         seconds: duration of all calls together.
     """
 
@@ -46,8 +46,11 @@ class WorkerStatus:
         paused: number of partitions that are paused because of unfinished records.
         running: number of handlers that run.
         queued: records that have not started, or wait for a repeated call.
-        commits: number of commits.
+        commits: number of commits; in a share group, of acknowledged records.
         handlers: by name.
+        locked: in a share group: records that are locked for the worker and not acknowledged.
+        renewals: in a share group: acquisition locks that were renewed.
+        late: in a share group: acknowledgements that the broker refused, because the lock had expired.
     """
 
     group: str
@@ -59,6 +62,9 @@ class WorkerStatus:
     queued: int
     commits: int
     handlers: Mapping[str, HandlerMetrics]
+    locked: int = 0
+    renewals: int = 0
+    late: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """Return the numbers, as `Worker.metrics` and `/status` do."""
@@ -72,6 +78,9 @@ class WorkerStatus:
             "running": self.running,
             "queued": self.queued,
             "commits": self.commits,
+            "locked": self.locked,
+            "renewals": self.renewals,
+            "late": self.late,
             "handlers": {
                 name: {
                     "handled": each.handled,
@@ -100,11 +109,21 @@ class WorkerStatus:
             ("paused_partitions", "Partitions that are paused because of unfinished records", self.paused),
             ("running", "Handlers that run", self.running),
             ("queued", "Records that have not started, or wait for a repeated call", self.queued),
+            ("locked", "In a share group: records that are locked for the worker and not acknowledged", self.locked),
         ):
             yield from _header(name, "gauge", text)
             yield _sample(name, labels, value)
-        yield from _header("commits_total", "counter", "Commits of offsets")
-        yield _sample("commits_total", labels, self.commits)
+        for name, text, value in (
+            ("commits_total", "Commits of offsets; in a share group: acknowledged records", self.commits),
+            ("lock_renewals_total", "In a share group: acquisition locks that were renewed", self.renewals),
+            (
+                "late_acknowledgements_total",
+                "In a share group: acknowledgements that came after the lock had expired; the records come again",
+                self.late,
+            ),
+        ):
+            yield from _header(name, "counter", text)
+            yield _sample(name, labels, value)
         yield from _header("handled_total", "counter", "Successful calls of handlers")
         for handler, each in self.handlers.items():
             yield _sample("handled_total", {**labels, "handler": handler}, each.handled)
@@ -118,7 +137,7 @@ class WorkerStatus:
             for reaction in Reaction:
                 of_reaction = {**labels, "handler": handler, "reaction": reaction.value}
                 yield _sample("reactions_total", of_reaction, each.reactions.get(reaction, 0))
-        yield from _header("dropped_total", "counter", "Records in work whose partitions were revoked or lost")
+        yield from _header("dropped_total", "counter", "Records in work whose partitions or locks were lost")
         for handler, each in self.handlers.items():
             yield _sample("dropped_total", {**labels, "handler": handler}, each.dropped)
         yield from _header("seconds_total", "counter", "Duration of all calls")

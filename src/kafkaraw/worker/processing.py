@@ -1,7 +1,7 @@
 """Runs records: starts handlers as the schedule allows, reacts to failures, and sends results.
 
 Each started record has a task of its own, from the call of its handler to the acknowledgement of its results. It must
-not poll or commit: `service.py` does. Start at `accept` and `_process`.
+not poll, commit or acknowledge: the services do. Start at `item` and `_process`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaraw.client.interceptors import ProducerRecord
-from kafkaraw.core.fetch.offsets import OffsetAndMetadata, epoch_before
+from kafkaraw.core.fetch.offsets import NO_EPOCH
 from kafkaraw.errors import HandlerError, KafkaError
 from kafkaraw.records import TopicPartition
 from kafkaraw.worker.calls import HandlerCall
-from kafkaraw.worker.failures import Failure, Reaction, Reason, decide
+from kafkaraw.worker.failures import DeliveryLimitError, Failure, Reaction, Reason, decide, may_be_called_again
 from kafkaraw.worker.letters import dead_letter, original_of, retry_copy
 from kafkaraw.worker.metrics import HandlerMetrics
-from kafkaraw.worker.schedule import Schedule, State, WorkItem, lane_of
+from kafkaraw.worker.schedule import Slots, State, WorkItem, lane_of
 from kafkaraw.worker.sending import RefusedError, Sender
 from kafkaraw.worker.settings import HandlerSpec, Ordering
 from kafkaraw.worker.threads import HandlerThreads
 
 if TYPE_CHECKING:
     from kafkaraw.client.runtime import Runtime
+    from kafkaraw.client.sharing.batch import ShareRecord
     from kafkaraw.records import Record
 
 log: logging.Logger = logging.getLogger("kafkaraw.worker")
@@ -57,7 +58,7 @@ class Processing:
         group: str,
         handlers: Mapping[str, HandlerSpec],
         ordering: Ordering,
-        schedule: Schedule,
+        schedule: Slots,
         sender: Sender | None,
         runtime: Runtime,
         failed: Callable[[BaseException], None],
@@ -79,26 +80,22 @@ class Processing:
 
     # -- records
 
-    def accept(
-        self,
-        partition: TopicPartition,
-        records: Iterable[Record],
-        epoch_starts: Sequence[tuple[int, int]],
-        position: OffsetAndMetadata,
-    ) -> None:
-        """Take records that were read, and start those that may run.
+    def item(
+        self, partition: TopicPartition, record: Record | ShareRecord, leader_epoch: int = NO_EPOCH, deliveries: int = 0
+    ) -> WorkItem:
+        """Return a record that was read as a work item, for the schedule.
 
         Args:
-            partition: of the records.
-            records: in the order of offsets.
-            epoch_starts: the leader epochs in which they were written, each with its first offset.
-            position: behind them.
+            partition: of the record.
+            record: with bytes.
+            leader_epoch: in which it was written.
+            deliveries: how often a share group had delivered it before; each of them counts as an attempt.
         """
-        items = [self._item(partition, record, epoch_before(epoch_starts, record.offset + 1)) for record in records]
-        self._schedule.deliver(partition, items, position)
-        self.start_ready()
+        item = self._item(partition, record, leader_epoch)
+        item.attempts += deliveries
+        return item
 
-    def _item(self, partition: TopicPartition, record: Record, leader_epoch: int) -> WorkItem:
+    def _item(self, partition: TopicPartition, record: Record | ShareRecord, leader_epoch: int) -> WorkItem:
         handler, lane = self._handlers[partition.topic], lane_of(record, self._ordering)
         if partition.topic != handler.retries.topic:
             return WorkItem(record, record, handler, partition, lane, leader_epoch)
@@ -132,7 +129,7 @@ class Processing:
         began_s = loop.time()
         try:
             try:
-                outcome = await self._calls[item.handler].make(item)
+                outcome = await self._outcome(item)
             finally:
                 metrics.seconds += loop.time() - began_s
             if item.state is State.DROPPED:  # while a thread, or a handler that ignored its cancellation, went on
@@ -152,10 +149,24 @@ class Processing:
             self.start_ready()
             self._ended()
 
+    async def _outcome(self, item: WorkItem) -> Sequence[ProducerRecord] | Failure:
+        """Call the handler; not at the last delivery of a share group, which is left for the dead letter."""
+        left = item.deliveries_left
+        if left is not None and not may_be_called_again(item.handler, left + 1):
+            deliveries = item.attempts
+            return Failure(
+                Reason.DELIVERIES,
+                DeliveryLimitError(
+                    f"the share group has delivered the record {deliveries} times, no worker has accepted it, and it "
+                    "is not delivered again: perhaps the handler ends the process, or takes longer than the lock"
+                ),
+            )
+        return await self._calls[item.handler].make(item)
+
     async def _react(self, item: WorkItem, failure: Failure) -> None:
         """Do what follows from a failed call."""
         handler, metrics = item.handler, self.metrics[item.handler]
-        decision = decide(failure, handler, item.attempts, item.tries, self._runtime.rng)
+        decision = decide(failure, handler, item.attempts, item.tries, self._runtime.rng, item.deliveries_left)
         metrics.failures[failure.reason] += 1
         metrics.reactions[decision.reaction] += 1
         self._log(item, failure, decision.reaction, decision.delay_ms)
@@ -163,6 +174,8 @@ class Processing:
         match decision.reaction:
             case Reaction.RETRY_IN_PLACE:
                 self._schedule.retry(item, _now_s() + decision.delay_ms / 1000)
+            case Reaction.RELEASE:
+                self._schedule.release_later(item, _now_s() + decision.delay_ms / 1000)
             case Reaction.RETRY_TOPIC:
                 await self._send(
                     item, [retry_copy(item, failure, self._group, now_ms, now_ms + int(decision.delay_ms))]
@@ -186,6 +199,7 @@ class Processing:
                 return
         else:
             item.results = records
+        item.is_dead = is_letter
         self._schedule.end(item, State.DONE)
 
     def replace_results(self, item: WorkItem, cause: KafkaError) -> None:
@@ -209,7 +223,8 @@ class Processing:
         self._failed(error)
 
     def _log(self, item: WorkItem, failure: Failure, reaction: Reaction, delay_ms: float) -> None:
-        level = logging.WARNING if reaction in (Reaction.RETRY_IN_PLACE, Reaction.RETRY_TOPIC) else logging.ERROR
+        repeats = (Reaction.RETRY_IN_PLACE, Reaction.RETRY_TOPIC, Reaction.RELEASE)
+        level = logging.WARNING if reaction in repeats else logging.ERROR
         wait = f" in {delay_ms:.0f} ms" if level == logging.WARNING else ""
         log.log(
             level,
@@ -231,10 +246,10 @@ class Processing:
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
-    def release(self, partitions: Iterable[TopicPartition]) -> list[asyncio.Task[None]]:
-        """Drop all records of these partitions; return the tasks of cancelled handlers. Threads run on."""
+    def drop(self, items: Iterable[WorkItem]) -> list[asyncio.Task[None]]:
+        """Cancel the handlers of records that were dropped; return their tasks. Threads run on."""
         cancelled: list[asyncio.Task[None]] = []
-        for item in self._schedule.release(partitions):
+        for item in items:
             self.metrics[item.handler].dropped += 1
             task = self._tasks.get(item)
             if task is not None and (self._calls[item.handler].is_async or not item.has_slot):

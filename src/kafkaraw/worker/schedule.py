@@ -12,13 +12,14 @@ waits for a repeated call keeps the lane, and has no slot.
 
 When a partition is revoked, `freeze` drops the records that have not started, `release` those in work. A dropped record
 keeps slot and lane until its handler has ended, because a thread cannot be interrupted: if the partition is assigned
-again, records of the same key wait. Start at `deliver` and `start`.
+again, records of the same key wait. Start at `deliver` and `start`; `share_schedule.py` is for share groups.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -32,6 +33,7 @@ from kafkaraw.records import TopicPartition
 from kafkaraw.worker.settings import HandlerSpec, Ordering
 
 if TYPE_CHECKING:
+    from kafkaraw.client.sharing.batch import ShareRecord
     from kafkaraw.records import Record
 
 Lane: TypeAlias = Hashable
@@ -47,11 +49,11 @@ class State(StrEnum):
     SENDING = "sending"
     """Its results, its copy for the retry topic or its dead letter are not acknowledged yet."""
     DONE = "done"
-    """It may be committed."""
+    """It may be committed; in a share group: accepted, or rejected if it was written as a dead letter."""
     FAILED = "failed"
     """It can be neither handled nor written as a dead letter: the worker stops, and does not commit it."""
     DROPPED = "dropped"
-    """Its partition was revoked or lost: the next owner handles it."""
+    """Its partition was revoked or lost, or it was released to the share group: its next owner handles it."""
 
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
@@ -81,11 +83,13 @@ class WorkItem:
         tries: how often it was started here, which determines the next wait.
         state: where it is.
         has_slot: it counts for the concurrency.
+        is_dead: its dead letter is acknowledged.
+        deliveries_left: how often a share group may deliver it again; None in a consumer group.
         results: records to send when it is committed; only of transactional workers.
     """
 
-    record: Record
-    original: Record
+    record: Record | ShareRecord
+    original: Record | ShareRecord
     handler: HandlerSpec
     partition: TopicPartition
     lane: Lane
@@ -95,6 +99,8 @@ class WorkItem:
     tries: int = 0
     state: State = State.QUEUED
     has_slot: bool = False
+    is_dead: bool = False
+    deliveries_left: int | None = None
     results: Sequence[ProducerRecord] = ()
 
     def move(self, after: State) -> None:
@@ -116,7 +122,7 @@ class WorkItem:
         return f"{self.partition.topic}-{self.partition.partition} at offset {self.record.offset}"
 
 
-def lane_of(record: Record, ordering: Ordering) -> Lane:
+def lane_of(record: Record | ShareRecord, ordering: Ordering) -> Lane:
     """Return the lane of a record within its partition: its key, its offset if it has no order, or one for all."""
     if ordering is Ordering.PARTITION:
         return None
@@ -175,28 +181,108 @@ class CommitPlan:
     items: Sequence[WorkItem]
 
 
-class Schedule:
+class Slots(ABC):
+    """Which records run: at most `concurrency` at a time, each of them not before its time.
+
+    Args:
+        concurrency: number of slots.
+
+    Attributes:
+        concurrency: as given.
+        running: number of slots in use.
+        is_stopping: no more records are started.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency: int = concurrency
+        self.running: int = 0
+        self.is_stopping: bool = False
+        self._ready: deque[WorkItem] = deque()
+        self._delayed: list[tuple[float, int, WorkItem]] = []
+        self._numbers = itertools.count()
+
+    def start(self, now_s: float) -> list[WorkItem]:
+        """Return the records that may run now, and count them as running.
+
+        Args:
+            now_s: the time, on the clock of `WorkItem.ready_s`.
+        """
+        while self._delayed and self._delayed[0][0] <= now_s:
+            self._ready.append(heapq.heappop(self._delayed)[2])
+        started: list[WorkItem] = []
+        while self._ready and self.running < self.concurrency and not self.is_stopping:
+            item = self._ready.popleft()
+            if item.state is State.QUEUED:  # not dropped since
+                item.move(State.RUNNING)
+                item.has_slot = True
+                self.running += 1
+                started.append(item)
+        return started
+
+    def deadline_s(self) -> float | None:
+        """Return when `start` has to be called next because of the time; None if it does not."""
+        while self._delayed and self._delayed[0][2].state is not State.QUEUED:
+            heapq.heappop(self._delayed)
+        return self._delayed[0][0] if self._delayed and not self.is_stopping else None
+
+    def sending(self, item: WorkItem) -> None:
+        """Note that the handler of a record has returned, and its results are sent."""
+        self._leave_slot(item)
+        if item.state is State.RUNNING:
+            item.move(State.SENDING)
+
+    @abstractmethod
+    def retry(self, item: WorkItem, ready_s: float) -> None:
+        """Run a record again later."""
+
+    def release_later(self, item: WorkItem, _at_s: float) -> None:
+        """Give a record back to its share group at a time."""
+        raise InternalError(f"{item}: only records of share groups are released")
+
+    @abstractmethod
+    def end(self, item: WorkItem, after: State) -> None:
+        """Note that a record is done or has failed; of a dropped one, that its handler has ended.
+
+        Args:
+            item: the record.
+            after: DONE or FAILED.
+        """
+
+    @property
+    def queued(self) -> int:
+        """The number of records that have not started, or wait for a repeated call."""
+        return sum(item.state is State.QUEUED for item in self._all())
+
+    @property
+    def in_work(self) -> list[WorkItem]:
+        """The records that have started and are neither done nor dropped."""
+        return [item for item in self._all() if item.is_in_work]
+
+    @abstractmethod
+    def _all(self) -> Iterator[WorkItem]: ...
+
+    def _offer(self, item: WorkItem) -> None:
+        heapq.heappush(self._delayed, (item.ready_s, next(self._numbers), item))
+
+    def _leave_slot(self, item: WorkItem) -> None:
+        if item.has_slot:
+            item.has_slot = False
+            self.running -= 1
+
+
+class Schedule(Slots):
     """The records of all assigned partitions.
 
     Args:
         concurrency: number of slots.
         keeps_finished: whether `commit_plan` returns the done records, for their results.
-
-    Attributes:
-        running: number of slots in use.
-        is_stopping: no more records are started.
     """
 
     def __init__(self, concurrency: int, *, keeps_finished: bool = False) -> None:
-        self.running: int = 0
-        self.is_stopping = False
-        self._concurrency = concurrency
+        super().__init__(concurrency)
         self._keeps_finished = keeps_finished
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._lanes: dict[TopicPartition, dict[Lane, deque[WorkItem]]] = {}
-        self._ready: deque[WorkItem] = deque()
-        self._delayed: list[tuple[float, int, WorkItem]] = []
-        self._numbers = itertools.count()
 
     # -- partitions
 
@@ -262,30 +348,6 @@ class Schedule:
                 self._offer(item)
         work.position = position
 
-    def start(self, now_s: float) -> list[WorkItem]:
-        """Return the records that may run now, and count them as running.
-
-        Args:
-            now_s: the time, on the clock of `WorkItem.ready_s`.
-        """
-        while self._delayed and self._delayed[0][0] <= now_s:
-            self._ready.append(heapq.heappop(self._delayed)[2])
-        started: list[WorkItem] = []
-        while self._ready and self.running < self._concurrency and not self.is_stopping:
-            item = self._ready.popleft()
-            if item.state is State.QUEUED:  # not dropped since
-                item.move(State.RUNNING)
-                item.has_slot = True
-                self.running += 1
-                started.append(item)
-        return started
-
-    def deadline_s(self) -> float | None:
-        """Return when `start` has to be called next because of the time; None if it does not."""
-        while self._delayed and self._delayed[0][2].state is not State.QUEUED:
-            heapq.heappop(self._delayed)
-        return self._delayed[0][0] if self._delayed and not self.is_stopping else None
-
     def retry(self, item: WorkItem, ready_s: float) -> None:
         """Run a record again later; it keeps its lane. One of a partition that is being revoked is dropped."""
         self._leave_slot(item)
@@ -298,12 +360,6 @@ class Schedule:
         item.ready_s = ready_s
         item.move(State.QUEUED)
         self._offer(item)
-
-    def sending(self, item: WorkItem) -> None:
-        """Note that the handler of a record has returned, and its results are sent."""
-        self._leave_slot(item)
-        if item.state is State.RUNNING:
-            item.move(State.SENDING)
 
     def end(self, item: WorkItem, after: State) -> None:
         """Note that a record is done or has failed; of a dropped one, that its handler has ended.
@@ -320,14 +376,6 @@ class Schedule:
         work = self._partitions.get(item.partition)
         if work is not None and item.state is State.DONE:
             work.advance(keeps_finished=self._keeps_finished)
-
-    def _offer(self, item: WorkItem) -> None:
-        heapq.heappush(self._delayed, (item.ready_s, next(self._numbers), item))
-
-    def _leave_slot(self, item: WorkItem) -> None:
-        if item.has_slot:
-            item.has_slot = False
-            self.running -= 1
 
     def _leave_lane(self, item: WorkItem) -> None:
         lanes = self._lanes.get(item.partition, {})
@@ -353,16 +401,6 @@ class Schedule:
         """Return the number of records of a partition that are in memory: from the first unfinished one on."""
         work = self._partitions.get(partition)
         return 0 if work is None else len(work.items) + len(work.finished)
-
-    @property
-    def queued(self) -> int:
-        """The number of records that have not started, or wait for a repeated call."""
-        return sum(item.state is State.QUEUED for item in self._all())
-
-    @property
-    def in_work(self) -> list[WorkItem]:
-        """The records that have started and are neither done nor dropped."""
-        return [item for item in self._all() if item.is_in_work]
 
     def _all(self) -> Iterator[WorkItem]:
         return itertools.chain.from_iterable(work.items for work in self._partitions.values())

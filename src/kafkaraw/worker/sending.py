@@ -1,6 +1,7 @@
 """Sends what handlers return, copies for retry topics and dead letters, and commits offsets.
 
-Two ways: `Sender` sends at once, and a record is done when all is acknowledged; then its offset may be committed.
+Two ways: `Sender` sends at once, and a record is done when all is acknowledged; then its offset may be committed
+(`CommittingSender`), or the record acknowledged to its share group.
 `TransactionalSender` keeps what is to be sent until the offset may be committed, and does both in one transaction. An
 error that retries may fix is not raised: the call sends again until it succeeds or is cancelled, because the offset
 must not pass a record whose results are not in the log. Start at `Sender.send` and `TransactionalSender.commit`.
@@ -84,18 +85,14 @@ class Sender:
 
     Args:
         producer: sends them.
-        consumer: commits offsets.
-        commit_timeout_s: the longest commit, in seconds.
 
     Attributes:
         failing: the number of calls whose last try has failed.
     """
 
-    def __init__(self, producer: AsyncProducer, consumer: AsyncConsumer, commit_timeout_s: float) -> None:
+    def __init__(self, producer: AsyncProducer) -> None:
         self.failing: int = 0
         self._producer = producer
-        self._consumer = consumer
-        self._commit_timeout_s = commit_timeout_s
 
     async def send(self, records: Sequence[ProducerRecord]) -> None:
         """Send records in order, and wait until all of them are acknowledged.
@@ -142,6 +139,21 @@ class Sender:
         if isinstance(problem, KafkaError) and _is_about_the_record(problem):
             raise RefusedError(problem) from problem
         raise problem
+
+
+class CommittingSender(Sender):
+    """Sends records until they are acknowledged, and commits offsets.
+
+    Args:
+        producer: sends them.
+        consumer: commits offsets.
+        commit_timeout_s: the longest commit, in seconds.
+    """
+
+    def __init__(self, producer: AsyncProducer, consumer: AsyncConsumer, commit_timeout_s: float) -> None:
+        super().__init__(producer)
+        self._consumer = consumer
+        self._commit_timeout_s = commit_timeout_s
 
     async def commit(self, plan: CommitPlan, _member: GroupMetadata) -> None:
         """Commit offsets.

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafkaraw.client.config import ConsumerConfig, ProducerConfig
+from kafkaraw.client.config import ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from kafkaraw.client.deserializers import DeserializerLike, is_deserializer
 from kafkaraw.client.interceptors import ProducerRecord
 from kafkaraw.client.settings import build, setting, settings_of, unknown_name
@@ -38,6 +38,13 @@ class Ordering(StrEnum):
     UNORDERED = "unordered"
 
 
+class WorkerGroup(StrEnum):
+    """What the workers of a group share: partitions, or records."""
+
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+
 def _interceptors(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
@@ -46,17 +53,31 @@ def _interceptors(value: object) -> tuple[object, ...]:
 class WorkerSettings:
     """The settings of a worker, besides those of its clients."""
 
+    group_type: str = setting(
+        "consumer",
+        "What the workers of a group share: partitions, in a consumer group, or records, in a share group (KIP-932).",
+        choices=tuple(each.value for each in WorkerGroup),
+    )
     concurrency: int = setting(10, "Maximum number of handlers that run at a time.", minimum=1, maximum=100_000)
     ordering: str = setting(
         "key",
-        "Records of a partition that run one after the other: those with the same key, all, or none.",
+        "Records of a partition that run one after the other: those with the same key, all, or none. In a share group "
+        "none.",
         choices=tuple(each.value for each in Ordering),
     )
     queued_records_max: int = setting(
-        500, "Number of unfinished records of a partition from which it is paused.", minimum=1, maximum=10_000_000
+        500,
+        "Number of unfinished records of a partition from which it is paused; in a share group, of all unfinished "
+        "records from which no more are acquired.",
+        minimum=1,
+        maximum=10_000_000,
     )
     commit_interval_ms: int = setting(
-        1_000, "Time between two commits of processed records.", unit="ms", minimum=1, maximum=_DAY_MS
+        1_000,
+        "Time between two commits of processed records; a share group has none.",
+        unit="ms",
+        minimum=1,
+        maximum=_DAY_MS,
     )
     drain_timeout_ms: int = setting(
         20_000,
@@ -85,6 +106,18 @@ _DECIDED: Final = {
 }
 """Settings of the clients that the worker decides, with what to do instead."""
 
+_DECIDED_OF_SHARE_GROUPS: Final = {
+    **_DECIDED,
+    "share_acknowledgement_mode": "the worker acknowledges each record when it is processed",
+    "share_acquire_mode": "the worker acquires a record when a handler is free for it",
+    "max_poll_records": "the worker acquires as many records as handlers are free",
+    "auto_offset_reset": "set share.auto.offset.reset of the group: kafkaraw configs set --group NAME ...",
+    "isolation_level": "set share.isolation.level of the group: kafkaraw configs set --group NAME ...",
+    "commit_interval_ms": "acknowledgements are sent with the next request to the broker",
+    "transactional_id": "acknowledgements of a share group cannot be part of a transaction",
+}
+"""As `_DECIDED`, for `group_type="share"`."""
+
 
 class SplitSettings(NamedTuple):
     """The settings of a worker and of its clients."""
@@ -101,18 +134,30 @@ def split(given: Mapping[str, object]) -> SplitSettings:
         ConfigError: an unknown name (the nearest one is named), a value that does not fit, or a setting that the worker
             decides.
     """
-    kinds: tuple[type, ...] = (WorkerSettings, ConsumerConfig, ProducerConfig)
-    known = [settings_of(kind).keys() - _DECIDED.keys() for kind in kinds]
+    is_shared = given.get("group_type") == WorkerGroup.SHARE
+    decided = _DECIDED_OF_SHARE_GROUPS if is_shared else _DECIDED
+    kinds: tuple[type, ...] = (WorkerSettings, ShareConsumerConfig if is_shared else ConsumerConfig, ProducerConfig)
+    known = [settings_of(kind).keys() - decided.keys() for kind in kinds]
     every = set[str]().union(*known)
-    wrong = [unknown_name(name, sorted(every), _DECIDED) for name in given if name not in every]
+    wrong = [unknown_name(name, sorted(every), decided) for name in given if name not in every]
     if wrong:
         raise ConfigError("; ".join(wrong))
     own, consumer, producer = ({name: given[name] for name in given if name in names} for names in known)
     settings = build(WorkerSettings, own)
     if "group_id" not in consumer or consumer["group_id"] is None:
-        raise ConfigError("group_id is missing: the workers with the same group_id share the partitions")
-    consumer |= {"enable_auto_commit": False, "interceptors": settings.consumer_interceptors}
+        what = "records" if is_shared else "partitions"
+        raise ConfigError(f"group_id is missing: the workers with the same group_id share the {what}")
+    consumer |= {"interceptors": settings.consumer_interceptors}
     producer |= {"interceptors": settings.producer_interceptors}
+    if is_shared:
+        if own.get("ordering", Ordering.UNORDERED) != Ordering.UNORDERED:
+            raise ConfigError(
+                f"ordering={settings.ordering!r}: a share group does not keep the order of records; leave it out, or "
+                "give group_type='consumer'"
+            )
+        consumer |= {"share_acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit"}
+    else:
+        consumer |= {"enable_auto_commit": False}
     if producer.get("transactional_id") is not None:
         consumer.setdefault("isolation_level", "read_committed")
     return SplitSettings(settings, consumer, producer)
@@ -244,6 +289,16 @@ class WorkerConfig:
     settings: WorkerSettings
     handlers: tuple[HandlerSpec, ...]
     is_transactional: bool
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it reads from a share group."""
+        return self.settings.group_type == WorkerGroup.SHARE
+
+    @property
+    def ordering(self) -> Ordering:
+        """Which records of a partition run one after the other."""
+        return Ordering.UNORDERED if self.is_shared else Ordering(self.settings.ordering)
 
     @property
     def by_topic(self) -> dict[str, HandlerSpec]:

@@ -18,10 +18,13 @@ from kafkaraw.client.arguments import refuse_positional
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime, system_runtime
+from kafkaraw.client.share_consumer import AsyncShareConsumer
 from kafkaraw.errors import UsageError
+from kafkaraw.worker.consumer_service import ConsumerService
 from kafkaraw.worker.endpoints import Running, endpoints
 from kafkaraw.worker.service import Service
 from kafkaraw.worker.settings import HandlerSpec, Retries, WorkerConfig, split
+from kafkaraw.worker.share_service import ShareService
 
 if TYPE_CHECKING:
     from kafkaraw.client.deserializers import DeserializerLike
@@ -35,12 +38,15 @@ class Worker:
     """Calls handlers for the records of topics, as a member of a group.
 
     Records with the same key run in order, others at the same time. A record counts as processed when its handler has
-    returned and all its results are acknowledged; only then its offset is committed. See the how-to "Run a worker".
+    returned and all its results are acknowledged; only then its offset is committed. With `group_type="share"`, the
+    workers of a share group share the records instead of the partitions, and accept each record when it is processed.
+    See the how-to "Run a worker".
 
     Args:
         runtime: network, clock and randomness; the real ones when None.
-        settings: see `WorkerSettings`; and those of `ConsumerConfig` and `ProducerConfig`, of which `bootstrap_servers`
-            and `group_id` are required. With a `transactional_id`, results and offsets are committed in transactions.
+        settings: see `WorkerSettings`; and those of `ConsumerConfig` (of `ShareConsumerConfig` with
+            `group_type="share"`) and `ProducerConfig`, of which `bootstrap_servers` and `group_id` are required. With a
+            `transactional_id`, results and offsets are committed in transactions.
 
     Raises:
         ConfigError: an unknown setting (the nearest one is named), a value that does not fit, or a setting that the
@@ -56,7 +62,7 @@ class Worker:
         self._config = WorkerConfig(str(self._consumer_settings["group_id"]), own, (), is_transactional)
         self._running: Running | None = None
         self._stop_requested = False
-        self._clients()  # refuses wrong settings now; nothing connects
+        self._check_clients()
 
     def handle(
         self,
@@ -124,7 +130,7 @@ class Worker:
         asyncio.run(main())
 
     async def serve(self) -> None:
-        """Handle records until `stop()` is called. If this call is cancelled, it commits what is done and ends.
+        """Handle records until `stop()` is called. If this call is cancelled, it tells the group what is done and ends.
 
         Raises:
             HandlerError: a record can neither be handled nor written as a dead letter.
@@ -135,8 +141,7 @@ class Worker:
             raise UsageError("serve: the worker has no handler; decorate a function with worker.handle(topic)")
         if self._running is not None:
             raise UsageError("serve: the worker runs already")
-        consumer, producer = self._clients()
-        service = Service(self._config, consumer, producer, self._runtime)
+        service = self._service()
         self._running = Running(service, asyncio.get_running_loop(), threading.get_ident())
         port, host = self._config.settings.port, self._config.settings.host
         if self._stop_requested:
@@ -169,11 +174,19 @@ class Worker:
             raise UsageError("metrics: the worker does not run")
         return self._running.status().as_dict()
 
-    def _clients(self) -> tuple[AsyncConsumer, AsyncProducer]:
-        return (
-            AsyncConsumer(runtime=self._runtime, **self._consumer_settings),
-            AsyncProducer(runtime=self._runtime, **self._producer_settings),
-        )
+    def _check_clients(self) -> None:
+        """Refuse wrong settings now; nothing connects."""
+        consumer = AsyncShareConsumer if self._config.is_shared else AsyncConsumer
+        consumer(runtime=self._runtime, **self._consumer_settings)
+        AsyncProducer(runtime=self._runtime, **self._producer_settings)
+
+    def _service(self) -> Service:
+        producer = AsyncProducer(runtime=self._runtime, **self._producer_settings)
+        if self._config.is_shared:
+            shared = AsyncShareConsumer(runtime=self._runtime, **self._consumer_settings)
+            return ShareService(self._config, shared, producer, self._runtime, self._consumer_settings)
+        consumer = AsyncConsumer(runtime=self._runtime, **self._consumer_settings)
+        return ConsumerService(self._config, consumer, producer, self._runtime)
 
 
 @contextmanager

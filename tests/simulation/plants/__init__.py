@@ -87,6 +87,10 @@ def _workers(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant
     return Plant(plant, scenarios.with_workers, frozenset(invariants))
 
 
+def _share_workers(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
+    return Plant(plant, scenarios.with_share_workers, frozenset(invariants))
+
+
 def _mirrors(plant: Callable[[pytest.MonkeyPatch], None], *invariants: Invariant) -> Plant:
     return Plant(plant, scenarios.with_mirror, frozenset(invariants))
 
@@ -246,6 +250,9 @@ PLANTS = {
         _workers(workers.worker_releases_the_key_before_results_are_acknowledged, Invariant.KEY_ORDER),
         _workers(workers.worker_ignores_its_concurrency, Invariant.CONCURRENCY),
         _workers(workers.worker_commits_transactions_without_its_generation, Invariant.DUPLICATE),
+        _share_workers(workers.share_worker_accepts_records_whose_call_failed, Invariant.UNPROCESSED),
+        _share_workers(workers.share_worker_rejects_records_of_cancelled_handlers, Invariant.UNPROCESSED),
+        _share_workers(workers.share_worker_ignores_its_concurrency, Invariant.CONCURRENCY),
         _mirrors(mirrors.mirror_commits_positions_before_records, Invariant.NOT_COPIED),
         _mirrors(mirrors.mirror_sends_records_again_outside_the_transaction, Invariant.COPIED_TWICE),
         _mirrors(mirrors.mirror_copies_records_of_aborted_transactions, Invariant.ABORTED_COPIED),

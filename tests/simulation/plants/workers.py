@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from kafkaraw.core.share.acknowledgements import AcknowledgeType
 from kafkaraw.worker import processing
-from kafkaraw.worker.schedule import PartitionWork, Schedule
+from kafkaraw.worker.schedule import PartitionWork, Schedule, State
 from kafkaraw.worker.sending import Sender, TransactionalSender
+from kafkaraw.worker.share_schedule import ShareSchedule
 
 
 def worker_commits_unfinished_records(monkeypatch: pytest.MonkeyPatch):
@@ -62,3 +64,31 @@ def worker_commits_transactions_without_its_generation(monkeypatch: pytest.Monke
         await commit(self, plan, member.group_id)
 
     monkeypatch.setattr(TransactionalSender, "commit", commit_for_any_member)
+
+
+# -- in a share group
+
+
+def share_worker_accepts_records_whose_call_failed(monkeypatch: pytest.MonkeyPatch):
+    def accept(self, item, at_s):
+        self._leave_slot(item)
+        if self._lock_of(item) is not None:
+            item.move(State.QUEUED)
+            item.move(State.DROPPED)
+            self._answer(item, AcknowledgeType.ACCEPT)
+
+    monkeypatch.setattr(ShareSchedule, "release_later", accept)
+
+
+def share_worker_rejects_records_of_cancelled_handlers(monkeypatch: pytest.MonkeyPatch):
+    answer = ShareSchedule._answer
+
+    def reject(self, item, kind):
+        answer(self, item, AcknowledgeType.REJECT if kind is AcknowledgeType.RELEASE else kind)
+
+    monkeypatch.setattr(ShareSchedule, "_answer", reject)
+
+
+def share_worker_ignores_its_concurrency(monkeypatch: pytest.MonkeyPatch):
+    begin = ShareSchedule.__init__
+    monkeypatch.setattr(ShareSchedule, "__init__", lambda self, concurrency, records_max: begin(self, 1_000, 1_000))

@@ -19,6 +19,7 @@ from kafkaraw.broker.configs.share_settings import BY_DURATION, EARLIEST, ShareL
 from kafkaraw.broker.coordinator_runtime.hosting import Alarm, loop_ms
 from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.shares.coordinator import Outcome, Write
+from kafkaraw.broker.shares.metrics import ShareCounters
 from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
 from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.core.share.share_partition import Acknowledgement, PendingWrite, Refused, Settings, SharePartition
@@ -189,12 +190,14 @@ class SharePartitions:
 
     Attributes:
         sessions: the sessions.
+        counters: what is counted for metrics.
     """
 
     def __init__(
         self, node: ShareNode, clock: Clock, limits_of: Callable[[str], ShareLimits], sessions_max: int
     ) -> None:
         self.sessions: ShareSessions = ShareSessions(sessions_max)
+        self.counters: ShareCounters = ShareCounters()
         self._operations = StateOperations(node)
         self._clock = clock
         self._limits_of = limits_of
@@ -202,6 +205,10 @@ class SharePartitions:
         self._alarm = Alarm(self._look)
         self._timers = Timers(loop_ms, self._alarm.set)
         self._closed = False
+
+    def led(self) -> list[LedShare]:
+        """Return the share partitions that this node has loaded, or loads."""
+        return list(self._led.values())
 
     # ---- loading
 
@@ -305,6 +312,7 @@ class SharePartitions:
         self, key: ShareKey, member_id: str, acknowledgements: Iterable[Acknowledgement], done: Done
     ) -> None:
         """Apply the acknowledgements of a member, and write them."""
+        acknowledgements = list(acknowledgements)
         led = self.find(key)
         if led is None or led.machine is None:
             done(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."))
@@ -315,6 +323,8 @@ class SharePartitions:
             led.wake()
             done(ApiError(refused.code, refused.message))
             return
+        for each in acknowledgements:
+            self.counters.acknowledge(key.group_id, each.first, each.last, each.types)
         self.watch_locks(led)
         self._write(led, pending, done)
 
@@ -386,6 +396,8 @@ class SharePartitions:
         batches = machine.expire(max(loop_ms(), deadline_ms))  # a timer may be early by the resolution of its clock
         self.watch_locks(led)
         if batches:
+            place = led.key.group_id, *led.partition.topic_partition
+            self.counters.expired[place] += sum(each.last_offset - each.first_offset + 1 for each in batches)
             self._store(led, machine, batches, lambda error: machine.advance())
             led.wake()
 

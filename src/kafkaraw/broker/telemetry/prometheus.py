@@ -7,8 +7,8 @@ series and of the client. Start at `MetricsServer`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.broker.telemetry.received import ClientMetric
 from kafkaraw.core.telemetry import otlp
@@ -69,13 +69,20 @@ class MetricsServer:
     Args:
         host: address to listen on.
         port: port to listen on; 0 is any free one.
-        read: returns the newest values.
+        read: returns the newest values of clients.
+        collectors: further collectors of Prometheus.
 
     Raises:
         ConfigError: a package is missing, or the address cannot be used.
     """
 
-    def __init__(self, host: str, port: int, read: Callable[[], list[ClientMetric]]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        read: Callable[[], list[ClientMetric]],
+        collectors: Iterable[Any] = (),
+    ) -> None:
         from importlib.util import find_spec
 
         if find_spec("prometheus_client") is None or not otlp.is_installed():
@@ -84,6 +91,8 @@ class MetricsServer:
 
         registry = CollectorRegistry()
         registry.register(ClientMetricsCollector(read))
+        for collector in collectors:
+            registry.register(collector)
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:

@@ -36,6 +36,7 @@ class _OnLoopThread(AsyncShareConsumer):
     """The consumer behind a blocking one, which decodes records on its caller's thread."""
 
     _name = "ShareConsumer"
+    _waits_by = "block"
 
 
 class ShareConsumer:
@@ -283,6 +284,7 @@ class ShareConsumer:
     @one_thread
     def commit_nowait(self) -> None:
         """Send acknowledgements without waiting for the response; see `set_acknowledgement_commit_callback`."""
+        self._parts.outcomes.report()
         self._bridge.call(self._async.commit_nowait)
 
     @one_thread
@@ -315,7 +317,7 @@ class ShareConsumer:
 
         Returns:
             metrics by group, then by name. Groups are node ids as text; "share_consumer", with records, bytes and
-            acknowledgements; and "group", with heartbeats and assignments.
+            acknowledgements; and "share_group", with heartbeats and assignments.
         """
         return self._bridge.call(self._async.metrics)
 
@@ -346,8 +348,10 @@ class ShareConsumer:
         if self._bridge.is_lost:
             self._bridge.let_go()
             return
-        self._bridge.run(self._parts.close(timeout, in_doubt))
-        self._parts.outcomes.report()
+        try:
+            self._bridge.run(self._parts.close(timeout, in_doubt))
+        finally:
+            self._parts.outcomes.report()
 
     def _more(self, timeout: float | None) -> bool:
         try:

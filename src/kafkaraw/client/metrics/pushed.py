@@ -141,12 +141,45 @@ GROUP_ROWS: Final = (
     Row("coordinator.last.heartbeat.seconds.ago", _V.GAUGE, "last_heartbeat_seconds_ago"),
     Row("last.poll.seconds.ago", _V.GAUGE, "last_poll_seconds_ago"),
 )
+SHARE_CONSUMER_ROWS: Final = (
+    Row("share.poll.idle.ratio.avg", _V.RATE, "poll_wait_time_total_s"),
+    Row("share.time.between.poll.avg", _V.AVERAGE, "time_between_poll_total_s", "polls_total", _MS),
+    Row("share.time.between.poll.max", _V.GAUGE, "time_between_poll_max_s", scale=_MS),
+    Row("share.last.poll.seconds.ago", _V.GAUGE, "last_poll_seconds_ago"),
+    Row("share.fetch.manager.fetch.latency.avg", _V.AVERAGE, "fetch_latency_total_s", "fetch_total", _MS),
+    Row("share.fetch.manager.fetch.latency.max", _V.GAUGE, "fetch_latency_max_s", scale=_MS),
+    Row("share.fetch.manager.fetch.rate", _V.RATE, "fetch_total"),
+    Row("share.fetch.manager.fetch.total", _V.COUNTER, "fetch_total"),
+    Row("share.fetch.manager.fetch.size.avg", _V.GAUGE, "fetch_size_avg"),
+    Row("share.fetch.manager.fetch.size.max", _V.GAUGE, "fetch_size_max"),
+    Row("share.fetch.manager.fetch.throttle.time.avg", _V.AVERAGE, "fetch_throttle_time_total_s", "fetch_total", _MS),
+    Row("share.fetch.manager.fetch.throttle.time.max", _V.GAUGE, "fetch_throttle_time_max_s", scale=_MS),
+    Row("share.fetch.manager.bytes.consumed.rate", _V.RATE, "bytes_consumed_total"),
+    Row("share.fetch.manager.bytes.consumed.total", _V.COUNTER, "bytes_consumed_total"),
+    Row("share.fetch.manager.records.consumed.rate", _V.RATE, "records_consumed_total"),
+    Row("share.fetch.manager.records.consumed.total", _V.COUNTER, "records_consumed_total"),
+    Row("share.fetch.manager.records.per.request.avg", _V.GAUGE, "records_per_request_avg"),
+    Row("share.fetch.manager.records.per.request.max", _V.GAUGE, "records_per_request_max"),
+    Row("share.fetch.manager.acknowledgements.send.rate", _V.RATE, "acknowledgements_send_total"),
+    Row("share.fetch.manager.acknowledgements.send.total", _V.COUNTER, "acknowledgements_send_total"),
+    Row("share.fetch.manager.acknowledgements.error.rate", _V.RATE, "acknowledgements_error_total"),
+    Row("share.fetch.manager.acknowledgements.error.total", _V.COUNTER, "acknowledgements_error_total"),
+)
+SHARE_GROUP_ROWS: Final = (
+    Row("share.coordinator.rebalance.total", _V.COUNTER, "rebalance_total"),
+    Row("share.coordinator.heartbeat.rate", _V.RATE, "heartbeat_total"),
+    Row("share.coordinator.heartbeat.total", _V.COUNTER, "heartbeat_total"),
+    Row("share.coordinator.heartbeat.response.time.max", _V.GAUGE, "heartbeat_response_time_max_s", scale=_MS),
+    Row("share.coordinator.last.heartbeat.seconds.ago", _V.GAUGE, "last_heartbeat_seconds_ago"),
+)
 OWN_ROWS: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
     {
         ALL_NODES: CONNECTION_ROWS,
         "producer": PRODUCER_ROWS,
         "consumer": CONSUMER_ROWS,
         "group": GROUP_ROWS,
+        "share_consumer": SHARE_CONSUMER_ROWS,
+        "share_group": SHARE_GROUP_ROWS,
     }
 )
 """The tables by the group in `client.metrics()`; all other groups are brokers, with `NODE_ROWS`.

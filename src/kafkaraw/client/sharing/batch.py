@@ -6,9 +6,9 @@ here sends acknowledgements. Start at `AcquiredBatch.decoded`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkaraw.core.share.acknowledgements import AcknowledgeType, RecordsInHand
 from kafkaraw.errors import BatchTooLargeError, CorruptBatchError, DeserializationError, KafkaError
@@ -17,6 +17,8 @@ from kafkaraw.records import Batch, Header, Record, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kafkaraw.client.deserializers import AwaitingConversion
 
 DELIVERY_COUNT: Final = "delivery_count"
 """The Arrow column that `Batch.to_arrow` does not have."""
@@ -53,11 +55,13 @@ class Decoding:
     """What happens to each record before the application gets it.
 
     Attributes:
-        convert: the deserializers; None for bytes.
+        convert: the deserializers; None for bytes, or if they may return awaitables.
+        convert_awaiting: the deserializers, if they may return awaitables.
         intercept: the interceptors; None without any.
     """
 
     convert: Callable[[Record], Record] | None = None
+    convert_awaiting: AwaitingConversion | None = None
     intercept: Callable[[list[Record]], list[Record]] | None = None
 
 
@@ -124,11 +128,17 @@ class AcquiredBatch:
         batch: everything that the broker has sent of the partition.
         in_hand: which of it was acquired, and its acknowledgements.
         decoding: what happens to each record.
+        expires_s: when the acquisition locks expire, by the loop's time.
+
+    Attributes:
+        in_hand: as given.
+        expires_s: as given.
     """
 
-    __slots__ = ("_batch", "_decoding", "in_hand")
+    __slots__ = ("_batch", "_decoding", "expires_s", "in_hand")
 
-    def __init__(self, batch: Batch, in_hand: RecordsInHand, decoding: Decoding) -> None:
+    def __init__(self, batch: Batch, in_hand: RecordsInHand, decoding: Decoding, expires_s: float) -> None:
+        self.expires_s: float = expires_s
         self.in_hand: RecordsInHand = in_hand
         self._batch = batch
         self._decoding = decoding
@@ -179,6 +189,40 @@ class AcquiredBatch:
             self.in_hand.acknowledge(offset, kind)
         return parts
 
+    async def decoded_awaiting(self, *, notes_gaps: bool) -> list[ShareBatch | Refused]:
+        """Decode the records as `decoded` does, with deserializers that may return awaitables."""
+        convert = self._decoding.convert_awaiting
+        if convert is None:
+            return self.decoded(notes_gaps=notes_gaps)
+        found: list[ShareBatch | Refused] = []
+        for part in self.decoded(notes_gaps=notes_gaps):
+            if isinstance(part, Refused):
+                found.append(part)
+                continue
+            records: list[ShareRecord] = []
+            for record in part.records:
+                try:
+                    made = convert(cast("Record", record))  # a ShareRecord has its fields, too
+                    converted = await made if isinstance(made, Awaitable) else made
+                    records.append(cast("ShareRecord", converted))
+                except DeserializationError as error:
+                    found += self._intercepted(records)
+                    found.append(Refused(self.in_hand, record.offset, error))
+                    records = []
+            found += self._intercepted(records)
+        for part in found:  # only now: if a deserializer cannot ask its server, everything is decoded again
+            if isinstance(part, Refused) and isinstance(part.error, DeserializationError):
+                self.in_hand.acknowledge(part.offset, AcknowledgeType.RELEASE)
+        return found
+
+    def _intercepted(self, records: list[ShareRecord]) -> list[ShareBatch]:
+        intercept = self._decoding.intercept
+        if intercept is not None and records:
+            counts = {record.offset: record.delivery_count for record in records}
+            seen = intercept([Record(*record[:-1]) for record in records])
+            records = [ShareRecord._make((*record, counts.get(record.offset, 1))) for record in seen]
+        return [ShareBatch(self.in_hand, records)] if records else []
+
     def _converted(self, batch: Batch) -> Iterator[Record]:
         convert, intercept = self._decoding.convert, self._decoding.intercept
         records: Iterable[Record] = batch
@@ -187,7 +231,9 @@ class AcquiredBatch:
             records = self._without_others(batch)
         if convert is not None:
             records = map(convert, records)
-        return iter(records if intercept is None else intercept(list(records)))
+        if intercept is None or self._decoding.convert_awaiting is not None:
+            return iter(records)
+        return iter(intercept(list(records)))
 
     def _without_others(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield the acquired records alone: other members may have acquired those between them."""

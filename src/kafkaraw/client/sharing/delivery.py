@@ -27,6 +27,7 @@ class Delivery:
 
     def __init__(self, *, is_explicit: bool) -> None:
         self._is_explicit = is_explicit
+        self._undecoded: deque[AcquiredBatch] = deque()  # a deserializer could not ask its server
         self._waiting: deque[ShareBatch | Refused] = deque()
         self._current: ShareBatch | None = None  # of an iteration
         self._at = 0  # records of it that were returned
@@ -35,7 +36,7 @@ class Delivery:
     @property
     def has_waiting(self) -> bool:
         """Whether records or an error can be returned now."""
-        return bool(self._waiting) or self._current is not None
+        return bool(self._waiting) or bool(self._undecoded) or self._current is not None
 
     @property
     def has_renewed(self) -> bool:
@@ -43,9 +44,26 @@ class Delivery:
         return any(batch.in_hand.renewed for batch in self._returned)
 
     def add(self, acquired: Sequence[AcquiredBatch]) -> None:
-        """Decode new records."""
-        for each in acquired:
-            self._waiting += each.decoded(notes_gaps=self._is_explicit)
+        """Decode new records. If a deserializer raises a `RetriableError`, the next call begins with them again.
+
+        Raises:
+            KafkaError: a deserializer could not ask its server.
+        """
+        self._undecoded += acquired
+        while self._undecoded:
+            self._waiting += self._undecoded[0].decoded(notes_gaps=self._is_explicit)
+            self._undecoded.popleft()
+
+    async def add_awaiting(self, acquired: Sequence[AcquiredBatch]) -> None:
+        """Decode new records, as `add` does, with deserializers that may return awaitables.
+
+        Raises:
+            KafkaError: a deserializer could not ask its server.
+        """
+        self._undecoded += acquired
+        while self._undecoded:
+            self._waiting += await self._undecoded[0].decoded_awaiting(notes_gaps=self._is_explicit)
+            self._undecoded.popleft()
 
     def arrow(self, acquired: Sequence[AcquiredBatch], columns: Sequence[str]) -> pyarrow.Table:
         """Return new records as Arrow columns, behind those that wait and were decoded.
@@ -144,6 +162,8 @@ class Delivery:
         below: dict[RecordsInHand, int] = {}
         for each in self._waiting:
             below.setdefault(each.in_hand, each.offset if isinstance(each, Refused) else each.records[0].offset)
+        for acquired in self._undecoded:
+            below[acquired.in_hand] = acquired.in_hand.acquired[0].first_offset
         current = self._current
         if current is not None and (in_doubt or self._at < len(current.records)):
             below[current.in_hand] = current.records[max(0, self._at - in_doubt)].offset
@@ -166,6 +186,7 @@ class Delivery:
 
     def clear(self) -> None:
         """Forget everything: the brokers have released it."""
+        self._undecoded.clear()
         self._waiting.clear()
         self._returned.clear()
         self._current = None

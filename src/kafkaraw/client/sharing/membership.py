@@ -114,6 +114,7 @@ class ShareMembership:
         if self._runner is None:
             self._runner = asyncio.get_running_loop().create_task(self._run(), name="share group membership")
             self._runner.add_done_callback(self._ended)
+        self._reading.counters.poll_began()
         self._receive(PollStarted())
         if self.member.subscription is None:
             self._receive(SubscriptionChanged(Subscription(self._topics)))
@@ -133,6 +134,7 @@ class ShareMembership:
 
     def end_poll(self) -> None:
         """The call ends: the poll timer runs."""
+        self._reading.counters.poll_ended()
         self._receive(PollEnded())
         self._wakeup.set()
 
@@ -192,6 +194,7 @@ class ShareMembership:
                 raise _Withdrawn
             return action.make(connection.version_for(action.api_key))
 
+        began_s = asyncio.get_running_loop().time()
         try:
             response = await self._coordinator.once(make, timeout=action.timeout_ms / 1000)
         except _Withdrawn:
@@ -201,6 +204,8 @@ class ShareMembership:
                 self._reading.fail(error)
             self._receive(RequestFailed(action.attempt, error))
         else:
+            counters, took_s = self._reading.counters, asyncio.get_running_loop().time() - began_s
+            counters.heartbeat_max_s = max(counters.heartbeat_max_s, took_s)
             self._receive(ResponseReceived(action.attempt, response))
         self._wakeup.set()
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from kafkaraw.client.metrics.share_consumer_metrics import ShareCounters
 from kafkaraw.core.share.acknowledgements import AcknowledgedRange, RecordsInHand
 from kafkaraw.core.share.sessions import TopicIdPartition
 from kafkaraw.errors import KafkaError
@@ -48,7 +49,7 @@ class CommitCall:
         return {pending.in_hand.topic_partition for pending in self._waiting}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class PendingAcknowledgement:
     """Acknowledgements of one partition on their way to its leader.
 
@@ -57,14 +58,18 @@ class PendingAcknowledgement:
         in_hand: the records that they belong to.
         ranges: what is to be said.
         incarnation: of the session in which the records were acquired.
+        deadline_s: it is not sent again after this time of the loop.
         call: the commit that waits for it; None if none does.
+        tries: how often the broker could not store it.
     """
 
     partition: TopicIdPartition
     in_hand: RecordsInHand
     ranges: Sequence[AcknowledgedRange]
     incarnation: int
-    call: CommitCall | None
+    deadline_s: float
+    call: CommitCall | None = None
+    tries: int = 0
 
 
 @dataclass(slots=True)
@@ -72,23 +77,21 @@ class Outcomes:
     """Counts acknowledgements, and keeps their results for the callback until a call of the application.
 
     Attributes:
+        counters: count the records.
         callback: the application's; None for none.
-        sent: acknowledged records.
-        failed: acknowledged records that the broker did not take.
     """
 
+    counters: ShareCounters
     callback: AcknowledgementCallback | None = None
-    sent: int = 0
-    failed: int = 0
     _results: list[tuple[TopicPartition, list[int], KafkaError | None]] = field(default_factory=list)
 
     def ended(self, pending: PendingAcknowledgement, error: KafkaError | None) -> None:
         """The broker has answered, or cannot be asked any more."""
         partition = pending.in_hand.topic_partition
         counts = [each.last_offset - each.first_offset + 1 for each in pending.ranges]
-        self.sent += sum(counts)
+        self.counters.sent += sum(counts)
         if error is not None:
-            self.failed += sum(counts)
+            self.counters.failed += sum(counts)
             if self.callback is None and pending.call is None:
                 log.warning("acknowledging records of %s-%d failed: %s", *partition, error)
         if any(each.renews for each in pending.ranges):
@@ -102,9 +105,19 @@ class Outcomes:
             pending.call.ended(pending, error)
 
     def report(self) -> None:
-        """Call the callback with what has ended since the last call."""
+        """Call the callback with everything that has ended since the last call.
+
+        If it raises, it gets the other results nevertheless, and then its first exception is raised, as in Java.
+        """
         results, self._results = self._results, []
-        if self.callback is None:
+        callback, first = self.callback, None
+        if callback is None:
             return
         for partition, offsets, error in results:
-            self.callback({partition: offsets}, error)
+            try:
+                callback({partition: offsets}, error)
+            except Exception as problem:
+                log.exception("the acknowledgement commit callback failed")
+                first = first or problem
+        if first is not None:
+            raise first

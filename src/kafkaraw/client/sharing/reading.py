@@ -17,6 +17,7 @@ from typing import Final
 
 from kafkaraw.client.config import ShareConsumerConfig
 from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.metrics.share_consumer_metrics import ShareCounters
 from kafkaraw.client.network.engine import Engine
 from kafkaraw.client.network.security import with_principal
 from kafkaraw.client.sharing.batch import AcquiredBatch, Decoding
@@ -61,27 +62,6 @@ _LEADER_MOVED: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class ShareCounters:
-    """What is counted about requests; names are Java's, as `as_dict` gives them."""
-
-    fetches: int = 0
-    failed: int = 0
-    records: int = 0
-    size_bytes: int = 0
-
-    def as_dict(self, outcomes: Outcomes) -> dict[str, float | dict[str, int]]:
-        """Return the metrics by name."""
-        return {
-            "fetch_total": self.fetches,
-            "fetch_failed_total": self.failed,
-            "records_consumed_total": self.records,
-            "bytes_consumed_total": self.size_bytes,
-            "acknowledgements_send_total": outcomes.sent,
-            "acknowledgements_error_total": outcomes.failed,
-        }
-
-
 class _Link:
     """The share session with one broker, and what is to be said in it.
 
@@ -89,17 +69,21 @@ class _Link:
         node_id: the broker.
         session: the session.
         pending: acknowledgements to send.
+        refused: acknowledgements that the broker could not store, to send again.
+        again_at_s: `refused` are not sent before this time of the loop.
         task: the request in flight; None for none.
         retry_at_s: no ShareFetch before this time of the loop.
         failures: requests that failed in a row.
     """
 
-    __slots__ = ("failures", "node_id", "pending", "retry_at_s", "session", "task")
+    __slots__ = ("again_at_s", "failures", "node_id", "pending", "refused", "retry_at_s", "session", "task")
 
     def __init__(self, node_id: int, session: ShareSession) -> None:
         self.node_id: int = node_id
         self.session: ShareSession = session
         self.pending: list[PendingAcknowledgement] = []
+        self.refused: list[PendingAcknowledgement] = []
+        self.again_at_s: float = 0.0
         self.task: asyncio.Task[None] | None = None
         self.retry_at_s: float = 0.0
         self.failures: int = 0
@@ -114,14 +98,12 @@ class _Acquired:
         partition: their partition.
         link: the broker.
         incarnation: the session.
-        expires_s: when the acquisition locks expire, by the loop's time.
     """
 
     batch: AcquiredBatch
     partition: TopicIdPartition
     link: _Link
     incarnation: int
-    expires_s: float
 
     @property
     def is_lost(self) -> bool:
@@ -143,15 +125,17 @@ class ShareReading:
         outcomes: what became of acknowledgements.
         counters: what is counted.
         lock_timeout_ms: how long acquired records stay locked, as a broker has said last; None before that.
+        can_renew: whether the brokers that were asked so far can renew locks (KIP-1222).
         wakeup: is set when a call that waits has to look again.
         check: raises the error of the member; to be set by the consumer.
     """
 
     def __init__(self, engine: Engine, config: ShareConsumerConfig, member_id: str, decoding: Decoding) -> None:
         self.assignment: Mapping[Uuid, tuple[int, ...]] = {}
-        self.outcomes: Outcomes = Outcomes()
         self.counters: ShareCounters = ShareCounters()
+        self.outcomes: Outcomes = Outcomes(self.counters)
         self.lock_timeout_ms: int | None = None
+        self.can_renew: bool = True
         self.wakeup: asyncio.Event = asyncio.Event()
         self.check: Callable[[], None] = lambda: None
         self._engine = engine
@@ -172,6 +156,7 @@ class ShareReading:
         self._turn = 0  # whose turn it is with record_limit
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BaseException | None = None
+        self._is_interrupted = False
 
     # -- records
 
@@ -180,24 +165,43 @@ class ShareReading:
         """The records that the application has got, that are not settled, and that the broker has not released."""
         return [each.batch.in_hand for each in self._in_hand if not each.is_lost]
 
-    async def take(self, deadline: Deadline) -> list[AcquiredBatch]:
+    @property
+    def lost(self) -> list[RecordsInHand]:
+        """The records that the application has got and that the broker has released."""
+        return [each.batch.in_hand for each in self._in_hand if each.is_lost]
+
+    def interrupt(self) -> None:
+        """Have the call of `take` that waits, or the next one, return at once."""
+        self._is_interrupted = True
+        self.wakeup.set()
+
+    async def take(self, deadline: Deadline, records_max: int | None = None) -> list[AcquiredBatch]:
         """Return acquired records, at most one batch of each partition; none if none arrive in time.
+
+        Args:
+            deadline: of the call.
+            records_max: number of records to acquire, instead of `max_poll_records`; 0 sends acknowledgements only.
 
         Raises:
             KafkaError: a partition cannot be read, or the brokers have no share groups.
         """
+        wanted = self._config.max_poll_records if records_max is None else records_max
         while not self._engine.closed:
             self.check()
             self._raise_problem()
-            taken = self._from_buffer()
+            taken = self._from_buffer(wanted)
             if taken:
                 self._in_hand += taken
                 self.counters.records += sum(each.batch.offsets_count for each in taken)
                 self.flush()
                 return [each.batch for each in taken]
             self.wakeup.clear()
-            self._pump()
-            if deadline.expired:
+            if wanted:
+                self._pump(wanted)
+            else:
+                self.flush()
+            if deadline.expired or self._is_interrupted:
+                self._is_interrupted = False
                 self._raise_problem()
                 return []
             await self.wait(deadline)
@@ -213,12 +217,12 @@ class ShareReading:
         except TimeoutError:
             pass
 
-    def _from_buffer(self) -> list[_Acquired]:
+    def _from_buffer(self, records_max: int) -> list[_Acquired]:
         now_s = asyncio.get_running_loop().time()
-        left, taken = self._config.max_poll_records, dict[TopicPartition, _Acquired]()
+        left, taken = records_max, dict[TopicPartition, _Acquired]()
         while self._buffer and left > 0:
             first = self._buffer[0]
-            if first.is_lost or now_s >= first.expires_s:
+            if first.is_lost or now_s >= first.batch.expires_s:
                 self._buffer.popleft()  # the broker has released them
                 continue
             if first.batch.in_hand.topic_partition in taken:
@@ -271,7 +275,7 @@ class ShareReading:
         Raises:
             UsageError: the record is not in hand.
         """
-        for each in self._in_hand:
+        for each in sorted(self._in_hand, key=lambda each: each.is_lost):  # those that are locked still, first
             in_hand = each.batch.in_hand
             if in_hand.topic_partition == topic_partition and in_hand.holds(offset):
                 return in_hand
@@ -292,29 +296,43 @@ class ShareReading:
     def expect(self, call: CommitCall) -> None:
         """Have a commit wait for everything that is queued and not sent."""
         for link in self._links.values():
-            for at, pending in enumerate(link.pending):
-                if pending.call is None:
-                    with_call = PendingAcknowledgement(
-                        pending.partition, pending.in_hand, pending.ranges, pending.incarnation, call
-                    )
-                    link.pending[at] = with_call
-                    call.expect(with_call)
+            for queue in (link.pending, link.refused):
+                for pending in queue:
+                    if pending.call is None:
+                        pending.call = call
+                        call.expect(pending)
 
     def flush(self) -> None:
         """Send the queued acknowledgements in all sessions without a request in flight."""
         for link in self._links.values():
-            if link.pending and link.task is None:
+            if (link.pending or self._may_repeat(link)) and link.task is None:
                 self._send(link, None)
 
     def _enqueue(self, acquired: _Acquired, ranges: list[AcknowledgedRange]) -> None:
         if ranges:
+            deadline_s = asyncio.get_running_loop().time() + self._config.default_api_timeout_ms / 1000
             acquired.link.pending.append(
-                PendingAcknowledgement(acquired.partition, acquired.batch.in_hand, ranges, acquired.incarnation, None)
+                PendingAcknowledgement(
+                    acquired.partition, acquired.batch.in_hand, ranges, acquired.incarnation, deadline_s
+                )
             )
+
+    def _may_repeat(self, link: _Link) -> bool:
+        """Whether acknowledgements that the broker could not store are to be sent again now."""
+        return bool(link.refused) and asyncio.get_running_loop().time() >= link.again_at_s
+
+    def _repeat(self, link: _Link, pending: PendingAcknowledgement) -> None:
+        """Send an acknowledgement again after a wait: the broker could not store it, and holds the lock still."""
+        loop = asyncio.get_running_loop()
+        delay_s = self._backoff.delay_ms(pending.tries, self._engine.runtime.rng) / 1000
+        pending.tries += 1
+        link.refused.append(pending)
+        link.again_at_s = loop.time() + delay_s
+        loop.call_at(link.again_at_s, self.flush)
 
     # -- requests
 
-    def _pump(self) -> None:
+    def _pump(self, records_max: int) -> None:
         """Send a ShareFetch to each leader without a request in flight, and the other acknowledgements."""
         wanted = self._by_leader()
         for node_id in wanted:
@@ -332,7 +350,7 @@ class ShareReading:
             self._turn += 1
             free = [] if is_busy else [free[self._turn % len(free)]]
         for link in free:
-            self._send(link, wanted[link.node_id])
+            self._send(link, wanted[link.node_id], records_max)
         self.flush()
 
     def _by_leader(self) -> dict[int, list[TopicIdPartition]]:
@@ -367,9 +385,11 @@ class ShareReading:
             self._refreshing = None
             self.wakeup.set()
 
-    def _send(self, link: _Link, wanted: list[TopicIdPartition] | None) -> None:
+    def _send(self, link: _Link, wanted: list[TopicIdPartition] | None, records_max: int = 0) -> None:
         """Send a ShareFetch, or a ShareAcknowledge if nothing is wanted, with the acknowledgements that are due."""
         session, due = link.session, list[PendingAcknowledgement]()
+        if self._may_repeat(link):
+            link.pending, link.refused = [*link.refused, *link.pending], []
         for pending in link.pending:
             if pending.incarnation == session.incarnation:
                 due.append(pending)
@@ -385,7 +405,7 @@ class ShareReading:
             ranges.setdefault(pending.partition, []).extend(pending.ranges)
         for each in ranges.values():
             each.sort()
-        request = session.acknowledge(ranges) if wanted is None else session.fetch(wanted, ranges)
+        request = session.acknowledge(ranges) if wanted is None else session.fetch(wanted, ranges, records_max)
         work = self._exchange(link, request, due)
         link.task = asyncio.get_running_loop().create_task(work, name=f"share session with broker {link.node_id}")
 
@@ -396,8 +416,8 @@ class ShareReading:
         try:
             timeout = self._config.answer_timeout_ms / 1000
             connection = await self._engine.connection(link.node_id, timeout=timeout, lane="fetch")
-            version = connection.version_for(_SHARE_FETCH)
-            if request.is_renew_ack and version < _RENEWAL_FROM_VERSION:
+            self.can_renew = connection.version_for(_SHARE_FETCH) >= _RENEWAL_FROM_VERSION
+            if request.is_renew_ack and not self.can_renew:
                 raise UnsupportedVersionError("RENEW needs a broker with KIP-1222: Apache Kafka 4.2 or later")
             began_s = asyncio.get_running_loop().time()
             if isinstance(request, ShareFetchRequest):
@@ -407,25 +427,24 @@ class ShareReading:
         except KafkaError as problem:
             error = problem
         except asyncio.CancelledError:
-            for pending in due:
-                self.outcomes.ended(pending, KafkaTimeoutError(f"closed before broker {link.node_id} has answered"))
+            self._end(due, KafkaTimeoutError(f"closed before broker {link.node_id} has answered"))
             raise
         except Exception as fault:  # noqa: BLE001 - a fault in this program: the call that waits raises it
             self._problem = fault
+            self._end(due, KafkaError(f"the response could not be processed: {fault!r}"))
         finally:
             link.task = None
             self.wakeup.set()
         if error is not None:
             self._on_failure(link, error, due)
-        if link.pending:
+        if link.pending or self._may_repeat(link):
             self._send(link, None)
 
     def _on_failure(self, link: _Link, error: KafkaError, due: list[PendingAcknowledgement]) -> None:
         """The session has ended: what was acquired in it is released."""
         link.session.reset()
-        self.counters.failed += 1
-        for pending in due:
-            self.outcomes.ended(pending, error)
+        self.counters.fetch_failed()
+        self._end(due, error)
         delay_ms = self._backoff.delay_ms(link.failures, self._engine.runtime.rng)
         link.failures += 1
         link.retry_at_s = asyncio.get_running_loop().time() + delay_ms / 1000
@@ -470,10 +489,25 @@ class ShareReading:
                     codes[partition] = data.error_code, data.error_message
                     self._check_leader(partition, data)
         if isinstance(response, ShareFetchResponse):
-            self.counters.fetches += 1
+            self._count(response, asyncio.get_running_loop().time() - began_s)
         for pending in due:
-            self.outcomes.ended(pending, self._error_of(pending, codes.get(pending.partition)))
+            answer = codes.get(pending.partition)
+            if answer is not None and began_s < pending.deadline_s and _can_be_repeated(answer[0]):
+                self._repeat(link, pending)
+            else:
+                self.outcomes.ended(pending, self._error_of(pending, answer))
         return None
+
+    def _count(self, response: ShareFetchResponse, seconds: float) -> None:
+        parts = [data for topic in response.responses for data in topic.partitions]
+        records = sum(each.last_offset - each.first_offset + 1 for data in parts for each in data.acquired_records)
+        size = sum(len(data.records) for data in parts if isinstance(data.records, memoryview))
+        self.counters.fetched(records, size, seconds, response.throttle_time_ms)
+
+    def _end(self, due: Iterable[PendingAcknowledgement], error: KafkaError) -> None:
+        """The broker has not taken these acknowledgements."""
+        for pending in due:
+            self.outcomes.ended(pending, error)
 
     def _error_of(self, pending: PendingAcknowledgement, answer: tuple[int, str | None] | None) -> KafkaError | None:
         topic, number = pending.in_hand.topic_partition
@@ -497,16 +531,15 @@ class ShareReading:
         name = self._engine.cluster.name_of(partition[0])
         if name is None or not data.acquired_records or not isinstance(data.records, memoryview):
             return
-        self.counters.size_bytes += len(data.records)
         acquired = sorted(AcquiredRange(*_values(each)) for each in data.acquired_records)
         topic_partition = TopicPartition(name, partition[1])
         batch = Batch(
             name, partition[1], data.records, start_offset=acquired[0].first_offset, check_crcs=self._config.check_crcs
         )
-        made = AcquiredBatch(batch, RecordsInHand(topic_partition, acquired), self._decoding)
         expires_s = float("inf") if self.lock_timeout_ms is None else began_s + self.lock_timeout_ms / 1000
         expires_s = max(expires_s, asyncio.get_running_loop().time() + 1)
-        self._buffer.append(_Acquired(made, partition, link, link.session.incarnation, expires_s))
+        made = AcquiredBatch(batch, RecordsInHand(topic_partition, acquired), self._decoding, expires_s)
+        self._buffer.append(_Acquired(made, partition, link, link.session.incarnation))
 
     def _check_leader(
         self, partition: TopicIdPartition, data: share_fetch.PartitionData | share_acknowledge.PartitionData
@@ -538,7 +571,7 @@ class ShareReading:
         self._buffer.clear()
 
     async def _close(self, link: _Link, deadline: Deadline) -> None:
-        due, link.pending = link.pending, []
+        due, link.pending, link.refused = [*link.refused, *link.pending], [], []
         session = link.session
         lost = [pending for pending in due if pending.incarnation != session.incarnation]
         due = [pending for pending in due if pending.incarnation == session.incarnation]
@@ -556,13 +589,12 @@ class ShareReading:
             connection = await self._engine.connection(link.node_id, timeout=deadline.remaining, lane="fetch")
             request = session.acknowledge(ranges, closes=True)
             response = await connection.request(request, timeout=deadline.remaining)
-            error = self._on_response(link, response, due, 0)
+            error = self._on_response(link, response, due, float("inf"))
         except KafkaError as problem:
             error = problem
         if error is not None:
             log.info("closing the share session with broker %d: %s", link.node_id, error)
-            for pending in due:
-                self.outcomes.ended(pending, error)
+            self._end(due, error)
         session.reset()
 
     async def close(self) -> None:
@@ -594,6 +626,11 @@ def _released(node_id: int) -> KafkaError:
         f"the share session with broker {node_id} has ended before the acknowledgement was sent: the broker has "
         f"released the records, and they are delivered again",
     )
+
+
+def _can_be_repeated(code: int) -> bool:
+    """Whether the same acknowledgement may succeed later; not if the leader has moved, which has released the lock."""
+    return is_retriable(code) and code not in _LEADER_MOVED
 
 
 def _values(acquired: share_fetch.AcquiredRecords) -> Iterable[int]:

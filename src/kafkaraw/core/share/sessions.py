@@ -68,12 +68,20 @@ class ShareSession:
         """Whether the broker has a session."""
         return self.epoch != OPENING_EPOCH
 
-    def fetch(self, wanted: Collection[TopicIdPartition], acknowledged: Acknowledgements) -> ShareFetchRequest:
+    def fetch(
+        self, wanted: Collection[TopicIdPartition], acknowledged: Acknowledgements, records_max: int | None = None
+    ) -> ShareFetchRequest:
         """Return a request for records of exactly these partitions, with acknowledgements of some of them.
 
         A request that renews locks acquires nothing, as KIP-1222 demands.
+
+        Args:
+            wanted: the partitions.
+            acknowledged: the acknowledgements.
+            records_max: number of records to acquire, instead of that of the limits.
         """
         limits = self._limits
+        records_max = limits.max_records if records_max is None else records_max
         added = [partition for partition in wanted if partition not in self._partitions]
         forgotten = [partition for partition in self._partitions if partition not in set(wanted)]
         self._partitions = dict.fromkeys(wanted)
@@ -99,8 +107,8 @@ class ShareSession:
             max_wait_ms=0 if renews else limits.max_wait_ms,
             min_bytes=0 if renews else limits.min_bytes,
             max_bytes=0 if renews else limits.max_bytes,
-            max_records=0 if renews else limits.max_records,
-            batch_size=limits.max_records,
+            max_records=0 if renews else records_max,
+            batch_size=records_max,
             share_acquire_mode=limits.acquire_mode,
             is_renew_ack=renews,
             topics=[share_fetch.FetchTopic(topic_id=each, partitions=parts) for each, parts in topics.items()],

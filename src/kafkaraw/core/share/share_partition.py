@@ -148,6 +148,11 @@ class SharePartition:
         return self.next_offset - self.start_offset if self._batches else 0
 
     @property
+    def batches_in_flight(self) -> int:
+        """Number of batches in flight, each with one state or one for each of its records."""
+        return sum(1 for _ in self._batches)
+
+    @property
     def complete_count(self) -> int:
         """Number of records from the start offset on that the group is done with (KIP-1226)."""
         return sum(

@@ -1,0 +1,227 @@
+"""Share consumers and a broker on virtual time: what becomes of acknowledgements and deserializers, and the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kafkaraw import ConfigResource, ConfigResourceType, TopicPartition
+from kafkaraw.broker.api_error import ApiError
+from kafkaraw.broker.shares.partitions import SharePartitions
+from kafkaraw.client.metrics.pushed import PushedValues
+from kafkaraw.client.metrics.share_consumer_metrics import MEANINGS, MEMBER_MEANINGS
+from kafkaraw.client.share_consumer import AsyncShareConsumer
+from kafkaraw.core.share.acknowledgements import AcknowledgeType
+from kafkaraw.core.telemetry.reporter import TelemetrySubscription
+from kafkaraw.errors import BrokerError, DeserializationError, KafkaError, RetriableError
+from kafkaraw.metrics import ClientCollector
+from kafkaraw.protocol import Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
+from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
+
+TOPIC = GROUP = "jobs"
+PARTITION = TopicPartition(TOPIC, 0)
+Told = list[tuple[dict[TopicPartition, list[int]], KafkaError | None]]
+
+
+async def a_consumer(cluster: VirtualCluster, records: int = 3, **settings: object) -> AsyncShareConsumer:
+    """Return a member of a group that begins at the first of some records."""
+    await cluster.create(TOPIC)
+    async with cluster.admin() as admin:
+        group = ConfigResource(ConfigResourceType.GROUP, GROUP)
+        await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    async with cluster.producer() as producer:
+        for number in range(records):
+            await producer.send(TOPIC, b"%d" % number)
+    given = {"bootstrap_servers": BOOTSTRAP, "group_id": GROUP, **settings}
+    consumer = AsyncShareConsumer(runtime=cluster.runtime, **given)
+    consumer.subscribe([TOPIC])
+    return consumer
+
+
+async def lag(cluster: VirtualCluster) -> int | None:
+    async with cluster.admin() as admin:
+        return (await admin.list_share_group_offsets([GROUP]))[GROUP][PARTITION].lag
+
+
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+def test_acknowledgements_of_a_session_that_has_ended_are_reported_as_failed(mode: str):
+    async def test(cluster: VirtualCluster) -> None:
+        told: Told = []
+        async with await a_consumer(cluster, share_acknowledgement_mode=mode) as consumer:
+            consumer.set_acknowledgement_commit_callback(lambda offsets, error: told.append((offsets, error)))
+            (batch,) = (await consumer.poll(10)).values()
+            if mode == "explicit":
+                consumer.acknowledge(batch)
+            cluster.cut()
+            await asyncio.sleep(1)
+            results = await consumer.commit()
+            assert isinstance(results[PARTITION], KafkaError)
+            assert [(offsets, type(error)) for offsets, error in told] == [
+                ({PARTITION: [0, 1, 2]}, type(results[PARTITION]))
+            ]
+        assert await lag(cluster) == 3
+
+    on_cluster(test)
+
+
+def test_a_callback_that_raises_gets_the_other_results_and_its_first_exception_is_raised():
+    async def test(cluster: VirtualCluster) -> None:
+        told: list[int] = []
+
+        def tell(offsets: dict[TopicPartition, list[int]], error: KafkaError | None) -> None:
+            told.extend(offsets[PARTITION])
+            raise ValueError(offsets[PARTITION])
+
+        async with await a_consumer(cluster, share_acknowledgement_mode="explicit") as consumer:
+            consumer.set_acknowledgement_commit_callback(tell)
+            (batch,) = (await consumer.poll(10)).values()
+            for record in batch:
+                consumer.acknowledge(record)
+                consumer.commit_nowait()
+            await asyncio.sleep(1)
+            with pytest.raises(ValueError, match="0"):
+                consumer.commit_nowait()
+            assert told == [0, 1, 2]
+            consumer.set_acknowledgement_commit_callback(None)
+
+    on_cluster(test)
+
+
+def failing_writes(monkeypatch: pytest.MonkeyPatch, times: int, code: ErrorCode) -> Callable[[], int]:
+    """Have the share coordinator refuse writes; return how many it has refused."""
+    store, refused = SharePartitions._store, 0
+
+    def refuse(self, led, machine, batches, done):
+        nonlocal refused
+        if refused < times:
+            refused += 1
+            done(ApiError(code, "not now"))
+        else:
+            store(self, led, machine, batches, done)
+
+    monkeypatch.setattr(SharePartitions, "_store", refuse)
+    return lambda: refused
+
+
+def test_an_acknowledgement_that_the_broker_could_not_store_is_sent_again(monkeypatch: pytest.MonkeyPatch):
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster, share_acknowledgement_mode="explicit") as consumer:
+            (batch,) = (await consumer.poll(10)).values()
+            refused = failing_writes(monkeypatch, 3, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            consumer.acknowledge(batch)
+            assert await consumer.commit(20) == {PARTITION: None}
+            assert refused() == 3
+        assert await lag(cluster) == 0
+
+    on_cluster(test)
+
+
+def test_an_acknowledgement_is_not_sent_again_after_its_deadline_or_when_the_leader_has_moved(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async def test(cluster: VirtualCluster, code: ErrorCode) -> int:
+        settings = {"share_acknowledgement_mode": "explicit", "default_api_timeout_ms": 2_000}
+        async with await a_consumer(cluster, **settings) as consumer:
+            (batch,) = (await consumer.poll(1.9)).values()
+            with monkeypatch.context() as patch:
+                refused = failing_writes(patch, 1_000, code)
+                consumer.acknowledge(batch)
+                error = (await consumer.commit(20))[PARTITION]
+            assert isinstance(error, BrokerError)
+            assert error.code == code
+            return refused()
+
+    assert on_cluster(lambda cluster: test(cluster, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) > 2
+    assert on_cluster(lambda cluster: test(cluster, ErrorCode.NOT_LEADER_OR_FOLLOWER)) == 1
+
+
+def test_deserializers_of_the_asyncio_consumer_may_return_awaitables():
+    async def shout(data: bytes) -> str:
+        await asyncio.sleep(0.01)
+        if data == b"1":
+            raise ValueError("one")
+        return f"{data.decode()}!"
+
+    async def test(cluster: VirtualCluster) -> None:
+        seen: list[str] = []
+
+        class Interceptor:
+            def on_consume(self, records):
+                seen.extend(record.value for record in records)
+                return records
+
+        settings = {"value_deserializer": shout, "interceptors": Interceptor()}
+        async with await a_consumer(cluster, share_acknowledgement_mode="explicit", **settings) as consumer:
+            (batch,) = (await consumer.poll(10)).values()
+            assert [(record.value, record.delivery_count) for record in batch] == [("0!", 1)]
+            consumer.acknowledge(batch)
+            with pytest.raises(DeserializationError, match="unless you acknowledge it"):
+                await consumer.poll(10)
+            consumer.acknowledge_offset(PARTITION, 1, AcknowledgeType.REJECT)
+            (batch,) = (await consumer.poll(10)).values()
+            assert [(record.value, record.delivery_count) for record in batch] == [("2!", 1)]
+            assert seen == ["0!", "2!"]
+            consumer.acknowledge(batch)
+        assert await lag(cluster) == 0
+
+    on_cluster(test)
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_records_that_a_deserializer_could_not_decode_yet_are_decoded_again_and_not_accepted(awaits: bool):
+    tries = 0
+
+    def decode(data: bytes) -> bytes:
+        nonlocal tries
+        tries += 1
+        if tries <= 2:
+            raise RetriableError("the schema registry cannot be reached")
+        return data
+
+    async def decode_awaiting(data: bytes) -> bytes:
+        return decode(data)
+
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster, value_deserializer=decode_awaiting if awaits else decode) as consumer:
+            for _ in range(2):
+                with pytest.raises(RetriableError):
+                    await consumer.poll(10)
+                assert await consumer.commit() == {}
+            (batch,) = (await consumer.poll(10)).values()
+            assert batch.values() == [b"0", b"1", b"2"]
+
+    on_cluster(test)
+
+
+def test_metrics_have_javas_names_and_are_exported_and_pushed():
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster) as consumer:
+            await consumer.poll(10)
+            await asyncio.sleep(2)
+            await consumer.commit()
+            await consumer.poll(0.1)
+            metrics = consumer.metrics()
+            assert metrics["share_consumer"].keys() == MEANINGS.keys()
+            assert metrics["share_group"].keys() == MEMBER_MEANINGS.keys()
+            expected = {
+                "records_consumed_total": 3,
+                "records_per_request_max": 3,
+                "acknowledgements_send_total": 3,
+                "acknowledgements_error_total": 0,
+                "polls_total": 2,
+            }
+            assert metrics["share_consumer"].items() >= expected.items()
+            assert metrics["share_consumer"]["time_between_poll_max_s"] >= 2
+            assert metrics["share_group"]["assigned_partitions"] == 1
+            exported = {family.name for family in ClientCollector(consumer).collect()}
+            assert {"kafkaraw_share_consumer_records_consumed", "kafkaraw_share_group_heartbeat"} <= exported
+            subscription = TelemetrySubscription(Uuid(b"client-instance!"), 1, 1_000, 0, False, ("*",))
+            values = PushedValues.read(metrics, 1_000)
+            pushed = {point.name: point.value for point in values.points("consumer", PushedValues(0), subscription)}
+            name = "org.apache.kafka.consumer.share.fetch.manager.acknowledgements.send.total"
+            assert pushed[name] == 3
+
+    on_cluster(test)
