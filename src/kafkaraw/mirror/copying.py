@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -328,6 +329,13 @@ class Commits(Protocol):
     async def open(self) -> None:
         """Prepare; positions that were committed before are final from then on."""
 
+    async def settle(self, copy: TopicPartition) -> None:
+        """Have the coordinator of the group answer from all that earlier processes have committed; see `settle_group`.
+
+        Args:
+            copy: any partition of a copy; nothing is committed for it.
+        """
+
     async def begin(self) -> None:
         """Do what has to be done before batches are sent."""
 
@@ -378,6 +386,10 @@ class ExactlyOnce:
         else:
             core_of(self._producer).transactions.continue_as(self._identity)
 
+    async def settle(self, copy: TopicPartition) -> None:
+        """Abort a transaction with an offset of the group."""
+        await settle_group(self._producer, self._group_id, copy)
+
     async def begin(self) -> None:
         """Begin a transaction, unless one is open."""
         if not self._is_open:
@@ -427,6 +439,9 @@ class AtLeastOnce:
     async def open(self) -> None:
         """Nothing has to be prepared."""
 
+    async def settle(self, copy: TopicPartition) -> None:
+        """Nothing has to be settled: an older position repeats records, which this delivery may do."""
+
     async def begin(self) -> None:
         """Nothing has to be begun."""
 
@@ -444,6 +459,31 @@ class AtLeastOnce:
             await self._consumer.commit(_offsets(positions))
         except AuthorizationError:
             return
+
+
+async def settle_group(producer: AsyncProducer, group_id: str, of: TopicPartition) -> None:
+    """Make the committed offsets of a group final and readable, after `init_transactions` and before they are read.
+
+    A read of committed offsets is answered by one broker from its memory. The broker may not know yet that another one
+    has become the coordinator, or, after a move, may answer from a state before the last transactions until the next
+    write: then a process would continue at an older position, or wait for a transaction that has ended
+    (UNSTABLE_OFFSET_COMMIT). So this makes a write first, an offset in a transaction that is aborted. When it is
+    acknowledged, all replicas in sync have it: only the present coordinator can do that, and it has applied all before.
+    The abort also ends what is left open of the producer id in the coordinator's partition.
+
+    Args:
+        producer: with the transactional id of the process; no transaction is open.
+        group_id: the group.
+        of: a partition that exists.
+
+    Raises:
+        ProducerFencedError: another process has taken over.
+        KafkaError: a coordinator does not answer.
+    """
+    await producer.begin_transaction()
+    with suppress(TransactionAbortableError):  # such as a missing permission, which the next read reports
+        await producer.send_offsets_to_transaction({of: 0}, group_id)
+    await producer.abort_transaction()
 
 
 def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, OffsetAndMetadata]:
