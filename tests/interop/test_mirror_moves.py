@@ -1,8 +1,9 @@
 """Two mirrors copy between two clusters whose coordinators and leaders move, and whose nodes and mirrors are killed.
 
-One mirror copies exactly once, the other one at least once; the auditor of simulations (`kafkaraw.testing.audit_mirror`)
-compares the copies with the source, record by record, and every translated offset. Both on clusters of Apache Kafka and
-on embedded ones. Node 1 of a cluster, which is the controller of Apache Kafka, is not killed. Start at `attack`.
+One mirror copies exactly once, the other one at least once. The auditor of simulations
+(`kafkaraw.testing.audit_mirror`) compares the copies with the source, record by record, and every translated offset.
+Both on clusters of Apache Kafka and on embedded ones. Node 1 of a cluster, which is the controller of Apache Kafka, is
+not killed. Start at `attack`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,7 +114,10 @@ def embedded_nodes(count: int) -> Iterator[Nodes]:
         yield Nodes(cluster.bootstrap_servers, ids, cluster.stop_node, cluster.kill_node, cluster.start_node)
 
 
-KINDS: Mapping[str, Callable[[int], object]] = {"apache": apache_nodes, "embedded": embedded_nodes}
+KINDS: Mapping[str, Callable[[int], AbstractContextManager[Nodes]]] = {
+    "apache": apache_nodes,
+    "embedded": embedded_nodes,
+}
 
 
 # -- writers

@@ -361,9 +361,12 @@ class _Session:
     async def _settle(self, topics: Sequence[CopiedTopic]) -> None:
         """Make what earlier processes have committed readable."""
         refused = {of.topic for of in self._refusals.left_out(_now_s())}
-        copy = next((topic.target for topic in topics if topic.source not in refused), None)
-        if copy is not None:
-            await self._commits.settle(TopicPartition(copy, 0))
+        topic = next((each for each in topics if each.source not in refused), None)
+        if topic is not None:
+            number = min(
+                topic.partitions or (0,)
+            )  # an own one: tasks that share a flow do not wait for each other then
+            await self._commits.settle(TopicPartition(topic.target, number))
 
     async def _end_shares(self) -> bool:
         """Fence processes that have shared this flow before: they have transactional ids of their own.
