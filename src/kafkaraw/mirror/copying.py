@@ -464,12 +464,11 @@ class AtLeastOnce:
 async def settle_group(producer: AsyncProducer, group_id: str, of: TopicPartition) -> None:
     """Make the committed offsets of a group final and readable, after `init_transactions` and before they are read.
 
-    A read of committed offsets is answered by one broker from its memory. The broker may not know yet that another one
-    has become the coordinator, or, after a move, may answer from a state before the last transactions until the next
-    write: then a process would continue at an older position, or wait for a transaction that has ended
-    (UNSTABLE_OFFSET_COMMIT). So this makes a write first, an offset in a transaction that is aborted. When it is
-    acknowledged, all replicas in sync have it: only the present coordinator can do that, and it has applied all before.
-    The abort also ends what is left open of the producer id in the coordinator's partition.
+    A read of committed offsets is answered by one broker from its memory. If another one has become the coordinator and
+    this one does not know it yet, its answer is an older position, and records would be copied twice. If offsets have
+    arrived behind the end of their transaction, it answers UNSTABLE_OFFSET_COMMIT for ever. So this makes a write
+    first: an offset in a transaction that is aborted. Only the present coordinator can acknowledge it, since all
+    replicas in sync must have it. The abort also ends what is open of the producer id in the coordinator's partition.
 
     Args:
         producer: with the transactional id of the process; no transaction is open.
