@@ -231,6 +231,7 @@ def is_behind(source: str, target: str) -> bool:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [int(text) for text in os.environ.get("KAFKARAW_MIRROR_KILLS", "1,2,3").split(",")])
 def test_killed_mirror_loses_and_repeats_nothing_on_apache_kafka(tmp_path: Path, seed: int) -> None:
     """The mirror process is killed again and again while records and transactions are written; then it catches up."""

@@ -35,7 +35,7 @@ from kafkaraw.testing.mirror_history import MirrorHistory, Translated
 from tests.interop.apache_kafka import SINGLE_NODE, SOON_BACK, ApacheKafka, why_missing
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 ORDERS = "orders"
 PARTITIONS = 3
@@ -298,10 +298,13 @@ class Attack:
 
     Attributes:
         events: what was done, in order.
+        moves_count: how many partitions of coordinators have got another leader by `_move`.
     """
 
     def __init__(self, chosen: random.Random, source: Nodes, target: Nodes, mirrors: Sequence[Mirror]) -> None:
         self.events: list[str] = []
+        self.moves_count = 0
+        self._restarting: threading.Thread | None = None
         self._chosen, self._source, self._target, self._mirrors = chosen, source, target, mirrors
         self._kinds: dict[Callable[[], str], int] = {
             lambda: self._move(self._target, INTERNAL): 5,
@@ -316,32 +319,43 @@ class Attack:
     def run(self, seconds: float) -> None:
         """Move and kill for some time; in the end all nodes run."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            time.sleep(self._chosen.uniform(0.1, 1.5))
-            for mirror in self._mirrors:
-                mirror.ensure()
-            kind = self._chosen.choices(list(self._kinds), list(self._kinds.values()))[0]
-            self.events.append(kind())
+        try:
+            while time.monotonic() < deadline:
+                time.sleep(self._chosen.uniform(0.1, 1.5))
+                for mirror in self._mirrors:
+                    mirror.ensure()
+                kind = self._chosen.choices(list(self._kinds), list(self._kinds.values()))[0]
+                self.events.append(kind())
+        finally:
+            if self._restarting is not None:
+                self._restarting.join()
 
     def _move(self, nodes: Nodes, topics: Sequence[str]) -> str:
         """Give some partitions another order of replicas, and the first of them the lead."""
-        moves: dict[TopicPartition, list[int]] = {}
-        with suppress(KafkaError), Admin(bootstrap_servers=nodes.servers) as admin:
-            for topic in topics:
-                for number in range(len(admin.describe_topics([topic])[topic].partitions)):
-                    if self._chosen.random() < 0.6:
-                        moves[TopicPartition(topic, number)] = self._chosen.sample(nodes.ids, len(nodes.ids))
-            admin.alter_partition_reassignments(moves)
-            admin.elect_leaders(ElectionType.PREFERRED, list(moves))
-        return f"move {len(moves)} of {', '.join(topics)}"
+        with Admin(bootstrap_servers=nodes.servers) as admin:
+            before = leaders(admin, topics)
+            moves = {of: self._chosen.sample(nodes.ids, len(nodes.ids)) for of in before if self._chosen.random() < 0.6}
+            with suppress(KafkaError):  # a node is down, or leads already
+                admin.alter_partition_reassignments(moves)
+            with suppress(KafkaError):
+                admin.elect_leaders(ElectionType.PREFERRED, list(moves))
+            moved = [of for of, leader in leaders(admin, topics).items() if leader != before.get(of)]
+        self.moves_count += sum(of.topic in INTERNAL for of in moved)
+        return f"{len(moved)} leaders of {', '.join(topics)} moved"
 
     def _restart(self, nodes: Nodes, how: str) -> str:
-        node = self._chosen.choice(nodes.ids[1:])
+        """End a node, and start it again beside the next events."""
+        if self._restarting is not None and self._restarting.is_alive():
+            return "a node is starting"
+        node, pause_s = self._chosen.choice(nodes.ids[1:]), self._chosen.uniform(0, 3)
         (nodes.kill if how == "kill" else nodes.stop)(node)
-        time.sleep(self._chosen.uniform(0, 2))
-        if self._chosen.random() < 0.5:
-            self._kill_mirror()
-        nodes.start(node)
+
+        def start() -> None:
+            time.sleep(pause_s)
+            nodes.start(node)
+
+        self._restarting = threading.Thread(target=start)
+        self._restarting.start()
         return f"{how} node {node} of {'the target' if nodes is self._target else 'the source'}"
 
     def _kill_mirror(self) -> str:
@@ -350,6 +364,16 @@ class Attack:
         time.sleep(self._chosen.choice([0.0, 0.0, 0.2]))
         mirror.ensure()
         return f"kill mirror {mirror.alias}"
+
+
+def leaders(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    """Return the leaders of all partitions of the topics that exist."""
+    found: dict[TopicPartition, int] = {}
+    for topic in topics:
+        with suppress(KafkaError):
+            for each in admin.describe_topics([topic])[topic].partitions:
+                found[TopicPartition(topic, each.partition)] = each.leader_id
+    return found
 
 
 def attack(folder: Path, source: Nodes, target: Nodes, seed: int) -> None:
@@ -368,6 +392,7 @@ def attack(folder: Path, source: Nodes, target: Nodes, seed: int) -> None:
             moves.run(SECONDS)
         with Producer(bootstrap_servers=source.servers, transactional_id="writer") as producer:
             producer.init_transactions()  # what is open ends
+        assert moves.moves_count, f"no coordinator moved: {moves.events}"
         written = contents(source.servers, ORDERS)
         assert sum(map(len, written.values())) > 1_000, "the writers wrote too little"
         for mirror in mirrors:
@@ -389,7 +414,7 @@ def attack(folder: Path, source: Nodes, target: Nodes, seed: int) -> None:
             transactions=writers.transactions,
             translated=mirror.translations({of: records[-1][0] + 1 for of, records in written.items()}),
         )
-        assert not audit_mirror(history), (moves.events, mirror.text)
+        assert not (violations := audit_mirror(history)), (violations, moves.events, mirror.text)
         assert not [part for part in NEVER if part in mirror.text], mirror.text
 
 
