@@ -163,7 +163,10 @@ def test_mirror_ends_an_offset_that_arrived_behind_the_end_of_its_transaction() 
             producer_epoch=producer.producer_epoch,
             topics=[
                 TxnOffsetCommitRequestTopic(
-                    name="orders", partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+                    name="orders",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+                    ],
                 )
             ],
         )
