@@ -19,11 +19,19 @@ pytest.importorskip("pyarrow")
 
 from kafkaraw import Admin, Producer
 from kafkaraw.client.admin import NewTopic
-from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.errors import UnknownTopicError
+from kafkaraw.client.consumer import AsyncConsumer, engine_of
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
+from kafkaraw.errors import KafkaTimeoutError, UnknownTopicError
 from kafkaraw.mirror.flow import Flow
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings
 from kafkaraw.mirror.verification import verify_topic
+from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kafkaraw.records import TopicPartition
 from tests.interop.apache_kafka import ApacheKafka, why_missing
 from tests.interop.both_brokers import Broker
@@ -131,6 +139,56 @@ def test_copies_between_apache_kafka_and_the_embedded_broker_are_equal(
     assert sum(batch.records_count for batch in copied) == 300 * len(CODECS) + 2 * 20
 
 
+@pytest.mark.soak
+def test_mirror_ends_an_offset_that_arrived_behind_the_end_of_its_transaction() -> None:
+    """Apache Kafka before 4.0, or without verification, takes such a request: no coordinator ends it (KAFKA-14402)."""
+    missing = why_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    unverified = {"transaction.partition.verification.enable": "false"}
+    with ApacheKafka() as source, ApacheKafka(properties=unverified, features={"transaction.version": 0}) as target:
+        servers = source.bootstrap_servers, target.bootstrap_servers
+        for cluster in servers:
+            create(cluster, "orders")
+        write(servers[0], "orders", 0, 300)
+        asyncio.run(copy(*servers, "orders", Delivery.EXACTLY_ONCE))
+        assert not asyncio.run(differences(*servers, "orders"))
+        group = FlowSettings("a", "b of orders", {}, {}).group_id
+        with Admin(bootstrap_servers=servers[1]) as admin:
+            producer = admin.describe_transactions([f"{group}-0"])[f"{group}-0"]
+        late = TxnOffsetCommitRequest(
+            transactional_id=f"{group}-0",
+            group_id=group,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="orders",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+                    ],
+                )
+            ],
+        )
+        assert asyncio.run(unstable_after(servers[1], late))
+        write(servers[0], "orders", 300, 300)
+        asyncio.run(copy(*servers, "orders", Delivery.EXACTLY_ONCE))
+        assert not asyncio.run(differences(*servers, "orders"))
+
+
+async def unstable_after(servers: str, late: TxnOffsetCommitRequest) -> bool:
+    """Send a request for pending offsets; returns whether the group's offsets cannot be read then."""
+    async with AsyncConsumer(bootstrap_servers=servers, group_id=late.group_id, enable_auto_commit=False) as consumer:
+        await consumer.list_topics()
+        answer = await Coordinator(engine_of(consumer), CoordinatorKind.GROUP, late.group_id).ask(
+            late, lambda response: response.topics[0].partitions[0].error_code, deadline=Deadline(20), version_max=3
+        )
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        with pytest.raises(KafkaTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
+            await consumer.committed([TopicPartition("orders", 0)], timeout=2)
+    return True
+
+
 # -- two Apache Kafka clusters, and kills
 
 
@@ -176,6 +234,7 @@ def is_behind(source: str, target: str) -> bool:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [int(text) for text in os.environ.get("KAFKARAW_MIRROR_KILLS", "1,2,3").split(",")])
 def test_killed_mirror_loses_and_repeats_nothing_on_apache_kafka(tmp_path: Path, seed: int) -> None:
     """The mirror process is killed again and again while records and transactions are written; then it catches up."""

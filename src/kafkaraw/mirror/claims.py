@@ -34,6 +34,7 @@ from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.light_classes import replace
+from kafkaraw.mirror.copying import settle_group
 from kafkaraw.mirror.flow import producer_of
 from kafkaraw.mirror.interfaces import Delivery, FlowSettings
 from kafkaraw.mirror.positions import Position, RunIds
@@ -80,6 +81,7 @@ class Claim:
             return
         self._owner = producer_of(self._settings, self._runtime)
         await self._owner.init_transactions()
+        await settle_group(self._owner, self._settings.group_id, self._key)
         self._count = await self._read()
         if self._count:
             async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:

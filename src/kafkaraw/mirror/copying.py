@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -328,6 +329,13 @@ class Commits(Protocol):
     async def open(self) -> None:
         """Prepare; positions that were committed before are final from then on."""
 
+    async def settle(self, copy: TopicPartition) -> None:
+        """Have the coordinator of the group answer from all that earlier processes have committed; see `settle_group`.
+
+        Args:
+            copy: any partition of a copy; nothing is committed for it.
+        """
+
     async def begin(self) -> None:
         """Do what has to be done before batches are sent."""
 
@@ -378,6 +386,10 @@ class ExactlyOnce:
         else:
             core_of(self._producer).transactions.continue_as(self._identity)
 
+    async def settle(self, copy: TopicPartition) -> None:
+        """Abort a transaction with an offset of the group."""
+        await settle_group(self._producer, self._group_id, copy)
+
     async def begin(self) -> None:
         """Begin a transaction, unless one is open."""
         if not self._is_open:
@@ -427,6 +439,9 @@ class AtLeastOnce:
     async def open(self) -> None:
         """Nothing has to be prepared."""
 
+    async def settle(self, copy: TopicPartition) -> None:
+        """Nothing has to be settled: an older position repeats records, which this delivery may do."""
+
     async def begin(self) -> None:
         """Nothing has to be begun."""
 
@@ -444,6 +459,30 @@ class AtLeastOnce:
             await self._consumer.commit(_offsets(positions))
         except AuthorizationError:
             return
+
+
+async def settle_group(producer: AsyncProducer, group_id: str, of: TopicPartition) -> None:
+    """Make the committed offsets of a group final and readable, after `init_transactions` and before they are read.
+
+    A read of committed offsets is answered by one broker from its memory. If another one has become the coordinator and
+    this one does not know it yet, its answer is an older position, and records would be copied twice. If offsets have
+    arrived behind the end of their transaction, it answers UNSTABLE_OFFSET_COMMIT for ever. So this makes a write
+    first: an offset in a transaction that is aborted. Only the present coordinator can acknowledge it, since all
+    replicas in sync must have it. The abort also ends what is open of the producer id in the coordinator's partition.
+
+    Args:
+        producer: with the transactional id of the process; no transaction is open.
+        group_id: the group.
+        of: a partition that exists.
+
+    Raises:
+        ProducerFencedError: another process has taken over.
+        KafkaError: a coordinator does not answer.
+    """
+    await producer.begin_transaction()
+    with suppress(TransactionAbortableError):  # such as a missing permission, which the next read reports
+        await producer.send_offsets_to_transaction({of: 0}, group_id)
+    await producer.abort_transaction()
 
 
 def _offsets(positions: Mapping[TopicPartition, Position]) -> dict[TopicPartition, OffsetAndMetadata]:

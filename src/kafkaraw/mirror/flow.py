@@ -36,8 +36,10 @@ from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.errors import (
+    BrokerError,
     CorruptBatchError,
     KafkaError,
+    KafkaTimeoutError,
     RetriableError,
     UsageError,
 )
@@ -56,6 +58,7 @@ from kafkaraw.mirror.positions import (
 from kafkaraw.mirror.refusals import Refusal, Refusals, StoppedPartition, is_of_records, refusal_of, refused_by
 from kafkaraw.mirror.sessions import Sessions
 from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Batch, TopicPartition
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -349,20 +352,37 @@ class _Session:
         await together(engine_of(source).start(), engine_of(target).start())
         self._check_clusters()
         topics, _ = await together(self._plan.refresh(), self._commits.open())
-        if self._part is None:
-            await self._end_shares()
+        await self._settle(topics)
+        if self._part is None and await self._end_shares():
+            await self._settle(topics)
         self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         await self._adopt(topics)
 
-    async def _end_shares(self) -> None:
-        """Fence processes that have shared this flow before: they have transactional ids of their own."""
+    async def _settle(self, topics: Sequence[CopiedTopic]) -> None:
+        """Make what earlier processes have committed readable."""
+        refused = {of.topic for of in self._refusals.left_out(_now_s())}
+        topic = next((each for each in topics if each.source not in refused), None)
+        if topic is not None:
+            number = min(
+                topic.partitions or (0,)
+            )  # an own one: tasks that share a flow do not wait for each other then
+            await self._commits.settle(TopicPartition(topic.target, number))
+
+    async def _end_shares(self) -> bool:
+        """Fence processes that have shared this flow before: they have transactional ids of their own.
+
+        Returns:
+            Whether there are any.
+        """
         claim = self._settings.claim
         if claim is None or (found := (await self._clients.target.committed([claim]))[claim]) is None:
-            return
+            return False
         self._runs.check({claim: Position.parse(found.offset, found.leader_epoch, found.metadata)}, self._settings.name)
-        if found.offset > 0 and self._settings.delivery is Delivery.EXACTLY_ONCE:
-            async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
-                await admin.fence_producers(self._settings.transactional_ids(found.offset))
+        if found.offset == 0 or self._settings.delivery is not Delivery.EXACTLY_ONCE:
+            return False
+        async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
+            await admin.fence_producers(self._settings.transactional_ids(found.offset))
+        return True
 
     def _check_clusters(self) -> None:
         ids = [engine_of(client).cluster.cluster_id for client in (self._clients.source, self._clients.target)]
@@ -516,7 +536,7 @@ class _Session:
             source.beginning_offsets(new),
             source.end_offsets(new),
             target.end_offsets(copies.values()),
-            target.committed(copies.values()),
+            self._committed(copies.values()),
         )
         return [
             PartitionFacts(
@@ -531,6 +551,20 @@ class _Session:
             )
             for of, copy in copies.items()
         ]
+
+    async def _committed(self, copies: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Ask for positions that no open transaction may change."""
+        try:
+            return await self._clients.target.committed(copies)
+        except KafkaTimeoutError as error:
+            cause = error.__cause__
+            if not isinstance(cause, BrokerError) or cause.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            raise KafkaTimeoutError(
+                f"mirror {self._settings.name}: its positions in the target cannot be read: another producer has an "
+                f"open transaction with offsets of group {self._settings.group_id!r}. If no coordinator will end it, "
+                f"`kafkaraw transactions find-hanging __consumer_offsets` names it, and `transactions abort` ends it"
+            ) from error
 
     def _position_of(self, of: TopicPartition, committed: OffsetAndMetadata | None, target_id: Uuid) -> Position | None:
         if committed is not None:

@@ -83,10 +83,12 @@ class Coordinator:
             the response; its code may be an error that is not retriable.
 
         Raises:
-            KafkaTimeoutError: the deadline has passed; the message has the last error.
+            KafkaTimeoutError: the deadline has passed; the message has the last error, and the last one of the
+                coordinator is its cause.
             KafkaError: the coordinator cannot be looked up, for example because this principal may not describe it.
         """
         attempt, last = 0, "no broker was asked yet"
+        cause: KafkaError | None = None
         while True:
             try:
                 response = await self._attempt(message, deadline, version_max)
@@ -96,10 +98,11 @@ class Coordinator:
                 code = code_of(response)
                 if not is_retriable(code):
                     return response
-                last = str(error_for(code, self.what))
+                cause = error_for(code, self.what)
+                last = str(cause)
                 if code in _MOVED:
                     self._node_id = None
-            await self._pause(attempt, last, deadline)
+            await self._pause(attempt, last, deadline, cause)
             attempt += 1
 
     async def connection(self, deadline: Deadline) -> Connection:
@@ -128,14 +131,15 @@ class Coordinator:
             return last
         return str(error)
 
-    async def _pause(self, attempt: int, last: str, deadline: Deadline) -> None:
+    async def _pause(self, attempt: int, last: str, deadline: Deadline, cause: KafkaError | None = None) -> None:
         """Wait before the next attempt.
 
         Raises:
             KafkaTimeoutError: the deadline has passed.
         """
         if deadline.expired:
-            raise KafkaTimeoutError(f"{self.what}: not done within {shown(deadline.timeout)} s; last seen: {last}")
+            text = f"{self.what}: not done within {shown(deadline.timeout)} s; last seen: {last}"
+            raise KafkaTimeoutError(text) from cause
         log.debug("%s: %s; trying again", self.what, last)
         await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
 
