@@ -42,7 +42,8 @@ from kafkaraw.protocol.frames import (
     explain_size,
     request_header_version,
 )
-from kafkaraw.protocol.types import decode_uvarint
+from kafkaraw.protocol.messages.produce import ProduceRequest
+from kafkaraw.protocol.types import ZERO_UUID, Uuid, decode_uvarint
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -52,13 +53,16 @@ KEPT_BYTES_MAX: Final = 4 << 20
 """Of larger frames only the beginning is kept."""
 PENDING_MAX: Final = 10_000
 """Requests of a connection that wait for an answer; beyond it, the oldest is given up."""
+TOPIC_NAMES_MAX: Final = 100_000
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
 SASL_HANDSHAKE_KEY: Final = 17
+_NAMES_TOPICS: Final = frozenset({3, 19})
 _FIXED: Final = struct.Struct(">hhi")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ERROR_AT: Final = 4  # of an answer to ApiVersions: behind the correlation id
+_MAGIC_AT, _MAGIC, _RECORDS_COUNT_AT = 16, 2, 57  # in a record batch (KIP-98)
 _GSSAPI_TOKEN: Final = 0x60  # RFC 2743: the tag of an initial token
 
 
@@ -103,6 +107,25 @@ class Frame:
         return len(self.data) < self.size_bytes
 
 
+class TopicNames:
+    """Names of topics by id, as Metadata and CreateTopics answers say them; since 4.0, clients produce by id only."""
+
+    def __init__(self) -> None:
+        self._names: dict[Uuid, str] = {}
+
+    def learn(self, exchange: Exchange) -> None:
+        """Take the names from an answer; other answers have none, and are not decoded."""
+        if exchange.api_key not in _NAMES_TOPICS or len(self._names) >= TOPIC_NAMES_MAX:
+            return
+        for topic in getattr(exchange.response_body, "topics", ()):
+            if topic.name and topic.topic_id != ZERO_UUID:
+                self._names[topic.topic_id] = topic.name
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic; None if no answer has named it."""
+        return self._names.get(Uuid(topic_id))
+
+
 class ExchangeKind(Enum):
     """What an exchange carries."""
 
@@ -124,6 +147,7 @@ class Exchange:
         version: API version of the request; -1 if there is none.
         correlation_id: of the request, or of an answer without one.
         client_id: of the request header; None for null.
+        topic_names: of topics that the request names by id.
 
     Attributes:
         response: the frame from the broker; None if there is none (yet).
@@ -142,6 +166,7 @@ class Exchange:
         version: int = -1,
         correlation_id: int = 0,
         client_id: str | None = None,
+        topic_names: TopicNames | None = None,
     ) -> None:
         self.connection: Connection = connection
         self.kind: ExchangeKind = kind
@@ -154,6 +179,7 @@ class Exchange:
         self.is_answered: bool = True
         self.fault: str = ""
         self.ended: str = ""
+        self._topic_names = topic_names
 
     @property
     def api(self) -> Api | None:
@@ -242,16 +268,55 @@ class Exchange:
             return _subjects_of_cut_produce(self.request, self.version)
         return Subjects()
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that the request names; the id of one whose name is not known."""
+        subjects, names = self.subjects, self._topic_names
+        if not subjects.topic_ids:
+            return subjects.topics
+        by_id = ((names and names.name_of(topic_id)) or str(topic_id) for topic_id in subjects.topic_ids)
+        return tuple(dict.fromkeys((*subjects.topics, *by_id)))
+
     @cached_property
     def errors(self) -> list[ErrorAt]:
         """The error codes in the answer, other than 0."""
         body = self.response_body
         return [] if body is None else errors_of(body)
 
-    @property
+    @cached_property
+    def batches(self) -> list[int]:
+        """The number of records of each batch in a Produce request; empty for other requests, and for old formats."""
+        body = self.request_body
+        if not isinstance(body, ProduceRequest):
+            return []
+        return [
+            _INT32.unpack_from(part.records, _RECORDS_COUNT_AT)[0]
+            for topic in body.topic_data
+            for part in topic.partition_data
+            if isinstance(part.records, memoryview)
+            and len(part.records) >= _RECORDS_COUNT_AT + _INT32.size
+            and part.records[_MAGIC_AT] == _MAGIC
+        ]
+
+    @cached_property
     def throttle_time_ms(self) -> int:
         """How long the broker wants the client to stay quiet, in milliseconds."""
         return int(getattr(self.response_body, "throttle_time_ms", 0))
+
+    def trim(self, kept_bytes: int) -> None:
+        """Keep only the beginnings of the frames, after noting what the bodies say: `subjects`, `errors` and so on.
+
+        Args:
+            kept_bytes: how much of each frame is kept.
+        """
+        if self.request is not None and len(self.request.data) > kept_bytes:
+            _ = self.subjects, self.batches
+            self.__dict__.pop("request_body", None)
+            self.request.data = bytes(self.request.data[:kept_bytes])
+        if self.response is not None and len(self.response.data) > kept_bytes:
+            _ = self.errors, self.throttle_time_ms
+            self.__dict__.pop("response_body", None)
+            self.response.data = bytes(self.response.data[:kept_bytes])
 
     def _decoded_request(self) -> tuple[Request[Response] | None, str]:
         if self.request is None or self.api is None or not self.is_known:
@@ -311,9 +376,11 @@ class Conversation:
         connection: the connection.
         state: what the next frame from the client is.
         pending: exchanges that wait for an answer, the oldest first.
+        topic_names: of the cluster.
     """
 
     connection: Connection
+    topic_names: TopicNames | None = None
     state: ConversationState = ConversationState.REQUESTS
     pending: deque[Exchange] = dataclass_field(default_factory=deque)
     _is_first: bool = True
@@ -380,6 +447,7 @@ class Conversation:
             version=version,
             correlation_id=correlation_id,
             client_id=_client_id(data) if request_header_version(api_key, version) else None,
+            topic_names=self.topic_names,
         )
         if api_key == PRODUCE_KEY and acks_of(data, version) == 0:
             exchange.is_answered = False
@@ -543,13 +611,20 @@ class ConnectionReader:
     Args:
         connection: the connection.
         kept_bytes_max: how much of a frame is kept.
+        topic_names: of the cluster, which several connections share.
 
     Attributes:
         conversation: matches the frames; its queue has the exchanges that wait for an answer.
     """
 
-    def __init__(self, connection: Connection, *, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
-        self.conversation: Conversation = Conversation(connection)
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+        topic_names: TopicNames | None = None,
+    ) -> None:
+        self.conversation: Conversation = Conversation(connection, topic_names)
         self._client = FrameCutter(kept_bytes_max=kept_bytes_max)
         self._broker = FrameCutter(kept_bytes_max=kept_bytes_max)
 
