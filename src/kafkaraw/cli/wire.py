@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 import click
 
 from kafkaraw.cli.registries import RegistryAddress, registry_options
+from kafkaraw.cli.wire_tap import tap
 from kafkaraw.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ TABLE_ROWS_MAX: Final = 3000
 
 @click.group()
 def wire() -> None:
-    """Decode bytes of the protocol."""
+    """See the wire: explain bytes of the protocol, and show what clients and brokers say to each other."""
+
+
+wire.add_command(tap)
 
 
 @wire.command()
