@@ -55,8 +55,7 @@ def test_clients_stay_behind_the_tap(kafka_cluster_session):
         assert produced.errors == []
         assert produced.problem == ""
         assert produced.latency_s is not None
-        nodes = {one.connection.node_id for one in recording.exchanges("Produce")}
-    assert nodes == set(range(3))
+    assert {one.connection.node_id for one in recording.exchanges("Produce")} == set(range(3))
     assert tap.dropped == 0
     assert tap.notes == []
 

@@ -154,7 +154,8 @@ class Lines:
         ):
             yield subject
         if exchange.batches:
-            yield f"{_counted(sum(exchange.batches), 'record')} in {_counted(len(exchange.batches), 'batch', 'batches')}"
+            batches = _counted(len(exchange.batches), "batch", "batches")
+            yield f"{_counted(sum(exchange.batches), 'record')} in {batches}"
         if exchange.throttle_time_ms > 0:
             yield self._styled(_YELLOW, f"throttled for {exchange.throttle_time_ms} ms")
         for text in error_texts(exchange.errors):

@@ -30,6 +30,7 @@ from kafkaraw.inspect.tap.addresses import (
     HELD_TAIL_BYTES,
     UNKNOWN_TAG,
     Addresses,
+    Node,
     Treatment,
     has_unknown_addresses,
     hide_endpoints,
@@ -41,7 +42,9 @@ from kafkaraw.net.transport import LowWater
 from kafkaraw.protocol.frames import SIZE_PREFIX
 
 if TYPE_CHECKING:
+    from kafkaraw.broker.faults import Faults
     from kafkaraw.inspect.tap.injection import Injection
+    from kafkaraw.inspect.tap.ports import Gate
 
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Above so many unsent bytes, the side that they come from is not read."""
@@ -53,8 +56,31 @@ KEPT_HELD_BYTES: Final = 64 << 20
 CORRELATION_ID: Final = slice(0, 4)
 
 
-class Reporter(Protocol):
-    """What a passage tells of itself."""
+class Host(Protocol):
+    """What a passage asks of the tap that it belongs to, and tells it."""
+
+    @property
+    def topic_names(self) -> TopicNames:
+        """The names of topics in the cluster."""
+        ...
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much of a frame an exchange keeps."""
+        ...
+
+    @property
+    def faults_if_set(self) -> Faults | None:
+        """Faults to inject now; None without."""
+        ...
+
+    def accepted(self, passage: Passage) -> None:
+        """The client's side stands: connect the broker's."""
+        ...
+
+    def advertised(self, node: Node, local_host: str) -> tuple[str, int]:
+        """Return where clients reach a node that have reached the tap at `local_host`."""
+        ...
 
     def ended(self, exchange: Exchange) -> None:
         """An exchange has ended."""
@@ -99,6 +125,11 @@ class End(asyncio.BufferedProtocol):
             self._low_water = LowWater(sock)
             self._descriptor = sock.fileno() if type(self.transport).__module__.startswith("asyncio.") else None
         self._passage.end_made(self)
+
+    def address(self, name: str) -> tuple[str, int]:
+        """Return "sockname" or "peername" of the socket; an empty host if it is closed."""
+        found = None if self.transport is None else self.transport.get_extra_info(name)
+        return (str(found[0]), int(found[1])) if found else ("", 0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go."""
@@ -163,45 +194,35 @@ class Passage:
     """A client's connection, and the one to the broker that belongs to it.
 
     Args:
-        addresses: rewrites answers.
-        reporter: is told of exchanges and events.
-        topic_names: of the cluster.
-        kept_bytes: how much of a frame an exchange keeps, in bytes.
-        on_accepted: is called when the client's side stands.
-        injection: makes faults happen; None without.
+        host: the tap.
+        gate: the port that the client has connected to.
 
     Attributes:
         client, broker: the two sides.
         connection: names of both; set by `begin`.
-        client_bytes, broker_bytes: how many bytes came from either side.
+        conversation: matches requests and answers.
         is_raw: whether another protocol is passed on unread.
     """
 
-    def __init__(
-        self,
-        addresses: Addresses,
-        reporter: Reporter,
-        topic_names: TopicNames,
-        *,
-        kept_bytes: int,
-        on_accepted: Callable[[Passage], None],
-        injection: Injection | None = None,
-    ) -> None:
+    def __init__(self, host: Host, gate: Gate) -> None:
         self.client: End = End(self, "client")
         self.broker: End = End(self, "broker")
+        self.gate: Gate = gate
         self.connection: Connection = Connection(0, "", "")
-        self.client_bytes = self.broker_bytes = 0
-        self.conversation: Conversation = Conversation(self.connection, topic_names)
-        self.is_raw = False
-        self._addresses = addresses
-        self._reporter = reporter
-        self._kept_bytes = kept_bytes
-        self._on_accepted = on_accepted
-        self._injection = injection
+        self.conversation: Conversation = Conversation(self.connection)
+        self.is_raw: bool = False
+        self._host = host
+        self._addresses = Addresses(lambda node: host.advertised(node, self.local_host))
+        self._injection: Injection | None = None
         self._why_ended = ""
         self._is_over = False
         self.client.feeds(Stream(_FromClient(self)), lambda is_unsent: self.broker.read(not is_unsent))
         self.broker.feeds(Stream(_FromBroker(self)), lambda is_unsent: self.client.read(not is_unsent))
+
+    @property
+    def local_host(self) -> str:
+        """The address at which the client has reached the tap; empty if it has gone."""
+        return self.client.address("sockname")[0]
 
     # -- the two ends ----------------------------------------------------------------------------------------------
 
@@ -209,22 +230,26 @@ class Passage:
         """The client's side waits until the broker's stands."""
         if end is self.client:
             end.read(False)
-            self._on_accepted(self)
+            self._host.accepted(self)
         elif self._is_over:  # the client has gone meanwhile
             end.abort()
 
     def begin(self, connection: Connection) -> None:
         """The broker's side stands: pass bytes on."""
         self.connection = connection
-        self.conversation = Conversation(connection, self.conversation.topic_names)
-        if self._injection is not None:
-            self._injection.attach(self)
+        self.conversation = Conversation(connection, self._host.topic_names)
         self.client.read(True)
 
     def refuse(self, reason: str) -> None:
         """There is no broker's side: close the client's."""
         self._why_ended = reason
         self.client.close()
+
+    def end(self, reason: str) -> None:
+        """End both sides after what is unsent."""
+        self._why_ended = self._why_ended or reason
+        self.client.close()
+        self.broker.close()
 
     def end_lost(self, end: End, error: Exception | None) -> None:
         """Let the other side send what it has, and close it."""
@@ -238,9 +263,11 @@ class Passage:
         other.close()
         if not self._is_over and self.client.transport is None and self.broker.transport is None:
             self._is_over = True
+            if self._injection is not None:
+                self._injection.end()
             for exchange in self.conversation.end(self._why_ended):
                 self.report(exchange)
-            self._reporter.closed(self)
+            self._host.closed(self)
 
     def abort(self) -> None:
         """End both sides at once."""
@@ -252,7 +279,7 @@ class Passage:
         """Pass everything on unread: this is another protocol."""
         if not self.is_raw:
             self.is_raw = True
-            self._reporter.note(
+            self._host.note(
                 f"connection {self.connection.number} of {self.connection.client}: {reason}; passed on unread "
                 f"(seen from the {end})"
             )
@@ -261,15 +288,15 @@ class Passage:
 
     def report(self, exchange: Exchange) -> None:
         """Tell the observers of an exchange that has ended, with as much of its frames as is kept."""
-        exchange.trim(self._kept_bytes)
-        self._reporter.ended(exchange)
+        exchange.trim(self._host.kept_bytes)
+        self._host.ended(exchange)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
     def asked(self, frame: Frame) -> None:
         """Note a request that was passed on."""
         exchange = self.conversation.request(frame)
-        exchange.trim(self._kept_bytes)
+        exchange.trim(self._host.kept_bytes)
         if not exchange.is_answered:
             self.report(exchange)
         dropped = self.conversation.drop_oldest("too many later requests have no answer, either")
@@ -279,7 +306,14 @@ class Passage:
     @property
     def injection(self) -> Injection | None:
         """What makes faults happen on this connection, if any are set now."""
-        return self._injection if self._injection is not None and self._injection.is_set else None
+        if self._injection is None:
+            faults = self._host.faults_if_set
+            if faults is None:
+                return None
+            from kafkaraw.inspect.tap.injection import Injection  # only with faults: it imports parts of the broker
+
+            self._injection = Injection(faults, self._host.topic_names, self)
+        return self._injection if self._injection.is_set else None
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +333,7 @@ class Passage:
         try:
             return self._addresses.rewrite(data, exchange.api_key, exchange.version)
         except KafkaError as error:
-            self._reporter.note(
+            self._host.note(
                 f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
                 f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
             )
@@ -310,14 +344,14 @@ class Passage:
         try:
             return hide_endpoints(data, exchange.version)
         except KafkaError as error:
-            self._reporter.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
+            self._host.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
             return None
 
     def answered(self, frame: Frame) -> None:
         """Note an answer that was passed on."""
         for exchange in self.conversation.response(frame):
             if has_unknown_addresses(exchange.api_key, exchange.version):
-                self._reporter.note(
+                self._host.note(
                     f"{exchange.name} is not known here: addresses in its answers are passed on as they are, so "
                     "clients may go past the tap"
                 )
@@ -336,7 +370,6 @@ class _FromClient:
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
-        passage.client_bytes += len(data)
         injection = passage.injection
         if injection is None:
             passage.broker.write(data)
@@ -347,12 +380,10 @@ class _FromClient:
                 injection.request(frame)
 
     def passing(self, data: memoryview) -> None:
-        self._passage.client_bytes += len(data)
         self._passage.broker.write(data)
 
     def long_frame(self, frame: Frame, held: memoryview) -> None:
         passage = self._passage
-        passage.client_bytes += len(held)
         if len(held) and passage.injection is not None:
             frame.data = bytes(frame.data)  # it outlives the buffer
             passage.injection.request(frame)
@@ -377,7 +408,7 @@ class _FromBroker:
         injection = passage.injection
         if size > KEPT_HELD_BYTES:
             return Plan(KEPT_PASSING_BYTES, 0)
-        if treatment is Treatment.HOLD or (injection is not None and injection.holds(beginning)):
+        if treatment is Treatment.HOLD or injection is not None:
             return Plan(size, size)
         if treatment is Treatment.HOLD_TAIL:
             return Plan(size, HELD_TAIL_BYTES)
@@ -385,7 +416,6 @@ class _FromBroker:
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
-        passage.broker_bytes += len(data)
         frames = _frames(data, sizes, at_s)
         if passage.injection is not None:
             for frame in frames:
@@ -405,12 +435,10 @@ class _FromBroker:
             passage.answered(frame)
 
     def passing(self, data: memoryview) -> None:
-        self._passage.broker_bytes += len(data)
         self._passage.client.write(data)
 
     def long_frame(self, frame: Frame, held: memoryview) -> None:
         passage = self._passage
-        passage.broker_bytes += len(held)
         if len(held) == frame.size_bytes:
             self._deliver(frame)
             return

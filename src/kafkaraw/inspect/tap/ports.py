@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from typing import Final
 
+from kafkaraw.client.config import Address
 from kafkaraw.errors import NetworkError, Stage, UsageError
+from kafkaraw.light_classes import dataclass
 from kafkaraw.net.os_errors import cannot_listen
 
 PORTS_BY_DEFAULT: Final = 100
 PORT_MAX: Final = 65_535
 BACKLOG: Final = 512
 _ANY: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+@dataclass(slots=True, eq=False)
+class Gate:
+    """One port on which the tap listens.
+
+    Attributes:
+        name: what is behind it, as "bootstrap servers" or "broker 1".
+        port: the port.
+        targets: addresses to connect to; the first one that accepts is used.
+        node_id: of the broker; None for the bootstrap servers.
+        sock: listens on the port.
+        server: accepts connections.
+    """
+
+    name: str
+    port: int
+    targets: list[Address]
+    node_id: int | None
+    sock: socket.socket
+    server: asyncio.Server | None = None
 
 
 class PortRange:

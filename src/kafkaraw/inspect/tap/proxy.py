@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,11 +29,10 @@ from typing import TYPE_CHECKING, Final
 from kafkaraw.client.config import Address, parse_addresses
 from kafkaraw.errors import NetworkError, UsageError
 from kafkaraw.inspect.exchanges import Connection, Exchange, TopicNames
-from kafkaraw.inspect.tap.addresses import Addresses, Node, Role
+from kafkaraw.inspect.tap.addresses import Node, Role
 from kafkaraw.inspect.tap.passage import Passage
-from kafkaraw.inspect.tap.ports import PortRange
+from kafkaraw.inspect.tap.ports import Gate, PortRange
 from kafkaraw.inspect.tap.recording import RECORDED_MAX, Recording
-from kafkaraw.light_classes import dataclass
 from kafkaraw.net import LoopThread
 from kafkaraw.net.dial import connect_socket, tls_failed
 from kafkaraw.net.listener import TLS_HANDSHAKE_TIMEOUT_S, stop_accepting
@@ -57,25 +55,6 @@ DRAIN_FOR_S: Final = 0.002
 NOTES_MAX: Final = 1000
 
 
-@dataclass(slots=True, eq=False)
-class Gate:
-    """One port on which the tap listens.
-
-    Attributes:
-        name: what is behind it, as "bootstrap servers" or "broker 1".
-        port: the port.
-        targets: addresses to connect to; the first one that accepts is used.
-        node_id: of the broker; None for the bootstrap servers.
-    """
-
-    name: str
-    port: int
-    targets: list[Address]
-    node_id: int | None
-    sock: socket.socket
-    server: asyncio.Server | None = None
-
-
 class Tap:
     """A proxy in front of every broker of a cluster.
 
@@ -92,6 +71,8 @@ class Tap:
         kept_bytes: how much of each frame an `Exchange` keeps.
 
     Attributes:
+        topic_names: names of topics by id, as answers have said them so far.
+        kept_bytes: as the argument.
         dropped: number of exchanges that no observer has seen, since observers are slower than the traffic.
 
     Raises:
@@ -115,7 +96,7 @@ class Tap:
         self._tls = tls
         self._listen_tls = listen_tls
         self._faults = faults
-        self._kept_bytes = kept_bytes
+        self.kept_bytes: int = kept_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._bootstrap: Gate | None = None
@@ -123,7 +104,7 @@ class Tap:
         self._passages: set[Passage] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
-        self._topic_names = TopicNames()
+        self.topic_names: TopicNames = TopicNames()
         self._observers: list[Callable[[Exchange], None]] = []
         self._note_observers: list[Callable[[str], None]] = []
         self._notes: dict[str, int] = {}
@@ -146,6 +127,15 @@ class Tap:
         if self._bootstrap is None:
             raise UsageError("the tap is not running: use it in a `with` or `async with` statement")
         return host_port(self._advertised_host or self._ports.reachable_host, self._bootstrap.port)
+
+    @property
+    def faults(self) -> Faults:
+        """The faults to inject, as of an embedded broker: `tap.faults.on(api="Produce").close()`."""
+        if self._faults is None:
+            from kafkaraw.broker.faults import Faults  # most taps inject none
+
+            self._faults = Faults()
+        return self._faults
 
     @property
     def brokers(self) -> Mapping[int, tuple[str, int]]:
@@ -283,31 +273,10 @@ class Tap:
     async def _serve(self, gate: Gate) -> None:
         assert self._loop is not None
         gate.server = await self._loop.create_server(
-            lambda: self._accepting(gate).client,
+            lambda: Passage(self, gate).client,
             sock=gate.sock,
             ssl=self._listen_tls,
             ssl_handshake_timeout=None if self._listen_tls is None else TLS_HANDSHAKE_TIMEOUT_S,
-        )
-
-    def _accepting(self, gate: Gate) -> Passage:
-        local_host = ""
-
-        def advertise(node: Node) -> tuple[str, int]:
-            return self._advertised(node, local_host)
-
-        def accepted(passage: Passage) -> None:
-            nonlocal local_host
-            assert passage.client.transport is not None
-            local_host = str(passage.client.transport.get_extra_info("sockname")[0])
-            self._passages.add(passage)
-            self._spawn(self._connect(passage, gate))
-
-        return Passage(
-            Addresses(advertise),
-            self,
-            self._topic_names,
-            kept_bytes=self._kept_bytes,
-            on_accepted=accepted,
         )
 
     def _spawn(self, coroutine: object) -> None:
@@ -316,12 +285,10 @@ class Tap:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, passage: Passage, gate: Gate) -> None:
+    async def _connect(self, passage: Passage) -> None:
         """Connect a passage to the first target that accepts; refuse the client if none does."""
-        assert passage.client.transport is not None
         self._connections += 1
-        peer = passage.client.transport.get_extra_info("peername")
-        client = host_port(str(peer[0]), int(peer[1]))
+        gate, client = passage.gate, host_port(*passage.client.address("peername"))
         failures = []
         for host, port in list(gate.targets):
             try:
@@ -331,8 +298,9 @@ class Tap:
                 continue
             passage.begin(Connection(self._connections, client, host_port(host, port), gate.node_id))
             return
-        passage.refuse(f"{gate.name}: {'; '.join(failures)}")
-        self.note(f"{gate.name}: {'; '.join(failures)}; the client's connection is closed")
+        reason = f"{gate.name}: {'; '.join(failures)}"
+        passage.refuse(reason)
+        self.note(f"{reason}; the client's connection is closed")
 
     async def _dial(self, passage: Passage, host: str, port: int) -> None:
         assert self._loop is not None
@@ -352,7 +320,7 @@ class Tap:
             sock.close()
             raise
 
-    def _advertised(self, node: Node, local_host: str) -> tuple[str, int]:
+    def advertised(self, node: Node, local_host: str) -> tuple[str, int]:
         """Return where clients reach a node; its own address if there is no port for it."""
         key = (node.role, node.node_id)
         gate = self._gates.get(key)
@@ -379,7 +347,17 @@ class Tap:
         log.info("port %d stands for %s at %s", port, name, host_port(node.host, node.port))
         return gate
 
-    # -- what passages report --------------------------------------------------------------------------------------
+    # -- what passages ask and report ------------------------------------------------------------------------------
+
+    @property
+    def faults_if_set(self) -> Faults | None:
+        """Faults to inject now; None without."""
+        return self._faults if self._faults is not None and self._faults.are_set else None
+
+    def accepted(self, passage: Passage) -> None:
+        """Connect the broker's side of a client that has connected; passages call this."""
+        self._passages.add(passage)
+        self._spawn(self._connect(passage))
 
     def ended(self, exchange: Exchange) -> None:
         """Queue an exchange for the observers; passages call this."""
@@ -421,7 +399,7 @@ class Tap:
 
     def _show(self, exchange: Exchange) -> None:
         self._queued_bytes -= _kept_bytes_of(exchange)
-        self._topic_names.learn(exchange)
+        self.topic_names.learn(exchange)
         for observer in list(self._observers):
             try:
                 observer(exchange)
