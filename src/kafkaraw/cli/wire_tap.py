@@ -94,7 +94,8 @@ class LineWriter:
                 return
 
 
-def _filter_options(command: Callable[..., object]) -> Callable[..., object]:
+def filter_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that say which exchanges are shown, as its argument `shown`, a `Filter`."""
     options = (
         click.option("--api", "apis", multiple=True, metavar="NAME|KEY", help="Show only requests of this API."),
         click.option("--client-id", "client_ids", multiple=True, metavar="ID", help="Show only this client."),
@@ -144,7 +145,7 @@ def _filter_options(command: Callable[..., object]) -> Callable[..., object]:
 @click.option("--tls-key", metavar="FILE", help="Its private key, if it is in another file.")
 @click.option("--fault", "faults", multiple=True, metavar="RULE", help="Inject a fault, as 'Produce nth=3: close'.")
 @click.option("-v", "--verbose", "verbosity", count=True, help="Show the fields of messages; -vv shows their bytes.")
-@_filter_options
+@filter_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Format.  [default: text]")
 @click.option("--with-secrets", is_flag=True, help="Show SASL tokens, credentials and configurations.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after N exchanges that are shown.")

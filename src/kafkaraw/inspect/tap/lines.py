@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaraw.inspect.annotation import Annotation
-from kafkaraw.inspect.exchanges import Exchange, ExchangeKind, Frame
+from kafkaraw.inspect.exchanges import Exchange, Frame
 from kafkaraw.inspect.frames import FrameKind, Reading, annotate_frame
 from kafkaraw.inspect.render import Row, hex_of, rows_of
 from kafkaraw.inspect.subjects import ErrorAt
@@ -79,9 +79,13 @@ class Lines:
         verbosity: 0 is a line for each exchange, 1 adds the fields, 2 the annotated bytes.
         color: use the colors of terminals.
         with_secrets: show SASL tokens, credentials and configurations that clients set.
+        with_addresses: show the address of the broker in place of its node id.
     """
 
-    def __init__(self, verbosity: int = 0, *, color: bool = False, with_secrets: bool = False) -> None:
+    def __init__(
+        self, verbosity: int = 0, *, color: bool = False, with_secrets: bool = False, with_addresses: bool = False
+    ) -> None:
+        self._with_addresses = with_addresses
         self._verbosity = verbosity
         self._color = color
         self._with_secrets = with_secrets
@@ -107,8 +111,8 @@ class Lines:
             "node_id": exchange.connection.node_id,
             "kind": exchange.kind.name.lower(),
             "api": exchange.api.name if exchange.api else None,
-            "api_key": exchange.api_key if exchange.kind is ExchangeKind.REQUEST else None,
-            "version": exchange.version if exchange.kind is ExchangeKind.REQUEST else None,
+            "api_key": exchange.api_key if exchange.api_key >= 0 else None,
+            "version": exchange.version if exchange.version >= 0 else None,
             "correlation_id": exchange.correlation_id,
             "topics": list(exchange.topics),
             "groups": list(subjects.groups),
@@ -134,6 +138,7 @@ class Lines:
     def _summary(self, exchange: Exchange) -> str:
         connection, latency_s = exchange.connection, exchange.latency_s
         node = BOOTSTRAP if connection.node_id is None else str(connection.node_id)
+        node = f"{connection.broker:>21}" if self._with_addresses else node
         latency = "" if latency_s is None else duration_text(latency_s)
         sizes = f"{size_text(exchange.request_bytes):>7} >{size_text(exchange.response_bytes):>8}"
         client = printable(exchange.client_id if exchange.client_id is not None else connection.client)
@@ -154,8 +159,8 @@ class Lines:
         ):
             yield subject
         if exchange.batches:
-            batches = _counted(len(exchange.batches), "batch", "batches")
-            yield f"{_counted(sum(exchange.batches), 'record')} in {batches}"
+            records, batches = _counted(sum(exchange.batches), "record"), len(exchange.batches)
+            yield f"{records} in {_counted(batches, 'batch', 'batches')}"
         if exchange.throttle_time_ms > 0:
             yield self._styled(_YELLOW, f"throttled for {exchange.throttle_time_ms} ms")
         for text in error_texts(exchange.errors):

@@ -31,7 +31,7 @@ def _masked(exchange: Exchange, frame: Frame | None, kind: FrameKind, version: i
     if frame is None:
         return None
     data = bytes(frame.data)
-    if exchange.kind is not ExchangeKind.REQUEST:
+    if exchange.kind is not ExchangeKind.REQUEST and not exchange.is_known:
         return _MASK * len(data)
     fields = _fields_of(exchange.api_key)
     api = exchange.api
