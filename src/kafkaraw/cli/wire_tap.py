@@ -117,8 +117,10 @@ def filter_options(command: Callable[..., object]) -> Callable[..., object]:
         from kafkaraw.inspect.tap.lines import Filter
 
         shown = Filter(
-            frozenset(api_named(name).key for name in settings.pop("apis")),
-            *(frozenset(settings.pop(name)) for name in ("client_ids", "topics", "groups")),
+            api_keys=frozenset(api_named(name).key for name in settings.pop("apis")),
+            client_ids=frozenset(settings.pop("client_ids")),
+            topics=frozenset(settings.pop("topics")),
+            groups=frozenset(settings.pop("groups")),
             only_errors=settings.pop("only_errors"),
             slower_than_ms=settings.pop("slower_than_ms"),
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkaraw.broker.faults import Damaged, Fault, FaultReply, Faults, Incoming, Undecoded
 from kafkaraw.broker.replies import NO_REPLY, CloseConnection, Deferred, Failed, NoReply, Reply
 from kafkaraw.errors import KafkaError
-from kafkaraw.inspect.exchanges import Exchange, Frame, TopicNames
+from kafkaraw.inspect.exchanges import Bytes, Exchange, Frame, TopicNames
 from kafkaraw.protocol import (
     FileSlice,
     RequestHeader,
@@ -69,7 +69,7 @@ class Injection:
         self._waiting.append(frame)
         self._work()
 
-    def response(self, frame: Frame, data: bytes | memoryview) -> bool:
+    def response(self, frame: Frame, data: Bytes) -> bool:
         """Take an answer from the broker; return False if it is passed on without a fault.
 
         Args:
@@ -149,7 +149,7 @@ class Injection:
         self._awaited = Deferred(lambda: None)
         return self._awaited
 
-    def _forward(self, data: bytes | bytearray | memoryview) -> None:
+    def _forward(self, data: Bytes) -> None:
         self._passage.broker.write(SIZE_PREFIX.pack(len(data)) + bytes(data))
 
     def _settle(self, reply: FaultReply | Failed) -> None:

@@ -181,11 +181,9 @@ class Lines:
     def _messages(self, exchange: Exchange) -> Iterator[tuple[str, list[Row]]]:
         if exchange.api is None or not exchange.is_known:
             return
-        frames: tuple[bytes | None, bytes | None]
-        if self._with_secrets:
-            frames = tuple(None if one is None else bytes(one.data) for one in (exchange.request, exchange.response))
-        else:
-            frames = masked_frames(exchange)
+        frames = [None if one is None else bytes(one.data) for one in (exchange.request, exchange.response)]
+        if not self._with_secrets:
+            frames = list(masked_frames(exchange))
         kinds = ((FrameKind.REQUEST, exchange.version), (FrameKind.RESPONSE, exchange.response_version))
         for (kind, version), data in zip(kinds, frames, strict=True):
             if data is not None:

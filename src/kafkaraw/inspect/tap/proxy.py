@@ -22,7 +22,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -279,9 +279,9 @@ class Tap:
             ssl_handshake_timeout=None if self._listen_tls is None else TLS_HANDSHAKE_TIMEOUT_S,
         )
 
-    def _spawn(self, coroutine: object) -> None:
+    def _spawn(self, coroutine: Coroutine[object, None, None]) -> None:
         assert self._loop is not None
-        task = self._loop.create_task(coroutine)  # type: ignore[arg-type]
+        task = self._loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

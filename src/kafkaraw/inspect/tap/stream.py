@@ -152,7 +152,8 @@ class Stream:
 
     def _cut(self, at_s: float) -> None:
         """Hand over the whole frames in the entrance; begin with a long one behind them."""
-        at, sizes = self._start, []
+        at = self._start
+        sizes: list[int] = []
         while self._end - at >= SIZE_PREFIX.size:
             prefix = self._entrance[at : at + SIZE_PREFIX.size]
             reason = stranger_in(bytes(prefix), is_first=self._is_first)
