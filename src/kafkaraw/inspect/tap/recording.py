@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -26,16 +27,15 @@ class Recording:
     def __init__(self, exchanges_max: int = RECORDED_MAX) -> None:
         self._exchanges: deque[Exchange] = deque(maxlen=exchanges_max)
         self._lock = threading.Lock()
-        self._waiters: list[tuple[Callable[[Exchange], bool], threading.Event]] = []
+        self._waiters: list[threading.Event] = []
 
     def add(self, exchange: Exchange) -> None:
         """Keep an exchange; the tap calls this."""
         with self._lock:
             self._exchanges.append(exchange)
             waiters = list(self._waiters)
-        for fits, came in waiters:
-            if fits(exchange):
-                came.set()
+        for waiter in waiters:
+            waiter.set()
 
     def exchanges(
         self, api: str | int | None = None, *, client_id: str | None = None, topic: str | None = None
@@ -56,28 +56,33 @@ class Recording:
         *,
         client_id: str | None = None,
         topic: str | None = None,
+        nth: int = 1,
         timeout: float = WAIT_TIMEOUT_S,
     ) -> Exchange:
-        """Return the first exchange that fits; block until there is one.
+        """Return the `nth` exchange that fits; block until there is one.
 
         Raises:
-            KafkaTimeoutError: none came within `timeout` seconds.
+            KafkaTimeoutError: it did not come within `timeout` seconds.
             UsageError: there is no such API.
         """
-        fits = _matcher(api, client_id, topic)
-        waiter = (fits, threading.Event())
+        came = threading.Event()
         with self._lock:
-            self._waiters.append(waiter)
-            known = next(filter(fits, self._exchanges), None)
+            self._waiters.append(came)
+        deadline = time.monotonic() + timeout
         try:
-            if known is None and not wait_interruptibly(waiter[1].wait, timeout):
-                given = {"api": api, "client_id": client_id, "topic": topic}
-                wanted = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
-                raise KafkaTimeoutError(f"no exchange with {wanted or 'anything'} passed the tap within {timeout:g} s")
+            while True:
+                came.clear()
+                found = self.exchanges(api, client_id=client_id, topic=topic)
+                if len(found) >= nth:
+                    return found[nth - 1]
+                if not wait_interruptibly(came.wait, max(deadline - time.monotonic(), 0.0)):
+                    break
         finally:
             with self._lock:
-                self._waiters.remove(waiter)
-        return known or self.exchanges(api, client_id=client_id, topic=topic)[0]
+                self._waiters.remove(came)
+        given = {"api": api, "client_id": client_id, "topic": topic}
+        wanted = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None) or "anything"
+        raise KafkaTimeoutError(f"{len(found)} of {nth} exchanges with {wanted} passed the tap within {timeout:g} s")
 
 
 def _matcher(api: str | int | None, client_id: str | None, topic: str | None) -> Callable[[Exchange], bool]:
