@@ -45,7 +45,7 @@ def check(tap: Tap, recording: Recording) -> None:
     assert tap.dropped == 0
 
 
-@pytest.mark.parametrize("client", rotating(CLIENTS, ids=lambda client: client.name))
+@pytest.mark.parametrize("client", rotating(CLIENTS, 2), ids=lambda client: client.name)
 def test_client_writes_and_reads_through_the_tap(tapped: tuple[Tap, Recording], topic: str, client: Client):
     tap, recording = tapped
     client.produce(tap.bootstrap_servers, topic, SAMPLES, codec="gzip", acks="all", idempotent=False)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.exchanges import Exchange
     from kafkaraw.inspect.tap.lines import Filter, Lines
     from kafkaraw.inspect.tap.proxy import Tap
+    from kafkaraw.inspect.tap.saving import Saving
     from kafkaraw.inspect.tap.summary import Summary
 
 QUEUED_LINES_MAX: Final = 20_000
@@ -149,6 +150,7 @@ def filter_options(command: Callable[..., object]) -> Callable[..., object]:
 @click.option("-v", "--verbose", "verbosity", count=True, help="Show the fields of messages; -vv shows their bytes.")
 @filter_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Format.  [default: text]")
+@click.option("--save", type=click.File("wb"), metavar="FILE", help="Write a capture for Wireshark (pcapng).")
 @click.option("--with-secrets", is_flag=True, help="Show SASL tokens, credentials and configurations.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after N exchanges that are shown.")
 @click.option("--seconds", type=click.FloatRange(0), metavar="S", help="End after this time.")
@@ -164,6 +166,7 @@ def tap(  # noqa: PLR0913 -- one for each option
     faults: tuple[str, ...],
     verbosity: int,
     output: str,
+    save: BinaryIO | None,
     with_secrets: bool,
     count: int | None,
     seconds: float | None,
@@ -186,7 +189,6 @@ def tap(  # noqa: PLR0913 -- one for each option
     with Stop() as stop:
         from kafkaraw.inspect.tap.lines import Lines
         from kafkaraw.inspect.tap.proxy import Tap
-        from kafkaraw.inspect.tap.summary import Summary
 
         tapped = Tap(
             cluster.properties.get("bootstrap.servers") or cluster.properties["bootstrap_servers"],
@@ -199,14 +201,16 @@ def tap(  # noqa: PLR0913 -- one for each option
         is_text = output == "text"
         lines = Lines(verbosity, color=is_text and sys.stdout.isatty(), with_secrets=with_secrets)
         screen = _Screen(lines, None if quiet else shown, is_text=is_text, count=count)
+        saving = _saving(tapped, save, with_secrets=with_secrets)
         try:
             with tapped:
                 screen.begin(tapped)
                 _wait(stop, screen, seconds)
         finally:
             screen.writer.close()
-        _print_end(screen.summary, tapped, screen.writer.dropped, is_text=is_text)
-        assert isinstance(screen.summary, Summary)
+            if saving is not None:
+                saving.close()
+        _print_end(screen.summary, tapped, _missing(tapped, screen.writer, saving), is_text=is_text)
 
 
 class _Screen:
@@ -300,14 +304,31 @@ def _faults(rules: tuple[str, ...]) -> Any:  # noqa: ANN401 - Faults, which is i
     return faults
 
 
-def _print_end(summary: Summary, tapped: Tap, dropped_lines: int, *, is_text: bool) -> None:
+def _saving(tapped: Tap, file: BinaryIO | None, *, with_secrets: bool) -> Saving | None:
+    if file is None:
+        return None
+    from kafkaraw.inspect.tap.saving import Saving
+
+    saving = Saving(file, with_secrets=with_secrets)
+    tapped.save_to(saving)
+    return saving
+
+
+def _missing(tapped: Tap, writer: LineWriter, saving: Saving | None) -> list[str]:
+    """What was not shown, counted or saved, in words."""
     missing = []
-    if dropped_lines:
-        missing.append(f"{dropped_lines} lines were not printed: the terminal is slower than the traffic")
+    if writer.dropped:
+        missing.append(f"{writer.dropped} lines were not printed: the terminal is slower than the traffic")
     if tapped.dropped:
-        missing.append(
-            f"{tapped.dropped} exchanges were not counted: the traffic is faster than the tap can look at it"
-        )
+        missing.append(f"{tapped.dropped} exchanges were not counted: there were too many at once")
+    if saving is not None and saving.left_out_bytes:
+        missing.append(f"{saving.left_out_bytes} bytes were not saved: the file is slower than the traffic")
+    if saving is not None and saving.error:
+        missing.append(f"the capture is not complete: {saving.error}")
+    return missing
+
+
+def _print_end(summary: Summary, tapped: Tap, missing: list[str], *, is_text: bool) -> None:
     try:
         if not is_text:
             document = {**summary.document(), "notes": tapped.notes, "missing": missing}

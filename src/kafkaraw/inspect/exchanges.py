@@ -75,12 +75,14 @@ class Connection:
         client: address of the client, "host:port".
         broker: address of the broker, "host:port".
         node_id: of the broker, if it is known.
+        broker_address: address of the broker's host, if `broker` has its name.
     """
 
     number: int
     client: str
     broker: str
     node_id: int | None = None
+    broker_address: str = ""
 
 
 @dataclass(slots=True, eq=False)

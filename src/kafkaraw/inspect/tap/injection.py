@@ -104,7 +104,7 @@ class Injection:
         """Begin with the next request if all earlier ones are answered."""
         while self._waiting and self._current is None and not self._passage.conversation.pending and not self._is_over:
             frame = self._waiting.popleft()
-            exchange = self._passage.conversation.request(frame)
+            exchange = self._passage.exchange_of(frame)
             body = exchange.request_body
             if body is None or exchange.api_key in _SASL_KEYS:
                 self._forward(frame.data)

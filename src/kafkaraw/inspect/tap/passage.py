@@ -65,11 +65,6 @@ class Host(Protocol):
         ...
 
     @property
-    def kept_bytes(self) -> int:
-        """How much of a frame an exchange keeps."""
-        ...
-
-    @property
     def faults_if_set(self) -> Faults | None:
         """Faults to inject now; None without."""
         ...
@@ -80,6 +75,10 @@ class Host(Protocol):
 
     def advertised(self, node: Node, local_host: str) -> tuple[str, int]:
         """Return where clients reach a node that have reached the tap at `local_host`."""
+        ...
+
+    def asked(self, exchange: Exchange) -> None:
+        """A request has come."""
         ...
 
     def ended(self, exchange: Exchange) -> None:
@@ -287,16 +286,20 @@ class Passage:
             self.broker.stream.become_raw()
 
     def report(self, exchange: Exchange) -> None:
-        """Tell the observers of an exchange that has ended, with as much of its frames as is kept."""
-        exchange.trim(self._host.kept_bytes)
+        """Tell the tap of an exchange that has ended."""
         self._host.ended(exchange)
+
+    def exchange_of(self, frame: Frame) -> Exchange:
+        """Begin an exchange with a request, and tell the tap of it."""
+        exchange = self.conversation.request(frame)
+        self._host.asked(exchange)
+        return exchange
 
     # -- requests --------------------------------------------------------------------------------------------------
 
     def asked(self, frame: Frame) -> None:
         """Note a request that was passed on."""
-        exchange = self.conversation.request(frame)
-        exchange.trim(self._host.kept_bytes)
+        exchange = self.exchange_of(frame)
         if not exchange.is_answered:
             self.report(exchange)
         dropped = self.conversation.drop_oldest("too many later requests have no answer, either")

@@ -24,7 +24,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaraw.client.config import Address, parse_addresses
 from kafkaraw.errors import NetworkError, UsageError
@@ -55,6 +55,22 @@ DRAIN_FOR_S: Final = 0.002
 NOTES_MAX: Final = 1000
 
 
+class Saver(Protocol):
+    """Takes frames as they pass; must not block."""
+
+    def asked(self, exchange: Exchange) -> None:
+        """A request has come."""
+        ...
+
+    def answered(self, exchange: Exchange) -> None:
+        """An exchange has ended; it may have no answer."""
+        ...
+
+    def closed(self, connection: Connection, at_s: float) -> None:
+        """A connection has ended."""
+        ...
+
+
 class Tap:
     """A proxy in front of every broker of a cluster.
 
@@ -72,7 +88,6 @@ class Tap:
 
     Attributes:
         topic_names: names of topics by id, as answers have said them so far.
-        kept_bytes: as the argument.
         dropped: number of exchanges that no observer has seen, since observers are slower than the traffic.
 
     Raises:
@@ -96,7 +111,7 @@ class Tap:
         self._tls = tls
         self._listen_tls = listen_tls
         self._faults = faults
-        self.kept_bytes: int = kept_bytes
+        self._kept_bytes = kept_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._bootstrap: Gate | None = None
@@ -107,6 +122,7 @@ class Tap:
         self.topic_names: TopicNames = TopicNames()
         self._observers: list[Callable[[Exchange], None]] = []
         self._note_observers: list[Callable[[str], None]] = []
+        self._savers: list[Saver] = []
         self._notes: dict[str, int] = {}
         self._queue: deque[Exchange] = deque()
         self._queued_bytes = 0
@@ -160,6 +176,10 @@ class Tap:
         recording = Recording(exchanges_max)
         self.observe(recording.add)
         return recording
+
+    def save_to(self, saver: Saver) -> None:
+        """Have frames saved from now on, at once and whole; `saving.Saving` writes a capture file."""
+        self._savers.append(saver)
 
     def observe(self, observer: Callable[[Exchange], None]) -> None:
         """Have a function called with each exchange that ends, on the tap's loop; it must not block."""
@@ -296,7 +316,8 @@ class Tap:
             except NetworkError as error:
                 failures.append(str(error))
                 continue
-            passage.begin(Connection(self._connections, client, host_port(host, port), gate.node_id))
+            address = host_port(*passage.broker.address("peername"))
+            passage.begin(Connection(self._connections, client, host_port(host, port), gate.node_id, address))
             return
         reason = f"{gate.name}: {'; '.join(failures)}"
         passage.refuse(reason)
@@ -359,8 +380,18 @@ class Tap:
         self._passages.add(passage)
         self._spawn(self._connect(passage))
 
+    def asked(self, exchange: Exchange) -> None:
+        """Take a request that has come; passages call this."""
+        for saver in self._savers:
+            saver.asked(exchange)
+        if self._faults is None:  # which are set after that still see the whole request
+            exchange.trim(self._kept_bytes)
+
     def ended(self, exchange: Exchange) -> None:
         """Queue an exchange for the observers; passages call this."""
+        for saver in self._savers:
+            saver.answered(exchange)
+        exchange.trim(self._kept_bytes)
         if not self._observers:
             return
         size = _kept_bytes_of(exchange)
@@ -384,6 +415,8 @@ class Tap:
     def closed(self, passage: Passage) -> None:
         """Forget a connection that has ended; passages call this."""
         self._passages.discard(passage)
+        for saver in self._savers:
+            saver.closed(passage.connection, time.time())
         self._one_closed.set()
 
     def _drain(self) -> None:
