@@ -18,7 +18,16 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import BinaryIO, Final, TypeAlias
 
-from kafkaraw.inspect.exchanges import Connection, Conversation, Exchange, ExchangeKind, Frame, stranger_in
+from kafkaraw.inspect.exchanges import (
+    PENDING_MAX,
+    Connection,
+    Conversation,
+    Exchange,
+    ExchangeKind,
+    Frame,
+    TopicNames,
+    stranger_in,
+)
 from kafkaraw.inspect.frame_evidence import (
     GSSAPI_TOKEN,
     RequestJudge,
@@ -304,7 +313,7 @@ class _KafkaConnection:
         self._connection = connection
         self._report = report
         self._guesser = guesser
-        self._conversation = Conversation(connection)
+        self._conversation = Conversation(connection, guesser.topic_names)
         self._responses = ResponseJudge(self._conversation, misses_requests=not has_start)
         self._requests_finder = FrameFinder(RequestJudge(self._conversation), synchronised=has_start)
         self._responses_finder = FrameFinder(self._responses, synchronised=has_start)
@@ -327,7 +336,7 @@ class _KafkaConnection:
         for asks, finder in ((True, self._requests_finder), (False, self._responses_finder)):
             for found in finder.end(at_s):
                 yield from self._take(asks, found)
-        for exchange in self._conversation.end(f"no answer: {reason}"):
+        for exchange in self._conversation.end(reason):
             self._report.unanswered += 1
             yield from self._ended(exchange)
 
@@ -357,13 +366,14 @@ class _KafkaConnection:
         exchange = self._conversation.request(frame)
         if not exchange.is_answered:
             yield from self._ended(exchange)
-        dropped = self._conversation.drop_oldest("no answer was captured before many later requests")
+        dropped = self._conversation.drop_oldest(f"{PENDING_MAX} later requests have no answer, either")
         if dropped is not None:
             yield from self._ended(dropped)
 
     def _ended(self, exchange: Exchange) -> Iterator[Item]:
         if exchange.request is not None:
             self._report.exchanges += 1
+        self._guesser.topic_names.learn(exchange)
         yield exchange
 
 
@@ -372,9 +382,14 @@ def _counted(size: int) -> str:
 
 
 class _Guesser:
-    """Names responses whose requests are not in the capture."""
+    """Names responses whose requests are not in the capture, and topics by their ids.
+
+    Attributes:
+        topic_names: those that any connection of the capture has named.
+    """
 
     def __init__(self, report: CaptureReport) -> None:
+        self.topic_names: TopicNames = TopicNames()
         self._report = report
         self._left = GUESSES_MAX
         self._usual: Counter[tuple[int, int]] = Counter()

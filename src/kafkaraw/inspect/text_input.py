@@ -53,7 +53,7 @@ def read_bytes(data: bytes) -> tuple[bytes, str]:
         UsageError: the input is text in no known form, or in a form with an error in it.
     """
     if data.startswith(CAPTURES):
-        raise UsageError("this is a capture file; turn its packets into text: tcpdump -X -r FILE")
+        raise UsageError("this is a capture file: kafkaraw wire read FILE")
     text = _as_text(data)
     if text is None:
         return data, "raw bytes"
