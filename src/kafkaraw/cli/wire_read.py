@@ -15,7 +15,7 @@ from kafkaraw.cli.wire_tap import filter_options
 if TYPE_CHECKING:
     from kafkaraw.inspect.captures import CaptureReader, CaptureReport
     from kafkaraw.inspect.exchanges import Exchange
-    from kafkaraw.inspect.tap.lines import Filter
+    from kafkaraw.inspect.tap.lines import Filter, Lines
 
 HOW_TO_DECRYPT: Final = (
     "With the session keys of either end (SSLKEYLOGFILE; java: the agent jSSLKeyLog), tshark decrypts them:\n"
@@ -72,7 +72,7 @@ def read(
                 continue
             summary.add(item)
             if not quiet and shown.fits(item):
-                click.echo(lines.text(item) if is_text else lines.json(item), nl=False)
+                click.echo(lines.text(item) if is_text else _json_line(lines, item), nl=False)
                 for note in notes_of(item) if is_text else ():
                     click.echo(f"    ! {note}")
         if quiet and is_text:
@@ -87,6 +87,20 @@ def read(
         click.echo(f"% {words}", err=True)
     if not reader.report.kafka or (reader.report.packets is not None and reader.report.packets.broken):
         ctx.exit(1)
+
+
+def _json_line(lines: Lines, exchange: Exchange) -> str:
+    """Return an exchange as JSON, with what the capture lacks of it, and how sure a guessed API is."""
+    from kafkaraw.inspect.captures import GuessedResponse
+
+    document = json.loads(lines.json(exchange))
+    document["lacks"] = list(notes_of(exchange))
+    if isinstance(exchange, GuessedResponse):
+        document["guesses"] = [
+            {"api": one.reading.api.name, "versions": list(one.versions), "share": round(one.share, 6)}
+            for one in exchange.candidates
+        ]
+    return json.dumps(document, ensure_ascii=False) + "\n"
 
 
 def opened(file: BinaryIO) -> CaptureReader:
