@@ -35,6 +35,7 @@ TABLE_ROWS_MAX: Final = 3000
 COMMANDS: Final = {
     "decode": "kafkaraw.cli.wire:decode",
     "sequence": "kafkaraw.cli.wire_sequence:sequence",
+    "diff": "kafkaraw.cli.wire_diff:diff",
     "encode": "kafkaraw.cli.wire_encode:encode",
     "read": "kafkaraw.cli.wire_read:read",
     "tap": "kafkaraw.cli.wire_tap:tap",

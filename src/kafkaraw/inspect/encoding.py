@@ -7,8 +7,8 @@ changes the frame. Bytes and records that the tree opens are taken from their `h
      "body": {"topics": [{"name": "orders"}]}}
 
 Fields that are left out have Kafka's defaults. Bytes are hex, or `{"text": "..."}`; UUIDs are in Kafka's text form;
-records are hex, or a list of `{"key": ..., "value": ..., "headers": [[name, value]], "timestamp": ms}`, which become one
-batch. Start at `encode_json`. This module must not print.
+records are hex, or a list of `{"key": ..., "value": ..., "headers": [[name, value]], "timestamp": ms}`, which becomes
+one batch. Start at `encode_json`. This module must not print.
 """
 
 from __future__ import annotations
