@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "sequence": "kafkaraw.cli.wire_sequence:sequence",
     "diff": "kafkaraw.cli.wire_diff:diff",
     "encode": "kafkaraw.cli.wire_encode:encode",
+    "export": "kafkaraw.cli.wire_export:export",
     "read": "kafkaraw.cli.wire_read:read",
     "tap": "kafkaraw.cli.wire_tap:tap",
 }
