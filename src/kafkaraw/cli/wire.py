@@ -34,11 +34,11 @@ TABLE_ROWS_MAX: Final = 3000
 
 COMMANDS: Final = {
     "decode": "kafkaraw.cli.wire:decode",
-    "sequence": "kafkaraw.cli.wire_sequence:sequence",
     "diff": "kafkaraw.cli.wire_diff:diff",
     "encode": "kafkaraw.cli.wire_encode:encode",
     "export": "kafkaraw.cli.wire_export:export",
     "read": "kafkaraw.cli.wire_read:read",
+    "sequence": "kafkaraw.cli.wire_sequence:sequence",
     "tap": "kafkaraw.cli.wire_tap:tap",
 }
 

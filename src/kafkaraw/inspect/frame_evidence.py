@@ -210,6 +210,6 @@ def _has_successor(data: memoryview) -> bool:
     if not SIZE_PREFIX < size <= GUESSED_SIZE_MAX or end > len(data):
         return False
     if end + CORRELATION.size > len(data):
-        return end == len(data)
+        return bool(end == len(data))
     next_size, next_id = CORRELATION.unpack_from(data, end)
-    return SIZE_PREFIX <= next_size <= FRAME_SIZE_MAX and 0 < next_id - correlation_id <= CORRELATION_STEP_MAX
+    return bool(SIZE_PREFIX <= next_size <= FRAME_SIZE_MAX and 0 < next_id - correlation_id <= CORRELATION_STEP_MAX)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
-from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError
+from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, Stage
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol import RequestHeader, ResponseHeader, decode_request, decode_response, encode_request
 from kafkaraw.protocol.apis import API_BY_KEY
@@ -69,7 +69,7 @@ OF_THE_CLUSTER: Final = ASSIGNED | {
 }
 """Fields that describe a cluster, or the moment."""
 PARTIAL: Final = {"ApiVersions": {"error_code"}, "Fetch": {"error_code"}, "ShareFetch": {"error_code"}}
-"""Of these answers only some fields are compared: a broker offers its own versions, and records arrive in any portions."""
+"""Of these answers only some fields are compared: brokers offer their own versions, and records arrive in any portions."""
 
 
 class Turn(NamedTuple):
@@ -160,7 +160,9 @@ class _Replay:
         try:
             self._sockets[connection].sendall(len(data).to_bytes(SIZE_PREFIX) + data)
         except OSError as error:
-            raise NetworkError(f"connection {connection}: the broker does not take the request: {error}") from error
+            raise NetworkError(
+                f"connection {connection}: the broker does not take the request: {error}", stage=Stage.REQUEST
+            ) from error
 
     def _replace_assigned(self, message: Any) -> None:  # noqa: ANN401 - any structure
         for spec in spec_of(type(message)).fields:
@@ -215,7 +217,10 @@ class _Replay:
             while len(data) < wanted:
                 piece = stream.recv(min(wanted - len(data), 1 << 20))
                 if not piece:
-                    raise NetworkError(f"connection {connection}: the broker closed it instead of answering {name}")
+                    raise NetworkError(
+                        f"connection {connection}: the broker closed it instead of answering {name}",
+                        stage=Stage.REQUEST,
+                    )
                 data += piece
                 if len(data) == SIZE_PREFIX == wanted:
                     wanted += int.from_bytes(data)
@@ -223,7 +228,7 @@ class _Replay:
             words = f"connection {connection}: no answer to {name} within {stream.gettimeout():g} s"
             raise KafkaTimeoutError(words) from None
         except OSError as error:
-            raise NetworkError(f"connection {connection}: no answer to {name}: {error}") from error
+            raise NetworkError(f"connection {connection}: no answer to {name}: {error}", stage=Stage.REQUEST) from error
         return bytes(data[SIZE_PREFIX:])
 
     def _learn(self, expected: Any, actual: Any) -> None:  # noqa: ANN401 - structures of the same class
