@@ -75,6 +75,8 @@ SECTIONS: Final = (
                     "docs/how-to/find-out-why.md",
                     "docs/how-to/debug-with-the-tap.md",
                     "docs/how-to/read-the-wire.md",
+                    "docs/how-to/read-a-capture.md",
+                    "docs/conversations/README.md",
                 ),
             ),
             Section(

@@ -15,6 +15,10 @@ from kafkaraw.protocol.annotate import Node as Node
 
 TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all the rest here
 if TYPE_CHECKING:
+    from kafkaraw.inspect.captures import CaptureReader as CaptureReader
+    from kafkaraw.inspect.captures import GuessedResponse as GuessedResponse
+    from kafkaraw.inspect.captures import Remark as Remark
+    from kafkaraw.inspect.encoding import encode_json as encode_json
     from kafkaraw.inspect.exchanges import Connection as Connection
     from kafkaraw.inspect.exchanges import Exchange as Exchange
     from kafkaraw.inspect.exchanges import Frame as Frame
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.tap.recording import Recording as Recording
 
 _LATE = {
+    "CaptureReader": "kafkaraw.inspect.captures",
+    "GuessedResponse": "kafkaraw.inspect.captures",
+    "Remark": "kafkaraw.inspect.captures",
+    "encode_json": "kafkaraw.inspect.encoding",
     "Connection": "kafkaraw.inspect.exchanges",
     "Exchange": "kafkaraw.inspect.exchanges",
     "Frame": "kafkaraw.inspect.exchanges",

@@ -43,6 +43,7 @@ ASSIGNED: Final = frozenset(
 OF_THE_CLUSTER: Final = ASSIGNED | {
     "acquisition_lock_timeout_ms",
     "assignment",
+    "base_offset",
     "broker_id",
     "cluster_id",
     "controller_id",
@@ -67,9 +68,9 @@ OF_THE_CLUSTER: Final = ASSIGNED | {
     "replica_nodes",
     "throttle_time_ms",
 }
-"""Fields that describe a cluster, or the moment."""
+"""Fields that describe a cluster, what its logs had before, or the moment."""
 PARTIAL: Final = {"ApiVersions": {"error_code"}, "Fetch": {"error_code"}, "ShareFetch": {"error_code"}}
-"""Of these answers only some fields are compared: brokers offer their own versions, and records arrive in any portions."""
+"""Of these answers some fields are compared: brokers offer their own versions, and records arrive in any portions."""
 
 
 class Turn(NamedTuple):
