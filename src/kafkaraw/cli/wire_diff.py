@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from kafkaraw.cli.wire_read import exchanges_in
+from kafkaraw.cli.wire_read import exchanges_in, tls_keys_option
 from kafkaraw.cli.wire_tap import filter_options
 
 if TYPE_CHECKING:
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 @click.argument("first", type=click.File("rb"))
 @click.argument("second", type=click.File("rb"))
 @filter_options
+@tls_keys_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Format.  [default: text]")
 @click.pass_context
-def diff(ctx: click.Context, first: BinaryIO, second: BinaryIO, shown: Filter, output: str) -> None:
+def diff(
+    ctx: click.Context, first: BinaryIO, second: BinaryIO, shown: Filter, tls_keys: BinaryIO | None, output: str
+) -> None:
     """Compare two captured conversations, as of an old client and a new one.
 
     Prints the APIs with their versions, requests and errors, the order in which they are asked, and the fields that
@@ -32,7 +35,7 @@ def diff(ctx: click.Context, first: BinaryIO, second: BinaryIO, shown: Filter, o
     """
     from kafkaraw.inspect.differences import compare
 
-    found = compare(exchanges_in(first, shown)[0], exchanges_in(second, shown)[0])
+    found = compare(*(exchanges_in(file, shown, tls_keys)[0] for file in (first, second)))
     if output == "json":
         click.echo(json.dumps(_document(found), indent=2, ensure_ascii=False))
     else:

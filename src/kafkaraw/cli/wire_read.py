@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.tap.lines import Filter, Lines
 
 HOW_TO_DECRYPT: Final = (
-    "With the session keys of either end (SSLKEYLOGFILE; java: the agent jSSLKeyLog), tshark decrypts them:\n"
-    "    editcap --inject-secrets tls,KEYS FILE WITH_KEYS.pcapng\n"
-    "    tshark -r WITH_KEYS.pcapng -q -z follow,tls,hex,NUMBER    (NUMBER: 0 is the first connection)\n"
-    "Or let the client connect through `kafkaraw wire tap`, which speaks TLS with either side."
+    "With the session keys of either end (SSLKEYLOGFILE; for Java an agent such as jSSLKeyLog), --tls-keys FILE "
+    "decrypts them. Or let the client connect through `kafkaraw wire tap`, which speaks TLS with either side."
+)
+
+
+tls_keys_option = click.option(
+    "--tls-keys", type=click.File("rb"), metavar="FILE", help="Session keys of TLS (SSLKEYLOGFILE), to decrypt with."
 )
 
 
@@ -31,6 +34,7 @@ HOW_TO_DECRYPT: Final = (
 @filter_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Format.  [default: text]")
 @click.option("--with-secrets", is_flag=True, help="Show SASL tokens, credentials and configurations.")
+@tls_keys_option
 @click.option("-q", "--quiet", is_flag=True, help="Show the summary only.")
 @click.pass_context
 def read(
@@ -40,6 +44,7 @@ def read(
     verbosity: int,
     output: str,
     with_secrets: bool,
+    tls_keys: BinaryIO | None,
     quiet: bool,
 ) -> None:
     """Show the exchanges of a capture file.
@@ -61,7 +66,7 @@ def read(
     is_text = output == "text"
     lines = Lines(verbosity, color=is_text and sys.stdout.isatty(), with_secrets=with_secrets, with_addresses=True)
     summary = Summary()
-    reader = opened(file)
+    reader = opened(file, tls_keys)
     try:
         for item in reader.read():
             if isinstance(item, Remark):
@@ -103,7 +108,7 @@ def _json_line(lines: Lines, exchange: Exchange) -> str:
     return json.dumps(document, ensure_ascii=False) + "\n"
 
 
-def opened(file: BinaryIO) -> CaptureReader:
+def opened(file: BinaryIO, tls_keys: BinaryIO | None) -> CaptureReader:
     """Return a reader of a capture.
 
     Raises:
@@ -111,14 +116,14 @@ def opened(file: BinaryIO) -> CaptureReader:
     """
     from kafkaraw.inspect.captures import CaptureReader
 
-    return CaptureReader(file)
+    return CaptureReader(file, tls_key_log=tls_keys.read() if tls_keys is not None else b"")
 
 
-def exchanges_in(file: BinaryIO, shown: Filter) -> tuple[list[Exchange], CaptureReport]:
+def exchanges_in(file: BinaryIO, shown: Filter, tls_keys: BinaryIO | None) -> tuple[list[Exchange], CaptureReport]:
     """Return the exchanges of a capture that a filter lets through, and what the capture contains."""
     from kafkaraw.inspect.exchanges import Exchange
 
-    reader = opened(file)
+    reader = opened(file, tls_keys)
     found = [item for item in reader.read() if isinstance(item, Exchange) and shown.fits(item)]
     return found, reader.report
 
@@ -159,6 +164,8 @@ def report_lines(report: CaptureReport) -> Iterator[str]:
         yield f"{count} connections speak {name}"
     if report.encrypted:
         yield f"{report.encrypted} connections are encrypted with TLS. {HOW_TO_DECRYPT}"
+    for problem, count in report.tls_problems.items():
+        yield f"{count} of them were not decrypted: {problem}"
     if packets.broken:
         yield f"the file cannot be read to its end: {packets.broken}"
     if not report.kafka and not report.encrypted:

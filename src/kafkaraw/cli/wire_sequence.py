@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from kafkaraw.cli.wire_read import exchanges_in, report_lines
+from kafkaraw.cli.wire_read import exchanges_in, report_lines, tls_keys_option
 from kafkaraw.cli.wire_tap import filter_options
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
 @filter_options
+@tls_keys_option
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture into this file.")
 @click.option("--repeated", is_flag=True, help="Draw each Fetch, Produce, Metadata and heartbeat of a row of them.")
-def sequence(file: BinaryIO, shown: Filter, svg: Path | None, repeated: bool) -> None:
+def sequence(file: BinaryIO, shown: Filter, tls_keys: BinaryIO | None, svg: Path | None, repeated: bool) -> None:
     """Draw who said what to whom in a capture file.
 
     Below a message that changed it stands the state of a group, a member or a transactional id, with Kafka's names:
@@ -28,7 +29,7 @@ def sequence(file: BinaryIO, shown: Filter, svg: Path | None, repeated: bool) ->
     """
     from kafkaraw.inspect.sequences import as_svg, as_text, sequence_of
 
-    exchanges, report = exchanges_in(file, shown)
+    exchanges, report = exchanges_in(file, shown, tls_keys)
     drawn = sequence_of(exchanges, repeated=repeated)
     if svg is not None:
         svg.write_text(as_svg(drawn))

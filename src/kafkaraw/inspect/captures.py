@@ -42,6 +42,7 @@ from kafkaraw.inspect.guess import Candidate, guess
 from kafkaraw.inspect.packets import NANOSECONDS, CaptureFile, PacketCounts
 from kafkaraw.inspect.streams import Bytes, Closed, Event, Hole, Streams
 from kafkaraw.inspect.streams import Connection as TcpConnection
+from kafkaraw.inspect.tls_records import KeyLog, TlsSession
 from kafkaraw.light_classes import NamedTuple, dataclass, field
 from kafkaraw.protocol.apis import API_BY_KEY
 
@@ -102,7 +103,8 @@ class CaptureReport:
         packets: counts of packets; None before the first is read.
         connections: TCP connections with data.
         kafka: those that speak Kafka.
-        encrypted: those that speak TLS, and were not decrypted.
+        encrypted: those that speak TLS, and were not decrypted, or not to their end.
+        tls_problems: why they were not, if a key log was given.
         others: what the other connections speak, with how many.
         exchanges: exchanges with a request.
         unanswered: those of them that wait for an answer at the end of their connection.
@@ -117,6 +119,7 @@ class CaptureReport:
     connections: int = 0
     kafka: int = 0
     encrypted: int = 0
+    tls_problems: Counter[str] = field(default_factory=Counter)
     others: Counter[str] = field(default_factory=Counter)
     exchanges: int = 0
     unanswered: int = 0
@@ -135,6 +138,7 @@ class CaptureReader:
 
     Args:
         file: opened for bytes; it may be a pipe.
+        tls_key_log: secrets of TLS sessions (`SSLKEYLOGFILE`); those that a pcapng file has in it are used, too.
 
     Attributes:
         report: what the part that was read contains.
@@ -143,18 +147,24 @@ class CaptureReader:
         UsageError: the file is no capture, or the package `dpkt` is not installed.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, *, tls_key_log: bytes = b"") -> None:
         self._file = CaptureFile(file)
+        self._key_log = KeyLog(tls_key_log)
         self.report: CaptureReport = CaptureReport(packets=self._file.counts)
         self._guesser = _Guesser(self.report)
 
     def read(self) -> Iterator[Item]:
         """Yield exchanges as they end, and remarks where they belong."""
         connections: dict[TcpConnection, CapturedConnection] = {}
+        known_bytes = 0
         for event in Streams().follow(self._file.segments()):
+            if len(self._file.tls_key_log) > known_bytes:
+                self._key_log.add(self._file.tls_key_log[known_bytes:])
+                known_bytes = len(self._file.tls_key_log)
             found = connections.get(event.connection)
             if found is None:
-                found = connections[event.connection] = CapturedConnection(event.connection, self.report, self._guesser)
+                found = CapturedConnection(event.connection, self.report, self._guesser, self._key_log)
+                connections[event.connection] = found
             yield from found.take(event)
             if isinstance(event.what, Closed):
                 self.report.repeated_bytes += event.connection.repeated
@@ -174,10 +184,13 @@ class CapturedConnection:
         tcp: the connection.
         report: counts what is found.
         guesser: guesses responses without a request.
+        key_log: secrets of TLS sessions.
     """
 
-    def __init__(self, tcp: TcpConnection, report: CaptureReport, guesser: _Guesser) -> None:
+    def __init__(self, tcp: TcpConnection, report: CaptureReport, guesser: _Guesser, key_log: KeyLog) -> None:
         self._tcp = tcp
+        self._key_log = key_log
+        self._tls: TlsSession | None = None
         self._report = report
         self._guesser = guesser
         self._speaks = _Speaks.UNDECIDED
@@ -190,14 +203,29 @@ class CapturedConnection:
         """Take what happened next."""
         if isinstance(event.what, Closed):
             yield from self._close(event.what)
-        elif self._kafka is not None:
+        elif self._tls is not None:
+            yield from self._decrypt(self._tls, event.from_client, event.what)
+        else:
+            yield from self._take_plain(event)
+
+    def _take_plain(self, event: Event) -> Iterator[Item]:
+        if self._kafka is not None:
+            assert not isinstance(event.what, Closed)
             yield from self._pass(self._kafka, event.from_client, event.what)
-        elif self._speaks is _Speaks.UNDECIDED:
+        elif isinstance(event.what, Bytes | Hole) and self._speaks is _Speaks.UNDECIDED:
             if not self._early:
-                self._report.connections += 1
+                self._report.connections += self._tls is None
             self._early.append((event.from_client, event.what))
             self._early_bytes += len(event.what.data) if isinstance(event.what, Bytes) else 0
             yield from self._decide(at_end=self._early_bytes > EARLY_BYTES_MAX)
+
+    def _decrypt(self, tls: TlsSession, from_client: bool, what: Bytes | Hole) -> Iterator[Item]:
+        if isinstance(what, Hole):
+            tls.hole(from_client)
+            return
+        plain = tls.feed(from_client, what.data)
+        if plain:
+            yield from self._take_plain(Event(self._tcp, from_client, Bytes(what.time_ns, plain)))
 
     def _pass(self, kafka: _KafkaConnection, from_client: bool, what: Bytes | Hole) -> Iterator[Item]:
         at_s = what.time_ns / NANOSECONDS
@@ -210,11 +238,20 @@ class CapturedConnection:
     def _close(self, closed: Closed) -> Iterator[Item]:
         if self._speaks is _Speaks.UNDECIDED and self._early:
             yield from self._decide(at_end=True)
+        if self._tls is not None and (self._kafka is None or self._tls.problem):
+            self._report.encrypted += 1
+            self._report.tls_problems[self._tls.problem or "its end speaks no Kafka"] += 1
         if self._kafka is not None:
             yield from self._kafka.close(closed.reason.value, closed.time_ns / NANOSECONDS)
 
     def _decide(self, *, at_end: bool) -> Iterator[Item]:
         words = self._stranger()
+        if words == TLS_WORDS and self._key_log and self._tcp.has_start:
+            self._tls = TlsSession(self._key_log)
+            early, self._early, self._early_bytes = self._early, [], 0
+            for from_client, what in early:
+                yield from self._decrypt(self._tls, from_client, what)
+            return
         if words:
             self._is_other(words)
             return
@@ -247,7 +284,7 @@ class CapturedConnection:
         for from_client in (True, False):
             first = next((what for side, what in self._early if side is from_client), None)
             if isinstance(first, Bytes) and len(first.data) >= SIZE_PREFIX:
-                if first.data.startswith(TLS_RECORDS):
+                if first.data.startswith(TLS_RECORDS) and self._tls is None:
                     return TLS_WORDS
                 words = stranger_in(first.data[:SIZE_PREFIX], is_first=True)
                 if words and self._tcp.has_start:
