@@ -125,6 +125,11 @@ class _Side:
     keys: _Keys | None = None
     secret: bytes = b""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the rest stays encrypted."""
+        return self.phase is _Phase.LOST
+
 
 class TlsSession:
     """One TLS connection.
@@ -148,11 +153,11 @@ class TlsSession:
     def feed(self, from_client: bool, data: bytes) -> bytes:
         """Take bytes of a direction; return what they say, as far as it is application data."""
         side = self._sides[from_client]
-        if side.phase is _Phase.LOST:
+        if side.is_lost:
             return b""
         side.buffer += data
         out = bytearray()
-        while len(side.buffer) >= RECORD_HEAD.size and side.phase is not _Phase.LOST:
+        while len(side.buffer) >= RECORD_HEAD.size and not side.is_lost:
             kind, version, size = RECORD_HEAD.unpack_from(side.buffer)
             if not CHANGE_CIPHER <= kind <= APPLICATION + 1 or version >> 8 != 3 or size > RECORD_SIZE_MAX:
                 self._lose(side, "its records cannot be read")
@@ -202,7 +207,7 @@ class TlsSession:
         if opened is None and side.phase is _Phase.HANDSHAKE:
             self._start(side, _Phase.APPLICATION, f"{side.name}_TRAFFIC_SECRET_0")
             opened = side.keys.opened(head, data) if side.keys is not None else None
-        if opened is None and side.phase is not _Phase.LOST:
+        if opened is None and not side.is_lost:
             self._lose(side, "the key log has no key that fits")
         return opened
 
