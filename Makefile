@@ -168,6 +168,10 @@ bench-sql: setup ## SQL over topics, ours and confluent-kafka with json, PyArrow
 bench-tables: setup ## A topic into a Delta table and Parquet files, with our connector and with Spark's own
 	@$(BIN)/python -m bench.tables $(ARGS)
 
+.PHONY: bench-tap
+bench-tap: setup ## Records of 1 KB through a tap and directly: megabytes per second, and what a round trip takes longer
+	@$(BIN)/python -m bench.tap $(ARGS)
+
 .PHONY: wheel
 wheel: setup ## Build the source distribution and a wheel for every Python 3.11-3.14 that is here, and check them
 	@$(BIN)/python -m release.distributions $(ARGS)

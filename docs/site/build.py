@@ -44,6 +44,14 @@ def texts() -> dict[str, str]:
     return found | pages_about_modules()
 
 
+def files_beside_pages() -> list[Path]:
+    """Pictures, and the annotated conversations with their captures."""
+    docs = ROOT / "docs"
+    return [
+        path for pattern in ("*.svg", "conversations/*.html", "conversations/*.pcapng") for path in docs.rglob(pattern)
+    ]
+
+
 def title_of(text: str) -> str:
     """The first heading of a page."""
     heading = re.search(r"^# (.+)$", text, re.MULTILINE)
@@ -56,7 +64,7 @@ def staged() -> tuple[dict[str, str], tuple[Placed, ...]]:
     """The pages by their path on the site, as Zensical reads them, and the sections."""
     found = texts()
     places = {page: place_of(page) for page in found}
-    pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.svg")}
+    pictures = {path.relative_to(ROOT).as_posix() for path in files_beside_pages()}
     places |= {picture: place_of(picture) for picture in pictures}
     return {places[page]: for_site(text, page, places) for page, text in found.items()}, placed(found)
 
@@ -100,7 +108,7 @@ def stage() -> tuple[dict[str, str], tuple[Placed, ...]]:
         path = STAGED / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((_WIDE if place in WIDE else "") + text, encoding="utf-8")
-    for picture in (ROOT / "docs").rglob("*.svg"):
+    for picture in files_beside_pages():
         place = STAGED / place_of(picture.relative_to(ROOT).as_posix())
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(picture, place)

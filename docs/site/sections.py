@@ -71,7 +71,14 @@ SECTIONS: Final = (
             Section("Run pipelines", ("docs/pipelines/*.md",)),
             Section(
                 "Find problems",
-                ("docs/how-to/troubleshoot.md", "docs/how-to/find-out-why.md", "docs/how-to/read-the-wire.md"),
+                (
+                    "docs/how-to/troubleshoot.md",
+                    "docs/how-to/find-out-why.md",
+                    "docs/how-to/debug-with-the-tap.md",
+                    "docs/how-to/read-the-wire.md",
+                    "docs/how-to/read-a-capture.md",
+                    "docs/conversations/README.md",
+                ),
             ),
             Section(
                 "Operate",

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")  # the pages have the names of kafkaraw.spark
 
-from docs.site.build import llms_txt, navigation, staged
+from docs.site.build import files_beside_pages, llms_txt, navigation, staged
 from docs.site.markdown import for_site
 from docs.site.sections import ROOT, Placed, pages_of_repository, placed
 
@@ -40,7 +40,7 @@ def test_a_page_without_a_place_is_an_error_that_names_it() -> None:
 
 def test_links_and_pictures_lead_to_pages_of_the_site() -> None:
     texts, _ = site()
-    pictures = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.svg")}
+    pictures = {path.relative_to(ROOT / "docs").as_posix() for path in files_beside_pages()}
     lost = []
     for place, text in texts.items():
         prose = re.sub(r"^( *)(```+).*?^\1\2 *$", "", text, flags=re.M | re.S)

@@ -269,6 +269,11 @@ def test_the_output_of_real_tools_is_read(tool: str, tmp_path: Path):
         (xxd(bytes(range(64))).replace("00000010:", "00000030:"), "rows are missing or doubled"),
         (tcpdump(ipv4(REQUEST)).replace("0x0010:", "0x0020:"), "rows are missing or doubled"),
         ("0000000 000000 013000 011000\n0000006\n", "od -A x -t x1"),
+        ("00 00 00 16\n00 12 0 00 00", "the group '0' in line 2, byte 6, has an odd number of digits"),
+        (REQUEST.hex().replace("6b61", "6b6l", 1), "line 1, column 32 (byte 15) has 'l'"),
+        (REQUEST.hex(" ").replace("6b", "6O", 1), "line 1, column 44 (byte 14) has 'O'"),
+        ("[0, 0, 300]", "byte 2: a list of bytes"),
+        ("<Buffer 00 00 00 16 ... 22 more bytes>", "Node.js has cut this Buffer short (`... 22 more bytes`)"),
     ],
 )
 def test_invalid_input_is_explained(text: str, says: str):
@@ -278,8 +283,23 @@ def test_invalid_input_is_explained(text: str, says: str):
 
 
 def test_a_capture_file_says_how_to_get_its_bytes():
-    with pytest.raises(UsageError, match="tcpdump -X -r"):
+    with pytest.raises(UsageError, match="kafkaraw wire read FILE"):
         read_bytes(b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(40))
+
+
+def test_a_stream_that_tshark_follows_and_a_buffer_of_node_are_read():
+    head = "===\nFollow: tcp,hex\nFilter: tcp.stream eq 0\nNode 0: 127.0.0.1:1\nNode 1: 127.0.0.1:2\n"
+    rows = [f"{at:08x}  {piece[:8].hex(' ')}  {piece[8:].hex(' ')}  {shown(piece)}" for at, piece in FOLLOWED]
+    assert read_bytes(f"{head}{rows[0]}\n\t{rows[0]}\n{rows[1]}\n===\n".encode()) == (
+        FOLLOWED[0][1] * 2 + FOLLOWED[1][1],
+        "followed stream",
+    )
+    raw = head.replace("tcp,hex", "tls,raw") + f"{REQUEST.hex()}\n\t{REQUEST.hex()}\n==="
+    assert read_bytes(raw.encode())[0] == REQUEST * 2
+    assert read_bytes(f"<Buffer {REQUEST.hex(' ')}>".encode()) == (REQUEST, "Node.js Buffer")
+
+
+FOLLOWED = rows(REQUEST)
 
 
 @given(st.text(alphabet=st.sampled_from("0123456789abcdefx:|*<>b'\"\\,. []{}()#\nWriteAsync-_=zé"), max_size=200))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs/how-to/test-with-kafkaraw.md"
+TAP_EXAMPLE = ROOT / "docs/how-to/debug-with-the-tap.md"
 FIXTURES = (
     "kafka_broker",
     "kafka_broker_session",
@@ -17,6 +18,8 @@ FIXTURES = (
     "kafka_cluster_session",
     "kafka_cluster_factory",
     "kafka_faults",
+    "kafka_tap",
+    "kafka_tap_factory",
     "schema_registry",
 )
 PLUGIN = "kafkaraw.testing.pytest_plugin"
@@ -67,11 +70,11 @@ def test_the_registry_is_in_memory_without_a_broker(schema_registry):
 
 
 def test_the_examples_of_the_manual_and_tests_with_the_fixtures_run(tmp_path: Path):
-    for number, block in enumerate([*code_of(EXAMPLE), KEEPS_OLD_RECORDS, HAS_A_REGISTRY]):
+    for number, block in enumerate([*code_of(EXAMPLE), code_of(TAP_EXAMPLE)[-1], KEEPS_OLD_RECORDS, HAS_A_REGISTRY]):
         (tmp_path / f"test_example_{number}.py").write_text(block)
     result = run_pytest(tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "11 passed" in result.stdout
+    assert "12 passed" in result.stdout
 
 
 def test_a_run_that_uses_no_fixture_does_not_load_kafkaraw(tmp_path: Path):

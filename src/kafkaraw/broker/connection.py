@@ -419,6 +419,7 @@ class BrokerConnection:
             request,
             self._topic_name,
             lambda asked: handler(self._state, context, asked),
+            size_bytes,
         )
         self._give(link, header, self._faults.answer(incoming), served)
 

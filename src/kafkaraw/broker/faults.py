@@ -25,7 +25,7 @@ from kafkaraw.errors import KafkaTimeoutError, UsageError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.net import Link, Segments
 from kafkaraw.net.threads import wait_interruptibly
-from kafkaraw.protocol import FileSlice, RequestHeader
+from kafkaraw.protocol import FileSlice, RequestHeader, ResponseHeader, encode_response_segments, segments_size
 from kafkaraw.protocol.apis import API_BY_KEY, API_BY_NAME, Api
 from kafkaraw.protocol.declare import Request, Response
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -40,6 +40,7 @@ class Incoming:
     Attributes:
         topic_name: returns the name of the topic with a given id; None if it is unknown.
         handle: calls the handler with a request of this API.
+        size_bytes: of the request.
     """
 
     api: Api
@@ -48,6 +49,14 @@ class Incoming:
     request: Request[Response]
     topic_name: Callable[[bytes], str | None]
     handle: Callable[[Request[Response]], Reply[Response]]
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Undecoded(Response):
+    """A response that a proxy passes on as it is."""
+
+    frame: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ class Match:
         )
 
     def __str__(self) -> str:
-        given = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        given = {name: getattr(self, name) for name in Match.__slots__ if getattr(self, name) is not None}
         if self.api is not None:
             given["api"] = API_BY_KEY[self.api].name
         return ", ".join(f"{name}={value}" for name, value in given.items()) or "any request"
@@ -123,14 +132,16 @@ class _Answerable(Match):
 class Fault:
     """One fault. `Faults.on(...)` and a method of the returned `Trigger` create it."""
 
-    def __init__(self, match: Match, what: str, nth: int, times: int | None, action: Action) -> None:
+    def __init__(self, match: Match, what: str, nth: int, times: int | None, action: Action, *, every: int = 1) -> None:
         self.match = match
-        self.description: str = f"{what} on {match}" + (f", from the {nth}. on" if nth > 1 else "")
+        chosen = (f", from the {nth}. on" if nth > 1 else "") + (f", each {every}. one" if every > 1 else "")
+        self.description: str = f"{what} on {match}{chosen}"
         self.hits: int = 0
         self._seen = 0
         self._ended = 0  # hits whose action has completed; each node of a cluster may have its own loop
         self._ended_lock = threading.Lock()
         self._nth = nth
+        self._every = every
         self._times = times
         self._action = action
         self._consumed = threading.Event()
@@ -184,7 +195,7 @@ class Fault:
         if self.is_over or not self.match.fits(incoming):
             return False
         self._seen += 1
-        if taken or self._seen < self._nth:
+        if taken or self._seen < self._nth or (self._seen - self._nth) % self._every:
             return False
         self.hits += 1
         return True
@@ -213,8 +224,8 @@ class Fault:
 class Held(Fault):
     """A fault that holds requests until `release` is called."""
 
-    def __init__(self, match: Match, nth: int, times: int | None) -> None:
-        super().__init__(match, "hold", nth, times, self._hold)
+    def __init__(self, match: Match, nth: int, times: int | None, *, every: int = 1) -> None:
+        super().__init__(match, "hold", nth, times, self._hold, every=every)
         self._lock = threading.Lock()
         self._released = False
         self._waiting: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
@@ -247,7 +258,7 @@ class Faults:
         self._faults: list[Fault] = []
         self.are_set: bool = False
 
-    def on(
+    def on(  # noqa: PLR0913 -- one for each condition
         self,
         api: str | int | None = None,
         *,
@@ -257,6 +268,7 @@ class Faults:
         topic: str | None = None,
         partition: int | None = None,
         nth: int = 1,
+        every: int = 1,
         times: int | None = 1,
     ) -> Trigger:
         """Select the requests of a fault. The methods of the returned `Trigger` set what happens to them.
@@ -269,15 +281,16 @@ class Faults:
             topic: a topic in the request.
             partition: a partition in the request.
             nth: the first matching request to which the fault applies, counted from now: 1 is the next one.
+            every: from the `nth` on, the fault applies to each so many matching requests.
             times: number of requests to which the fault applies; None is all until `clear`.
 
         Raises:
             UsageError: the API does not exist, or a number is not positive.
         """
-        if nth < 1 or (times is not None and times < 1):
-            raise UsageError("nth and times count from 1")
+        if nth < 1 or every < 1 or (times is not None and times < 1):
+            raise UsageError("nth, every and times count from 1")
         key = None if api is None else _api(api).key
-        return Trigger(self, Match(key, version, node, client_id, topic, partition), nth, times)
+        return Trigger(self, Match(key, version, node, client_id, topic, partition), nth, times, every)
 
     def add(self, fault: FaultT) -> FaultT:
         """Add a fault to the plan. The methods of `Trigger` call this."""
@@ -311,13 +324,18 @@ class Faults:
         if missing:
             raise AssertionError("faults that did not occur: " + "; ".join(map(str, missing)))
 
-    def answer(self, incoming: Incoming) -> FaultReply:
-        """Answer a request: by the fault that applies to it, else by its handler. Connections call this."""
+    def chosen(self, incoming: Incoming) -> Fault | None:
+        """Count a request, and return the fault that applies to it; None if there is none."""
         chosen: Fault | None = None
         with self._lock:
             for fault in self._faults:
                 if fault.takes(incoming, taken=chosen is not None):
                     chosen = fault
+        return chosen
+
+    def answer(self, incoming: Incoming) -> FaultReply:
+        """Answer a request: by the fault that applies to it, else by its handler. Connections call this."""
+        chosen = self.chosen(incoming)
         return incoming.handle(incoming.request) if chosen is None else chosen.act(incoming)
 
 
@@ -329,6 +347,7 @@ class Trigger:
     match: Match
     nth: int
     times: int | None
+    every: int = 1
 
     def answer(self, code: ErrorCode) -> Fault:
         """Answer the matching part of a request with an error code; the handler answers the rest.
@@ -342,6 +361,16 @@ class Trigger:
     def delay(self, seconds: float) -> Fault:
         """Handle the request after a delay. Later requests on the same connection wait, too."""
         return self._set(f"delay {seconds:g} s", lambda incoming: _after(seconds, incoming))
+
+    def limit(self, bytes_per_s: float) -> Fault:
+        """Delay the request and its response by the time that their bytes take at this rate.
+
+        Raises:
+            UsageError: the rate is not positive.
+        """
+        if bytes_per_s <= 0:
+            raise UsageError(f"a rate of {bytes_per_s:g} bytes per second lets nothing through: use swallow()")
+        return self._set(f"limit {bytes_per_s:g} B/s", lambda incoming: _limited(bytes_per_s, incoming))
 
     def close(self, *, handled: bool = False) -> Fault:
         """Close the connection without a response; with `handled`, the request is carried out first."""
@@ -380,7 +409,7 @@ class Trigger:
 
     def hold(self) -> Held:
         """Hold the request until `release` is called."""
-        return self.faults.add(Held(self.match, self.nth, self.times))
+        return self.faults.add(Held(self.match, self.nth, self.times, every=self.every))
 
     def _damage(self, what: str, send: Callable[[Link, Segments], None]) -> Fault:
         def damage(answer: Answer[Response]) -> Outgoing:
@@ -389,7 +418,7 @@ class Trigger:
         return self._set(what, lambda incoming: _instead(incoming, damage))
 
     def _set(self, what: str, action: Action, match: Match | None = None) -> Fault:
-        return self.faults.add(Fault(match or self.match, what, self.nth, self.times, action))
+        return self.faults.add(Fault(match or self.match, what, self.nth, self.times, action, every=self.every))
 
 
 def _api(name: str | int) -> Api:
@@ -417,9 +446,28 @@ def _at_once(request: Request[Response]) -> Request[Response]:
 
 
 def _after(seconds: float, incoming: Incoming) -> FaultReply:
+    return _handled_after(_due(seconds), incoming)
+
+
+def _due(seconds: float) -> Deferred[None]:
     due: Deferred[None] = Deferred(lambda: timer.cancel())
     timer = asyncio.get_running_loop().call_later(seconds, due.resolve, None)
-    return _handled_after(due, incoming)
+    return due
+
+
+def _limited(bytes_per_s: float, incoming: Incoming) -> FaultReply:
+    def late(answer: Answer[Response]) -> Deferred[Outgoing]:
+        size = _size_of(answer, incoming.header) if isinstance(answer, Response) else 0
+        return following(_due(size / bytes_per_s), lambda _: answer)
+
+    sent = _due(incoming.size_bytes / bytes_per_s)
+    return following(sent, lambda _: after_answer(incoming.handle(incoming.request), late))
+
+
+def _size_of(response: Response, header: RequestHeader) -> int:
+    if isinstance(response, Undecoded):
+        return len(response.frame)
+    return segments_size(encode_response_segments(ResponseHeader(header.correlation_id), response, header.api_version))
 
 
 def _handled_after(event: Deferred[None], incoming: Incoming) -> FaultReply:

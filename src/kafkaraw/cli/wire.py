@@ -1,4 +1,4 @@
-"""`kafkaraw wire`: decode bytes of the protocol."""
+"""`kafkaraw wire`: see the wire. `decode` is here; each other command is one module and one line in COMMANDS."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import click
 
+from kafkaraw.cli import LazyGroup
 from kafkaraw.cli.registries import RegistryAddress, registry_options
 from kafkaraw.errors import UsageError
 
@@ -31,12 +32,23 @@ HEX_BYTES_WIDE, HEX_BYTES_NARROW = 16, 8
 TABLE_ROWS_MAX: Final = 3000
 
 
-@click.group()
+COMMANDS: Final = {
+    "decode": "kafkaraw.cli.wire:decode",
+    "diff": "kafkaraw.cli.wire_diff:diff",
+    "encode": "kafkaraw.cli.wire_encode:encode",
+    "export": "kafkaraw.cli.wire_export:export",
+    "read": "kafkaraw.cli.wire_read:read",
+    "sequence": "kafkaraw.cli.wire_sequence:sequence",
+    "tap": "kafkaraw.cli.wire_tap:tap",
+}
+
+
+@click.group(cls=LazyGroup, commands_table=COMMANDS)
 def wire() -> None:
-    """Decode bytes of the protocol."""
+    """See the wire: explain bytes of the protocol, and show what clients and brokers say to each other."""
 
 
-@wire.command()
+@click.command()
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--api", metavar="NAME|KEY", help="The API, if known.")
 @click.option("--version", type=int, help="The version of the API, if known.")

@@ -1,7 +1,10 @@
-"""Read the wire: any bytes of the protocol as a tree with offsets, values and meanings.
+"""Read the wire: any bytes of the protocol as a tree with offsets, values and meanings, and whole conversations.
 
-Start at `annotate`; `read_bytes` reads bytes in the forms that users paste. Must not open sockets.
+Start at `annotate`; `read_bytes` reads bytes in the forms that users paste. `Tap` stands between clients and a cluster;
+only its package, `tap`, opens sockets.
 """
+
+from __future__ import annotations
 
 from kafkaraw.inspect.annotation import Annotation as Annotation
 from kafkaraw.inspect.annotation import Problem as Problem
@@ -9,3 +12,38 @@ from kafkaraw.inspect.annotation import annotate as annotate
 from kafkaraw.inspect.annotation import split_frames as split_frames
 from kafkaraw.inspect.text_input import read_bytes as read_bytes
 from kafkaraw.protocol.annotate import Node as Node
+
+TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all the rest here
+if TYPE_CHECKING:
+    from kafkaraw.inspect.captures import CaptureReader as CaptureReader
+    from kafkaraw.inspect.captures import GuessedResponse as GuessedResponse
+    from kafkaraw.inspect.captures import Remark as Remark
+    from kafkaraw.inspect.encoding import encode_json as encode_json
+    from kafkaraw.inspect.exchanges import Connection as Connection
+    from kafkaraw.inspect.exchanges import Exchange as Exchange
+    from kafkaraw.inspect.exchanges import Frame as Frame
+    from kafkaraw.inspect.tap.proxy import Tap as Tap
+    from kafkaraw.inspect.tap.recording import Recording as Recording
+
+_LATE = {
+    "CaptureReader": "kafkaraw.inspect.captures",
+    "GuessedResponse": "kafkaraw.inspect.captures",
+    "Remark": "kafkaraw.inspect.captures",
+    "encode_json": "kafkaraw.inspect.encoding",
+    "Connection": "kafkaraw.inspect.exchanges",
+    "Exchange": "kafkaraw.inspect.exchanges",
+    "Frame": "kafkaraw.inspect.exchanges",
+    "Recording": "kafkaraw.inspect.tap.recording",
+    "Tap": "kafkaraw.inspect.tap.proxy",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what needs sockets, or most programs do not need, when it is first asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_LATE[name]), name)
+    globals()[name] = value
+    return value

@@ -27,6 +27,12 @@ TCPDUMP_ROW: Final = re.compile(
 # `WriteAsync[26] 00 00 ...` of loggers of .NET, the bytes on this line or below it.
 LOG_HEAD: Final = re.compile(r"\b(?:Read|Write)(?:Async)?\[(\d+)\]")
 LOG_BYTE: Final = re.compile(r"[ \t]*\b([0-9a-fA-F]{2})(?![^\s])")
+# `Follow: tcp,hex` of tshark and Wireshark; the lines of the second end are indented by a tab.
+FOLLOW: Final = re.compile(r"^Follow: (?:tcp|tls),(?:hex|raw)\b", re.MULTILINE)
+FOLLOW_ROW: Final = re.compile(
+    r"^\t?[0-9a-fA-F]{8} {1,3}((?:[0-9a-fA-F]{2} {1,2}){0,15}[0-9a-fA-F]{2})(?:\s*|\s{2,}.*)$"
+)
+FOLLOW_RAW: Final = re.compile(r"^\t?((?:[0-9a-fA-F]{2})+)$")
 REPEATED: Final = "*"
 REPEATED_SIZE_MAX: Final = 256 * 1024 * 1024
 
@@ -200,6 +206,17 @@ def _tcp_payload(packet: bytes) -> bytes:
     if tcp + 12 >= len(packet):
         return b""
     return packet[tcp + (packet[tcp + 12] >> 4) * 4 : end]
+
+
+def looks_like_follow(text: str) -> bool:
+    """Return whether this is a stream that tshark has followed."""
+    return FOLLOW.search(text) is not None
+
+
+def read_follow(text: str) -> bytes:
+    """Read the bytes of both ends in the order of the stream."""
+    rows = (FOLLOW_ROW.match(line) or FOLLOW_RAW.match(line) for line in text.splitlines())
+    return b"".join(bytes.fromhex(row[1]) for row in rows if row)
 
 
 def read_log(text: str) -> bytes:

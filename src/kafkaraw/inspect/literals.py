@@ -31,6 +31,7 @@ BRACKETED: Final = tuple(re.compile(pattern) for pattern in (r"\[([^\[\]]*)\]", 
 BYTE_CAST: Final = re.compile(r"\(byte\)\s*", re.IGNORECASE)
 NUMBER: Final = re.compile(r"(-?)(?:0x([0-9a-fA-F]+)|(\d+))(?:u8|[uUlL]+)?", re.IGNORECASE)
 BETWEEN_NUMBERS: Final = re.compile(r"[\s,;]+")
+NODE_BUFFER: Final = re.compile(r"<Buffer((?: [0-9a-fA-F]{2})+)( \.\.\. \d+ more bytes?)?>")
 QUOTED: Final = re.compile(r"""'([^'\n]*)'|"([^"\n]*)\"""")
 BITS_PER_BYTE: Final = 8
 INTEGER_BITS_MAX: Final = 4096
@@ -133,6 +134,25 @@ def _unescaped(text: str) -> bytes:
     return bytes(out)
 
 
+def looks_like_node_buffer(text: str) -> bool:
+    """Return whether there is a Buffer as Node.js prints it."""
+    return NODE_BUFFER.search(text) is not None
+
+
+def read_node_buffer(text: str) -> bytes:
+    """Read the longest Buffer of Node.js.
+
+    Raises:
+        UsageError: Node.js has left bytes out.
+    """
+    longest = max(NODE_BUFFER.finditer(text), key=lambda match: len(match[1]))
+    if longest[2]:
+        raise UsageError(
+            f"Node.js has cut this Buffer short (`{longest[2].strip()}`); print all of it: buffer.toString('hex')"
+        )
+    return bytes.fromhex(longest[1])
+
+
 def looks_like_list(text: str) -> bool:
     """Return whether there is a list of numbers in brackets, or numbers alone in a form that hex never has."""
     return _longest_list(text) != "" or _is_bare_list(text)
@@ -144,7 +164,7 @@ def read_list(text: str) -> bytes:
     Raises:
         UsageError: a number is not a byte.
     """
-    return bytes(_as_byte(number) for number in _numbers(_longest_list(text) or text))
+    return bytes(_as_byte(number, at) for at, number in enumerate(_numbers(_longest_list(text) or text)))
 
 
 def _longest_list(text: str) -> str:
@@ -177,9 +197,9 @@ def _numbers(body: str) -> Iterator[int]:
         yield -number if match[1] else number
 
 
-def _as_byte(number: int) -> int:
+def _as_byte(number: int, at: int) -> int:
     if not -128 <= number <= 255:
-        raise UsageError(f"a list of bytes holds numbers from -128 to 255; this one has {number}")
+        raise UsageError(f"byte {at}: a list of bytes holds numbers from -128 to 255; this one has {number}")
     return number & 255
 
 

@@ -238,7 +238,7 @@ def _node_json(node: Node, data: memoryview, path: str, offsets_in: str) -> Json
     }
     if offsets_in != "frame":
         out["offsets_in"] = offsets_in
-    if not (node.children and isinstance(node.value, (bytes, memoryview))):  # the children say it better
+    if not (isinstance(node.value, (bytes, memoryview)) and _is_covered(node)):  # the children say it better
         out["value"] = _value_json(node.value)
     meaning = words_of(node)
     if meaning:
@@ -250,6 +250,18 @@ def _node_json(node: Node, data: memoryview, path: str, offsets_in: str) -> Json
     if node.children:
         out["children"] = [_node_json(child, data, path_of(path, child), offsets_in) for child in node.children]
     return out
+
+
+def _is_covered(node: Node) -> bool:
+    """Return whether the nodes within have every byte of a node, so that the value can be made of them again."""
+    if node.inner is not None or not node.children:
+        return node.inner is not None
+    at = node.children[0].start
+    for child in node.children:
+        if child.start != at or (child.children and not _is_covered(child)):
+            return False
+        at = child.end
+    return at == node.end
 
 
 def _value_json(value: object) -> Json:

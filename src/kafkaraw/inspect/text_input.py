@@ -32,6 +32,9 @@ HEX_PREFIX: Final = re.compile(r"\\x|\b0[xX](?=[0-9a-fA-F])")
 ONLY_HEX: Final = re.compile(r"[0-9a-fA-F\s:,_-]+")
 BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 BASE64_LENGTH_MIN: Final = 8
+HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+NEARLY_HEX_MIN, NEARLY_HEX_SHARE = 16, 16
+"""Text of so many characters, of which at most one in so many is no hex digit, is hex with a mistake in it."""
 # Replacements of quotes and spaces by word processors and web pages.
 TYPOGRAPHY: Final = str.maketrans({"\u00a0": " ", "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 CAPTURES: Final = (
@@ -53,7 +56,7 @@ def read_bytes(data: bytes) -> tuple[bytes, str]:
         UsageError: the input is text in no known form, or in a form with an error in it.
     """
     if data.startswith(CAPTURES):
-        raise UsageError("this is a capture file; turn its packets into text: tcpdump -X -r FILE")
+        raise UsageError("this is a capture file: kafkaraw wire read FILE")
     text = _as_text(data)
     if text is None:
         return data, "raw bytes"
@@ -65,6 +68,8 @@ def read_bytes(data: bytes) -> tuple[bytes, str]:
             found = form.read(written) if written and form.recognise(written) else b""
             if found:
                 return found, form.name
+    if _is_nearly_hex(text):
+        raise UsageError(f"this looks like hex, but {_mistake_in(text)}")
     raise UsageError(
         "this text is in no known form of bytes: give hex, base64, an xxd, hexdump -C or tcpdump -X dump, a Python, C "
         f"or Erlang literal, or a log line such as `WriteAsync[26] 00 00 ...`; it begins with {_beginning(text)!r}"
@@ -96,14 +101,42 @@ def _is_hex(text: str) -> bool:
 def _read_hex(text: str) -> bytes:
     groups = HEX_SEPARATORS.split(HEX_PREFIX.sub(" ", text).strip())
     digits = "".join(groups)
+    # Lines may be wrapped anywhere; groups within a line may not.
+    before = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        for group in _inner_groups(line):
+            if len(group) % 2:
+                raise UsageError(
+                    f"this looks like hex, but the group {group!r} in line {number}, byte {before // 2}, has an odd "
+                    "number of digits; write 0 as 00"
+                )
+            before += len(group)
+        before += 0 if _inner_groups(line) else len("".join(HEX_SEPARATORS.split(HEX_PREFIX.sub(" ", line))))
     if len(digits) % 2:
         raise UsageError(
             f"this looks like hex, but has an odd number of digits, {len(digits)}: one is missing or too many"
         )
-    # Lines may be wrapped anywhere; groups within a line may not.
-    if any(len(group) % 2 for line in text.splitlines() for group in _inner_groups(line)):
-        raise UsageError("this looks like hex, but some groups have an odd number of digits; write 0 as 00")
     return bytes.fromhex(digits)
+
+
+def _is_nearly_hex(text: str) -> bool:
+    """Return whether it is hex but for a few characters; base64 of this size has letters above F in every line."""
+    compact = "".join(HEX_SEPARATORS.split(HEX_PREFIX.sub(" ", text)))
+    wrong = sum(char not in HEX_DIGITS for char in compact)
+    one_case = not (re.search(r"[a-f]", compact) and re.search(r"[A-F]", compact))
+    return len(compact) >= NEARLY_HEX_MIN and 0 < wrong <= len(compact) // NEARLY_HEX_SHARE and one_case
+
+
+def _mistake_in(text: str) -> str:
+    """Return where the first character is that is no hex digit."""
+    before = 0
+    for number, line in enumerate(HEX_PREFIX.sub("  ", text).splitlines(), 1):
+        for column, char in enumerate(line, 1):
+            if char in HEX_DIGITS:
+                before += 1
+            elif not HEX_SEPARATORS.fullmatch(char):
+                return f"line {number}, column {column} (byte {before // 2}) has {char!r}"
+    return "it is not"
 
 
 def _inner_groups(line: str) -> list[str]:
@@ -114,7 +147,7 @@ def _inner_groups(line: str) -> list[str]:
 def _is_base64(text: str) -> bool:
     lines = [line.strip() for line in text.strip().splitlines()]
     compact = "".join(lines)
-    return len(compact) >= BASE64_LENGTH_MIN and BASE64.fullmatch(compact) is not None
+    return len(compact) >= BASE64_LENGTH_MIN and BASE64.fullmatch(compact) is not None and not _is_nearly_hex(text)
 
 
 def _read_base64(text: str) -> bytes:
@@ -126,12 +159,14 @@ def _read_base64(text: str) -> bytes:
 
 
 FORMS: Final = (
+    Form("followed stream", dumps.looks_like_follow, dumps.read_follow),
     Form("log line", dumps.looks_like_log, dumps.read_log),
     Form("tcpdump", dumps.looks_like_tcpdump, dumps.read_tcpdump),
     Form("xxd", dumps.looks_like_xxd, dumps.read_xxd),
     Form("octal dump", dumps.looks_like_octal, dumps.refuse_octal),
     Form("hexdump", dumps.looks_like_words, dumps.read_words),
     Form("hexdump -C", dumps.looks_like_hexdump, dumps.read_hexdump),
+    Form("Node.js Buffer", literals.looks_like_node_buffer, literals.read_node_buffer),
     Form("Erlang binary", literals.looks_like_erlang, literals.read_erlang),
     Form("Python literal", literals.looks_like_python, literals.read_python),
     Form("C string", literals.looks_like_c_string, literals.read_c_string),

@@ -50,12 +50,9 @@ async def dial(
     Raises:
         NetworkError: stage RESOLVE, CONNECT or TLS; names the address and what to try.
     """
-    if not 0 < port < 65_536:  # the system would take it modulo 65,536 and connect to a stranger
-        raise NetworkError(f"cannot connect to {host_port(host, port)}: there is no such port", stage=Stage.CONNECT)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
-    addresses = await _resolve(host, port, timeout)
-    sock = await _connect_any(addresses, host, port, deadline)
+    sock = await connect_socket(host, port, timeout=timeout)
     link = StreamLink(loop, handler, frame_size_max=frame_size_max, peer=host_port(host, port))
     try:
         if tls is None:
@@ -65,11 +62,28 @@ async def dial(
                 await loop.create_connection(lambda: link, sock=sock, ssl=tls, server_hostname=host)
     except (OSError, TimeoutError) as error:
         sock.close()
-        raise _tls_failed(error, host, port) from error
+        raise tls_failed(error, host, port) from error
     except BaseException:
         sock.close()
         raise
     return link
+
+
+async def connect_socket(host: str, port: int, *, timeout: float) -> socket.socket:
+    """Connect a TCP socket to a host, trying all of its addresses in the order in which they resolve.
+
+    Args:
+        host: name or address.
+        port: TCP port.
+        timeout: for everything together, in seconds; each address gets a fair share of what is left.
+
+    Raises:
+        NetworkError: stage RESOLVE or CONNECT; names the address and what to try.
+    """
+    if not 0 < port < 65_536:  # the system would take it modulo 65,536 and connect to a stranger
+        raise NetworkError(f"cannot connect to {host_port(host, port)}: there is no such port", stage=Stage.CONNECT)
+    deadline = asyncio.get_running_loop().time() + timeout
+    return await _connect_any(await _resolve(host, port, timeout), host, port, deadline)
 
 
 async def _resolve(host: str, port: int, timeout: float) -> Sequence[Address]:
@@ -145,7 +159,8 @@ async def _connect(address: Address, timeout: float) -> socket.socket:
     return sock
 
 
-def _tls_failed(error: BaseException, host: str, port: int) -> NetworkError:
+def tls_failed(error: BaseException, host: str, port: int) -> NetworkError:
+    """Return the error for a handshake that failed."""
     certificate = isinstance(error, ssl.SSLCertVerificationError)
     other = "check that this port speaks TLS (see security_protocol), and the certificates"
     advice = advice_for(error) if certificate else other

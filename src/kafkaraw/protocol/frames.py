@@ -414,6 +414,7 @@ STRANGERS: dict[bytes, str] = {
     b"HTTP": "the other side speaks HTTP, not Kafka",
     b"GET ": "the other side sent an HTTP request, not a Kafka frame",
     b"POST": "the other side sent an HTTP request, not a Kafka frame",
+    b"PROX": "the other side sent the PROXY protocol of a load balancer, not a Kafka frame",
     b"SSH-": "the other side speaks SSH, not Kafka",
     b"\x15\x03": "the other side speaks TLS and sent an alert: this port wants TLS (security_protocol SSL or SASL_SSL)",
     b"\x16\x03": "the other side sent a TLS handshake to a port without TLS",
@@ -530,7 +531,7 @@ class FrameReader:
         size: int = SIZE_PREFIX.unpack_from(self._entrance, self._start)[0]
         if not 0 <= size <= self.limit:
             prefix = bytes(self._entrance[self._start : self._start + SIZE_PREFIX.size])
-            raise ProtocolError(_explain_size(prefix, size, self.limit), offset=0)
+            raise ProtocolError(explain_size(prefix, size, self.limit), offset=0)
         return size
 
     def _grow(self) -> None:
@@ -542,7 +543,8 @@ class FrameReader:
         self._frame = larger
 
 
-def _explain_size(prefix: bytes, size: int, limit: int) -> str:
+def explain_size(prefix: bytes, size: int, limit: int) -> str:
+    """Return why a size prefix cannot be one, in words: another protocol, a negative number, or above the limit."""
     for start, meaning in STRANGERS.items():
         if prefix.startswith(start):
             return meaning

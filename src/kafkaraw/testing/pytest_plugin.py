@@ -1,4 +1,4 @@
-"""The pytest plugin: brokers as fixtures. Found by pytest through the entry point `kafkaraw`.
+"""The pytest plugin: brokers and taps as fixtures. Found by pytest through the entry point `kafkaraw`.
 
 pytest imports this module at the start of every run, also for users who do not use Kafka. So nothing of kafkaraw is
 imported here until a fixture is used.
@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kafkaraw.broker import EmbeddedBroker, EmbeddedCluster, Faults
+    from kafkaraw.inspect import Tap
     from kafkaraw.schemas import EmbeddedRegistry
 
 KEEP_RECORDS: Final = {"log.retention.ms": -1}
@@ -102,6 +103,30 @@ def schema_registry(request: pytest.FixtureRequest) -> Iterator[EmbeddedRegistry
     servers = request.getfixturevalue(names[0]).bootstrap_servers if names else None
     with EmbeddedRegistry(servers) as registry:
         yield registry
+
+
+@pytest.fixture
+def kafka_tap_factory() -> Iterator[Callable[..., Tap]]:
+    """Return a function that starts a tap with the arguments of `Tap`, in front of any cluster; all end with the test.
+
+    def test_a_leader_that_moves(kafka_tap_factory):
+        tap = kafka_tap_factory("staging.example:9092")
+        tap.faults.on("Produce").answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    """
+    from kafkaraw.inspect import Tap
+
+    with ExitStack() as stack:
+        yield lambda *args, **settings: stack.enter_context(Tap(*args, **settings))
+
+
+@pytest.fixture
+def kafka_tap(request: pytest.FixtureRequest, kafka_tap_factory: Callable[..., Tap]) -> Tap:
+    """A tap in front of `kafka_cluster`, if the test uses it, else of `kafka_broker`.
+
+    Clients connect to `kafka_tap.bootstrap_servers`; `kafka_tap.record()` keeps what they say.
+    """
+    name = "kafka_cluster" if "kafka_cluster" in request.fixturenames else "kafka_broker"
+    return kafka_tap_factory(request.getfixturevalue(name).bootstrap_servers)
 
 
 @pytest.fixture

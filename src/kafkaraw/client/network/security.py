@@ -28,7 +28,7 @@ def network_for(config: ClientConfig) -> Network:
     Raises:
         ConfigError: a certificate or key cannot be used.
     """
-    return AsyncioNetwork(dial_tls=_tls(config)) if config.security_protocol.endswith("SSL") else AsyncioNetwork()
+    return AsyncioNetwork(dial_tls=tls_of(config)) if config.security_protocol.endswith("SSL") else AsyncioNetwork()
 
 
 def login_at(host: str, credentials: Credentials, rng: random.Random) -> Login:
@@ -55,7 +55,12 @@ def with_principal(error: KafkaError, config: ClientConfig) -> KafkaError:
     return error
 
 
-def _tls(config: ClientConfig) -> ssl.SSLContext:
+def tls_of(config: ClientConfig) -> ssl.SSLContext:
+    """Return how a client speaks TLS.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
     if config.ssl_context is not None:
         return config.ssl_context
     from kafkaraw.net.tls import client_context  # only for TLS

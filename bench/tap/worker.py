@@ -1,0 +1,96 @@
+"""One measurement of confluent-kafka in a fresh process: `python -m bench.tap.worker WORKLOAD SERVERS TOPIC NUMBER`.
+
+Prints one line of JSON: records, bytes and seconds; for round trips, the median in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+VALUE: Final = b"x" * 1000
+TIMEOUT_S: Final = 60.0
+WARMUP: Final = 50
+FETCH_BYTES: Final = 16 << 20
+BATCH_BYTES: Final = 1_000_000
+
+
+def produce(servers: str, topic: str, number: int) -> dict[str, float]:
+    """Send records of 1 KB as fast as they are acknowledged."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "batch.size": BATCH_BYTES,
+            "batch.num.messages": 100_000,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+        }
+    )
+    producer.list_topics(topic, TIMEOUT_S)
+    began = time.perf_counter()
+    for _ in range(number):
+        while True:
+            try:
+                producer.produce(topic, VALUE)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    if producer.flush(TIMEOUT_S):
+        raise SystemExit("records were not acknowledged")
+    return {"records": number, "bytes": number * len(VALUE), "seconds": time.perf_counter() - began}
+
+
+def consume(servers: str, topic: str, number: int) -> dict[str, float]:
+    """Read that many records of one partition; the time begins with the first one."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bench",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": FETCH_BYTES,
+            "fetch.max.bytes": 2 * FETCH_BYTES,
+            "queued.max.messages.kbytes": 1 << 18,
+            "check.crcs": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = began = 0.0
+    deadline = time.perf_counter() + TIMEOUT_S
+    while found < number:
+        batch = consumer.consume(5000, 1.0)
+        found += len(batch)
+        began = began or time.perf_counter()
+        if time.perf_counter() > deadline:
+            raise SystemExit(f"read {found:.0f} of {number} records")
+    seconds = time.perf_counter() - began
+    consumer.close()
+    return {"records": found, "bytes": found * len(VALUE), "seconds": seconds}
+
+
+def round_trip(servers: str, topic: str, number: int) -> dict[str, float]:
+    """Send one record after another, each acknowledged before the next one."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "acks": 1})
+    producer.list_topics(topic, TIMEOUT_S)
+    times = []
+    for _ in range(number + WARMUP):
+        began = time.perf_counter()
+        producer.produce(topic, b"x" * 100)
+        producer.flush(TIMEOUT_S)
+        times.append(time.perf_counter() - began)
+    times = times[WARMUP:]
+    return {"records": number, "bytes": 0, "seconds": sum(times), "median_seconds": statistics.median(times)}
+
+
+WORKLOADS: Final = {"produce": produce, "consume": consume, "round-trip": round_trip}
+
+
+if __name__ == "__main__":
+    name, bootstrap, to, count = sys.argv[1:]
+    print(json.dumps(WORKLOADS[name](bootstrap, to, int(count))))

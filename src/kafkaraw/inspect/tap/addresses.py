@@ -1,0 +1,199 @@
+"""Addresses of brokers in answers, replaced by those of the tap. Pure.
+
+Six APIs carry addresses that clients connect to: Metadata, FindCoordinator and DescribeCluster always; Produce, Fetch,
+ShareFetch and ShareAcknowledge only together with a new leader (KIP-951), as their last field. `treatment_of` says how
+much of an answer must be there before the first byte of it may be passed on:
+
+- nothing of the answers of other APIs and of versions without addresses: they are passed on as they come.
+- all of an answer that always has addresses, and of those that are small.
+- the end of a Fetch answer. If it has addresses, and its beginning has been passed on, the tag of the field is replaced
+  by one that no client knows. Clients then find the leader's address in the Metadata that they have. The alternative is
+  to hold 50 MB of records back because of 40 bytes.
+
+Of Metadata only the brokers are decoded, since a cluster may have 100,000 partitions. Start at `Addresses.rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kafkaraw.errors import KafkaError
+from kafkaraw.protocol import ResponseHeader, decode_response, encode_message, encode_response
+from kafkaraw.protocol.apis import API_BY_KEY
+from kafkaraw.protocol.compile import compile_part_decoder
+from kafkaraw.protocol.frames import DECODE_FAILURES, response_header_version
+from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from kafkaraw.protocol.types import decode_uvarint
+
+METADATA_KEY, FIND_COORDINATOR_KEY, DESCRIBE_CLUSTER_KEY = 3, 10, 60
+PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY = 0, 1, 78, 79
+_ENDPOINTS_SINCE: Final = {PRODUCE_KEY: 10, FETCH_KEY: 16, SHARE_FETCH_KEY: 0, SHARE_ACKNOWLEDGE_KEY: 0}
+_ALWAYS: Final = frozenset({METADATA_KEY, FIND_COORDINATOR_KEY, DESCRIBE_CLUSTER_KEY})
+_CONTROLLERS: Final = 2
+HELD_TAIL_BYTES: Final = 1 << 14
+"""Of a large Fetch answer so much is held back until its end is there: the addresses of about 300 brokers."""
+_NO_ENDPOINTS: Final = b"\1\0"  # an empty compact array, and no tags
+UNKNOWN_TAG: Final = 0x7F
+"""A tag that Kafka does not use; of one byte, as the one that it replaces."""
+
+
+class Role(Enum):
+    """What a node is reached as: a node that is both has an address for each."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class Node(NamedTuple):
+    """A node as the cluster advertises it."""
+
+    role: Role
+    node_id: int
+    host: str
+    port: int
+
+
+Advertise: TypeAlias = Callable[[Node], tuple[str, int]]
+"""Returns the host and the port at which clients reach a node."""
+
+
+class Treatment(Enum):
+    """How much of an answer is held back until its end is there."""
+
+    PASS = "nothing"
+    HOLD_TAIL = "its end"
+    HOLD = "all of it"
+
+
+@lru_cache(maxsize=1024)  # bounded, because peers choose the arguments
+def treatment_of(api_key: int, version: int) -> Treatment:
+    """Return how answers of that API and version are passed on."""
+    api = API_BY_KEY.get(api_key)
+    if api is None or not api.versions.includes(version):
+        return Treatment.PASS
+    if api_key in _ALWAYS:
+        return Treatment.HOLD
+    since = _ENDPOINTS_SINCE.get(api_key)
+    if since is None or version < since:
+        return Treatment.PASS
+    return Treatment.HOLD_TAIL if api_key == FETCH_KEY else Treatment.HOLD
+
+
+def has_unknown_addresses(api_key: int, version: int) -> bool:
+    """Return whether answers of that version have addresses that are not found, since the version is not known here."""
+    api = API_BY_KEY.get(api_key)
+    return api is not None and version > api.versions.max and (api_key in _ALWAYS or api_key in _ENDPOINTS_SINCE)
+
+
+class Addresses:
+    """Replaces the addresses in answers.
+
+    Args:
+        advertise: returns where clients reach a node.
+    """
+
+    def __init__(self, advertise: Advertise) -> None:
+        self._advertise = advertise
+
+    def rewrite(self, frame: bytes | memoryview, api_key: int, version: int) -> bytes | None:
+        """Return a whole answer with the tap's addresses; None if it is passed on unchanged.
+
+        Args:
+            frame: the answer without its size prefix.
+            api_key: of the request.
+            version: of the request.
+
+        Raises:
+            KafkaError: the answer cannot be decoded.
+        """
+        if api_key == METADATA_KEY:
+            return self._metadata(frame, version)
+        if api_key in (SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY) and frame[-2:] == _NO_ENDPOINTS:
+            return None
+        header, message = decode_response(frame, api_key, version, allow_trailing_bytes=True)
+        if not self._replace(message, api_key):
+            return None
+        return encode_response(header, message, version)
+
+    def _replace(self, message: Any, api_key: int) -> bool:  # noqa: ANN401 - of the class of the API
+        """Replace the addresses in a message; return whether there are any."""
+        if api_key == FIND_COORDINATOR_KEY:
+            return self._replace_in([message, *message.coordinators], "node_id", Role.BROKER)
+        if api_key == DESCRIBE_CLUSTER_KEY:
+            role = Role.CONTROLLER if message.endpoint_type == _CONTROLLERS else Role.BROKER
+            return self._replace_in(message.brokers, "broker_id", role)
+        return self._replace_in(message.node_endpoints, "node_id", Role.BROKER)
+
+    def _replace_in(self, nodes: list[Any], id_name: str, role: Role) -> bool:
+        there = [node for node in nodes if node.host and node.port > 0]  # an answer without coordinator has none
+        for node in there:
+            node.host, node.port = self._advertise(Node(role, getattr(node, id_name), node.host, node.port))
+        return bool(there)
+
+    def _metadata(self, frame: bytes | memoryview, version: int) -> bytes:
+        """Replace the brokers, which are the first field but one, and copy the bytes behind them."""
+        try:
+            start, brokers, end = _brokers_of(frame, version)
+        except DECODE_FAILURES:
+            _, _ = decode_response(frame, METADATA_KEY, version)  # raises an error that says where and why
+            raise KafkaError(f"Metadata v{version}: the brokers cannot be read") from None
+        self._replace_in(brokers, "node_id", Role.BROKER)
+        encoded = encode_message(MetadataResponse(brokers=brokers, topics=[]), version)
+        begin, _, stop = _brokers_of(encoded, version, header=False)
+        return b"".join((frame[:start], encoded[begin:stop], frame[end:]))
+
+
+def _brokers_of(
+    data: bytes | memoryview, version: int, *, header: bool = True
+) -> tuple[int, list[MetadataResponseBroker], int]:
+    """Return where the brokers of a Metadata response begin, the brokers, and where they end."""
+    at = 0
+    if header:
+        at = 4
+        if response_header_version(METADATA_KEY, version) == 1:
+            tags, at = decode_uvarint(data, at)
+            if tags:
+                raise ValueError("the header has tagged fields")
+    start = at = at + (4 if version >= 3 else 0)  # the throttle time
+    if API_BY_KEY[METADATA_KEY].is_flexible(version):
+        count, at = decode_uvarint(data, at)
+        count -= 1
+    else:
+        count, at = int.from_bytes(data[at : at + 4], signed=True), at + 4
+    decode = compile_part_decoder(MetadataResponseBroker, MetadataResponse, version)
+    brokers = []
+    for _ in range(count):
+        broker, at = decode(data, at)
+        brokers.append(broker)
+    return start, brokers, at
+
+
+def hide_endpoints(frame: bytes | memoryview, version: int) -> int | None:
+    """Return which byte of a Fetch answer must become `UNKNOWN_TAG` for clients to pass its addresses over.
+
+    Args:
+        frame: the whole answer without its size prefix.
+        version: of the request.
+
+    Returns:
+        The offset of the byte; None if the answer has no addresses.
+
+    Raises:
+        KafkaError: the answer cannot be decoded.
+    """
+    header, message = decode_response(frame, FETCH_KEY, version, allow_trailing_bytes=True)
+    found: Any = message
+    if not found.node_endpoints:
+        return None
+    found.responses = []
+    found.throttle_time_ms = found.error_code = found.session_id = 0
+    whole = encode_response(ResponseHeader(header.correlation_id), message, version)
+    found.node_endpoints = []
+    found.unknown_tagged_fields = None
+    bare = encode_response(ResponseHeader(header.correlation_id), message, version)
+    # Behind the topics: the number of tags, which `bare` has, too, then this tag, which is the lowest.
+    at = len(frame) - (len(whole) - len(bare))
+    return at if frame[at] == 0 else None

@@ -1,0 +1,63 @@
+"""Secrets in frames, overwritten by asterisks of the same length, so that sizes and offsets stay as they are.
+
+SASL tokens, SCRAM credentials, delegation tokens, and the values of configurations that a client sets. A body that
+cannot be read to its end is overwritten as a whole. Pure. Start at `masked_frames`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaraw.inspect.exchanges import Exchange, ExchangeKind, Frame
+from kafkaraw.inspect.frames import FrameKind, Reading, annotate_frame
+from kafkaraw.protocol.annotate import Node
+
+_SECRET_FIELDS: Final = frozenset({"auth_bytes", "salted_password", "salt", "hmac"})
+_TOKEN_KEYS: Final = frozenset({36, 38, 39, 40, 41, 51})
+_CONFIG_KEYS: Final = frozenset({33, 44})
+_ENVELOPE_KEY: Final = 58
+_MASK: Final = b"*"
+
+
+def masked_frames(exchange: Exchange) -> tuple[bytes | None, bytes | None]:
+    """Return the frames of the request and of the answer without secrets; None for a frame that there is not."""
+    return (
+        _masked(exchange, exchange.request, FrameKind.REQUEST, exchange.version),
+        _masked(exchange, exchange.response, FrameKind.RESPONSE, exchange.response_version),
+    )
+
+
+def _masked(exchange: Exchange, frame: Frame | None, kind: FrameKind, version: int) -> bytes | None:
+    if frame is None:
+        return None
+    data = bytes(frame.data)
+    if exchange.kind is not ExchangeKind.REQUEST and not exchange.is_known:
+        return _MASK * len(data)
+    fields = _fields_of(exchange.api_key)
+    api = exchange.api
+    if not fields or api is None:
+        return data
+    header_size = 8 if kind is FrameKind.REQUEST else 4
+    if not exchange.is_known:
+        return data[:header_size] + _MASK * max(len(data) - header_size, 0)
+    annotated = annotate_frame(memoryview(data), Reading(kind, api, version, prefixed=False))
+    if annotated.error is not None or exchange.api_key == _ENVELOPE_KEY:
+        return data[:header_size] + _MASK * max(len(data) - header_size, 0)
+    found = bytearray(data)
+    _overwrite(annotated.root, fields, found)
+    return bytes(found)
+
+
+def _fields_of(api_key: int) -> frozenset[str]:
+    if api_key in _CONFIG_KEYS:
+        return frozenset({"value"})
+    return _SECRET_FIELDS if api_key in _TOKEN_KEYS or api_key == _ENVELOPE_KEY else frozenset()
+
+
+def _overwrite(node: Node, fields: frozenset[str], data: bytearray) -> None:
+    if node.name in fields and isinstance(node.value, str | bytes):
+        size = len(node.value.encode() if isinstance(node.value, str) else node.value)
+        data[node.end - size : node.end] = _MASK * size
+        return
+    for child in node.children:
+        _overwrite(child, fields, data)

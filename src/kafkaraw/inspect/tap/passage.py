@@ -1,0 +1,489 @@
+"""One tapped connection: the client's side, the broker's side, and what passes between them.
+
+Theory of operation. Bytes are written to the other side in the call that read them, before anything is noted. If the
+other side does not take them all, the rest waits in the transport, and this side is not read until it has left: so a
+slow peer slows the other one down, as without a tap. An answer that has addresses is held until it can be rewritten
+(`addresses`). Then the frames go to the `Conversation`, and exchanges that have ended to the tap's observers, which run
+later. What observers cost, or an exchange that cannot be decoded, never keeps bytes back.
+
+Start at `Passage`; `End` is one socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from kafkaraw.errors import KafkaError
+from kafkaraw.inspect.exchanges import (
+    Connection,
+    Conversation,
+    Exchange,
+    ExchangeKind,
+    Frame,
+    TopicNames,
+)
+from kafkaraw.inspect.tap.addresses import (
+    HELD_TAIL_BYTES,
+    UNKNOWN_TAG,
+    Addresses,
+    Node,
+    Treatment,
+    has_unknown_addresses,
+    hide_endpoints,
+    treatment_of,
+)
+from kafkaraw.inspect.tap.stream import Plan, Stream
+from kafkaraw.net.os_errors import reason_of
+from kafkaraw.net.transport import LowWater
+from kafkaraw.protocol.frames import SIZE_PREFIX
+
+if TYPE_CHECKING:
+    from kafkaraw.broker.faults import Faults
+    from kafkaraw.inspect.tap.injection import Injection
+    from kafkaraw.inspect.tap.ports import Gate
+
+UNSENT_BYTES_MAX: Final = 1 << 18
+"""Above so many unsent bytes, the side that they come from is not read."""
+PIECE_BYTES: Final = 1 << 19
+"""The kernel is asked to wait for pieces of a long frame up to this size: to wake up for each 64 KiB costs more."""
+KEPT_PASSING_BYTES: Final = 4 << 20
+KEPT_HELD_BYTES: Final = 64 << 20
+"""Of frames above these sizes only the beginning is kept; a frame that would have to be held is passed on as it is."""
+CORRELATION_ID: Final = slice(0, 4)
+
+
+class Host(Protocol):
+    """What a passage asks of the tap that it belongs to, and tells it."""
+
+    @property
+    def topic_names(self) -> TopicNames:
+        """The names of topics in the cluster."""
+        ...
+
+    @property
+    def faults_if_set(self) -> Faults | None:
+        """Faults to inject now; None without."""
+        ...
+
+    def accepted(self, passage: Passage) -> None:
+        """The client's side stands: connect the broker's."""
+        ...
+
+    def advertised(self, node: Node, local_host: str) -> tuple[str, int]:
+        """Return where clients reach a node that have reached the tap at `local_host`."""
+        ...
+
+    def asked(self, exchange: Exchange) -> None:
+        """A request has come."""
+        ...
+
+    def ended(self, exchange: Exchange) -> None:
+        """An exchange has ended."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something is worth knowing that is no exchange."""
+        ...
+
+    def closed(self, passage: Passage) -> None:
+        """The connection has ended."""
+        ...
+
+
+class End(asyncio.BufferedProtocol):
+    """One of the two sockets.
+
+    Args:
+        passage: the connection.
+        name: "client" or "broker".
+    """
+
+    def __init__(self, passage: Passage, name: str) -> None:
+        self.name = name
+        self.stream: Stream
+        self.transport: asyncio.Transport | None = None
+        self._passage = passage
+        self._descriptor: int | None = None
+        self._low_water = LowWater(None)
+        self._on_unsent: Callable[[bool], None] = lambda _: None
+
+    def feeds(self, stream: Stream, on_unsent: Callable[[bool], None]) -> None:
+        """Set where the bytes of this side go, and what is told when writes of this side wait, or no longer do."""
+        self.stream, self._on_unsent = stream, on_unsent
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the transport; the passage decides when it is read."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        if transport.get_extra_info("sslcontext") is None:
+            sock = transport.get_extra_info("socket")
+            self._low_water = LowWater(sock)
+            self._descriptor = sock.fileno() if type(self.transport).__module__.startswith("asyncio.") else None
+        self._passage.end_made(self)
+
+    def address(self, name: str) -> tuple[str, int]:
+        """Return "sockname" or "peername" of the socket; an empty host if it is closed."""
+        found = None if self.transport is None else self.transport.get_extra_info(name)
+        return (str(found[0]), int(found[1])) if found else ("", 0)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return self.stream.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass bytes on."""
+        self.stream.received(nbytes, time.time())
+        self._low_water.wait_for(min(self.stream.missing, PIECE_BYTES))
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send bytes; what the socket does not take is copied, as the buffer behind `data` is used again."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._descriptor is not None and not transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._descriptor, data)
+            except OSError:  # it is full, or broken: the transport will see the same, and knows what to do
+                sent = 0
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+        transport.write(bytes(data))
+
+    def read(self, wanted: bool) -> None:
+        """Begin or cease to read this side."""
+        if self.transport is not None and not self.transport.is_closing():
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """The socket takes no more."""
+        self._on_unsent(True)
+
+    def resume_writing(self) -> None:
+        """The socket takes bytes again."""
+        self._on_unsent(False)
+
+    def eof_received(self) -> None:
+        """Let asyncio close: Kafka has no half-open connections."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the other side, too."""
+        self.transport, self._descriptor = None, None
+        self._passage.end_lost(self, exc)
+
+    def close(self) -> None:
+        """Close after what is unsent has left."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Passage:
+    """A client's connection, and the one to the broker that belongs to it.
+
+    Args:
+        host: the tap.
+        gate: the port that the client has connected to.
+
+    Attributes:
+        client, broker: the two sides.
+        connection: names of both; set by `begin`.
+        conversation: matches requests and answers.
+        is_raw: whether another protocol is passed on unread.
+    """
+
+    def __init__(self, host: Host, gate: Gate) -> None:
+        self.client: End = End(self, "client")
+        self.broker: End = End(self, "broker")
+        self.gate: Gate = gate
+        self.connection: Connection = Connection(0, "", "")
+        self.conversation: Conversation = Conversation(self.connection)
+        self.is_raw: bool = False
+        self._host = host
+        self._addresses = Addresses(lambda node: host.advertised(node, self.local_host))
+        self._injection: Injection | None = None
+        self._why_ended = ""
+        self._is_over = False
+        self.client.feeds(Stream(_FromClient(self)), lambda is_unsent: self.broker.read(not is_unsent))
+        self.broker.feeds(Stream(_FromBroker(self)), lambda is_unsent: self.client.read(not is_unsent))
+
+    @property
+    def local_host(self) -> str:
+        """The address at which the client has reached the tap; empty if it has gone."""
+        return self.client.address("sockname")[0]
+
+    # -- the two ends ----------------------------------------------------------------------------------------------
+
+    def end_made(self, end: End) -> None:
+        """The client's side waits until the broker's stands."""
+        if end is self.client:
+            end.read(False)
+            self._host.accepted(self)
+        elif self._is_over:  # the client has gone meanwhile
+            end.abort()
+
+    def begin(self, connection: Connection) -> None:
+        """The broker's side stands: pass bytes on."""
+        self.connection = connection
+        self.conversation = Conversation(connection, self._host.topic_names)
+        self.client.read(True)
+
+    def refuse(self, reason: str) -> None:
+        """There is no broker's side: close the client's."""
+        self._why_ended = reason
+        self.client.close()
+
+    def end(self, reason: str) -> None:
+        """End both sides after what is unsent."""
+        self._why_ended = self._why_ended or reason
+        self.client.close()
+        self.broker.close()
+
+    def end_lost(self, end: End, error: Exception | None) -> None:
+        """Let the other side send what it has, and close it."""
+        other = self.broker if end is self.client else self.client
+        if not self._why_ended:
+            broke = f": {reason_of(error)}" if error is not None else ""
+            self._why_ended = f"the {end.name} closed the connection{broke}"
+        leftover = end.stream.leftover
+        if len(leftover):
+            other.write(leftover)
+        other.close()
+        if not self._is_over and self.client.transport is None and self.broker.transport is None:
+            self._is_over = True
+            if self._injection is not None:
+                self._injection.end()
+            for exchange in self.conversation.end(self._why_ended):
+                self.report(exchange)
+            self._host.closed(self)
+
+    def abort(self) -> None:
+        """End both sides at once."""
+        self._why_ended = self._why_ended or "the tap was stopped"
+        self.client.abort()
+        self.broker.abort()
+
+    def become_raw(self, reason: str, end: str) -> None:
+        """Pass everything on unread: this is another protocol."""
+        if not self.is_raw:
+            self.is_raw = True
+            self._host.note(
+                f"connection {self.connection.number} of {self.connection.client}: {reason}; passed on unread "
+                f"(seen from the {end})"
+            )
+            self.client.stream.become_raw()
+            self.broker.stream.become_raw()
+
+    def report(self, exchange: Exchange) -> None:
+        """Tell the tap of an exchange that has ended."""
+        self._host.ended(exchange)
+
+    def exchange_of(self, frame: Frame) -> Exchange:
+        """Begin an exchange with a request, and tell the tap of it."""
+        exchange = self.conversation.request(frame)
+        self._host.asked(exchange)
+        return exchange
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def asked(self, frame: Frame) -> None:
+        """Note a request that was passed on."""
+        exchange = self.exchange_of(frame)
+        if not exchange.is_answered:
+            self.report(exchange)
+        dropped = self.conversation.drop_oldest("too many later requests have no answer, either")
+        if dropped is not None:
+            self.report(dropped)
+
+    @property
+    def injection(self) -> Injection | None:
+        """What makes faults happen on this connection, if any are set now."""
+        if self._injection is None:
+            faults = self._host.faults_if_set
+            if faults is None:
+                return None
+            from kafkaraw.inspect.tap.injection import Injection  # only with faults: it imports parts of the broker
+
+            self._injection = Injection(faults, self._host.topic_names, self)
+        return self._injection if self._injection.is_set else None
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def treatment(self, correlation_id: memoryview) -> tuple[Treatment, Exchange | None]:
+        """Return how an answer is passed on, by its first bytes, and the exchange that it belongs to."""
+        pending = self.conversation.pending
+        if not pending or pending[0].kind is not ExchangeKind.REQUEST:
+            return Treatment.PASS, None
+        number = int.from_bytes(correlation_id, signed=True)
+        for exchange in pending:  # nearly always the first
+            if exchange.correlation_id == number:
+                return treatment_of(exchange.api_key, exchange.version), exchange
+        return Treatment.PASS, None
+
+    def rewritten(self, data: memoryview, exchange: Exchange) -> bytes | None:
+        """Return a whole answer with the tap's addresses; None if it is passed on as it is."""
+        try:
+            return self._addresses.rewrite(data, exchange.api_key, exchange.version)
+        except KafkaError as error:
+            self._host.note(
+                f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
+                f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
+            )
+            return None
+
+    def hidden(self, data: memoryview, exchange: Exchange) -> int | None:
+        """Return the byte of a Fetch answer that hides its addresses; None if it has none."""
+        try:
+            return hide_endpoints(data, exchange.version)
+        except KafkaError as error:
+            self._host.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
+            return None
+
+    def answered(self, frame: Frame) -> None:
+        """Note an answer that was passed on."""
+        for exchange in self.conversation.response(frame):
+            if has_unknown_addresses(exchange.api_key, exchange.version):
+                self._host.note(
+                    f"{exchange.name} is not known here: addresses in its answers are passed on as they are, so "
+                    "clients may go past the tap"
+                )
+            self.report(exchange)
+
+
+class _FromClient:
+    """Passes requests on."""
+
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+
+    def plan(self, beginning: memoryview, size: int) -> Plan:
+        is_held = self._passage.injection is not None and size <= KEPT_HELD_BYTES
+        return Plan(size, size) if is_held else Plan(KEPT_PASSING_BYTES, 0)
+
+    def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
+        passage = self._passage
+        injection = passage.injection
+        if injection is None:
+            passage.broker.write(data)
+        for frame in _frames(data, sizes, at_s):
+            if injection is None:
+                passage.asked(frame)
+            else:
+                injection.request(frame)
+
+    def passing(self, data: memoryview) -> None:
+        self._passage.broker.write(data)
+
+    def long_frame(self, frame: Frame, held: memoryview) -> None:
+        passage = self._passage
+        if len(held) and passage.injection is not None:
+            frame.data = bytes(frame.data)  # it outlives the buffer
+            passage.injection.request(frame)
+            return
+        if len(held):
+            passage.broker.write(SIZE_PREFIX.pack(frame.size_bytes) + bytes(held))
+        passage.asked(frame)
+
+    def stranger(self, reason: str) -> None:
+        self._passage.become_raw(reason, "client")
+
+
+class _FromBroker:
+    """Passes answers on, those with addresses rewritten."""
+
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+
+    def plan(self, beginning: memoryview, size: int) -> Plan:
+        passage = self._passage
+        treatment, _ = passage.treatment(beginning[CORRELATION_ID])
+        injection = passage.injection
+        if size > KEPT_HELD_BYTES:
+            return Plan(KEPT_PASSING_BYTES, 0)
+        if treatment is Treatment.HOLD or injection is not None:
+            return Plan(size, size)
+        if treatment is Treatment.HOLD_TAIL:
+            return Plan(size, HELD_TAIL_BYTES)
+        return Plan(KEPT_PASSING_BYTES, 0)
+
+    def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
+        passage = self._passage
+        frames = _frames(data, sizes, at_s)
+        if passage.injection is not None:
+            for frame in frames:
+                self._deliver(frame)
+            return
+        start = at = 0
+        for frame in frames:
+            end = at + SIZE_PREFIX.size + frame.size_bytes
+            changed = self._changed(frame)
+            if changed is not None:
+                passage.client.write(b"".join((data[start:at], SIZE_PREFIX.pack(len(changed)), changed)))
+                start = end
+            at = end
+        if at > start:
+            passage.client.write(data[start:at])
+        for frame in frames:
+            passage.answered(frame)
+
+    def passing(self, data: memoryview) -> None:
+        self._passage.client.write(data)
+
+    def long_frame(self, frame: Frame, held: memoryview) -> None:
+        passage = self._passage
+        if len(held) == frame.size_bytes:
+            self._deliver(frame)
+            return
+        if len(held):
+            _, exchange = passage.treatment(memoryview(frame.data)[CORRELATION_ID])
+            at = None if exchange is None else passage.hidden(memoryview(frame.data), exchange)
+            offset = None if at is None else at - (frame.size_bytes - len(held))
+            if offset is not None and offset >= 0:
+                held[offset] = UNKNOWN_TAG
+                frame.note = "addresses of new leaders are hidden from the client, which asks for Metadata instead"
+            passage.client.write(held)
+        passage.answered(frame)
+
+    def stranger(self, reason: str) -> None:
+        self._passage.become_raw(reason, "broker")
+
+    def _changed(self, frame: Frame) -> bytes | None:
+        """Return an answer with other addresses; None if it has none."""
+        data = memoryview(frame.data)
+        treatment, exchange = self._passage.treatment(data[CORRELATION_ID])
+        if exchange is None or treatment is Treatment.PASS:
+            return None
+        changed = self._passage.rewritten(data, exchange)
+        if changed is not None:
+            frame.note = "addresses are those of the brokers; the client was sent those of the tap"
+        return changed
+
+    def _deliver(self, frame: Frame) -> None:
+        """Send a whole answer to the client, or leave it to a fault."""
+        passage = self._passage
+        changed = self._changed(frame)
+        data = frame.data if changed is None else changed
+        injection = passage.injection
+        if injection is not None and injection.response(frame, data):
+            return
+        passage.client.write(SIZE_PREFIX.pack(len(data)) + bytes(data))
+        passage.answered(frame)
+
+
+def _frames(data: memoryview, sizes: list[int], at_s: float) -> list[Frame]:
+    frames, at = [], SIZE_PREFIX.size
+    for size in sizes:
+        frames.append(Frame(bytes(data[at : at + size]), size, at_s, at_s))
+        at += size + SIZE_PREFIX.size
+    return frames

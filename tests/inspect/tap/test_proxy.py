@@ -1,0 +1,346 @@
+"""The tap on real sockets: clients stay behind it, and nothing that a peer does stops the traffic of others."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+
+import pytest
+import trustme
+
+from kafkaraw import Admin, NewTopic, Producer
+from kafkaraw.errors import NetworkError, UsageError
+from kafkaraw.inspect.tap.ports import PortRange
+from kafkaraw.inspect.tap.proxy import Tap
+from kafkaraw.protocol import decode_response
+from tests.inspect.tap.peers import WAIT_S, broker, client, metadata_of, metadata_request, on_loop
+
+
+def brokers_in(frame: bytes, version: int = 9) -> list[tuple[int, str, int]]:
+    _, message = decode_response(frame, 3, version)
+    return [(one.node_id, one.host, one.port) for one in message.brokers]
+
+
+def free_ports(count: int) -> int:
+    """The first of some ports in a row that are free now."""
+    for first in range(21_000, 30_000, count):
+        try:
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
+
+
+# -- with a real cluster -------------------------------------------------------------------------------------------
+
+
+def test_clients_stay_behind_the_tap(kafka_cluster_session):
+    with Tap(kafka_cluster_session.bootstrap_servers) as tap:
+        recording = tap.record()
+        with Admin(bootstrap_servers=tap.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("tapped", partitions=6, replication_factor=1)])
+            ports = {broker.port for broker in admin.describe_cluster().brokers}
+        with Producer(bootstrap_servers=tap.bootstrap_servers, client_id="writer") as producer:
+            for partition in range(6):
+                producer.send("tapped", b"value", partition=partition)
+        own = {int(address.rpartition(":")[2]) for address, _ in tap.brokers.values()}
+        assert ports == {port for _, port in tap.brokers.values()}
+        assert ports.isdisjoint(own)
+        assert {int(one.rpartition(":")[2]) for one in kafka_cluster_session.bootstrap_servers.split(",")} == own
+        produced = recording.wait_for("Produce", client_id="writer", topic="tapped")
+        assert produced.errors == []
+        assert produced.problem == ""
+        assert produced.latency_s is not None
+    assert {one.connection.node_id for one in recording.exchanges("Produce")} == set(range(3))
+    assert tap.dropped == 0
+    assert tap.notes == []
+
+
+# -- with brokers that do what a test says -------------------------------------------------------------------------
+
+
+@on_loop
+async def test_exchanges_are_given_while_they_happen():
+    async with broker(metadata_of((1, "one.example", 9092))) as address, Tap(address) as tap:
+        exchanges = aiter(tap)
+        first = asyncio.ensure_future(anext(exchanges))
+        await asyncio.sleep(0)
+        async with client(tap.bootstrap_servers) as peer:
+            await peer.ask(metadata_request(correlation_id=7))
+            async with asyncio.timeout(WAIT_S):
+                exchange = await first
+        assert (exchange.name, exchange.correlation_id, exchange.client_id) == ("Metadata v9", 7, "app")
+        assert exchange.connection.broker == address
+        # The exchange has what the broker sent, not what the client was told.
+        assert exchange.response_body.brokers[0].host == "one.example"
+        await exchanges.aclose()
+
+
+@on_loop
+async def test_every_broker_has_a_port_and_keeps_it():
+    named = [(1, "one.example", 9092), (2, "two.example", 9093)]
+    async with broker(lambda frame: metadata_of(*named)(frame)) as address, Tap(address) as tap:
+        async with client(tap.bootstrap_servers) as peer:
+            first = brokers_in(await peer.ask(metadata_request()))
+            named[0] = (1, "moved.example", 9094)
+            named.append((3, "three.example", 9092))
+            second = brokers_in(await peer.ask(metadata_request()))
+        assert [node for node, *_ in second] == [1, 2, 3]
+        assert second[:2] == first
+        assert len({port for *_, port in second}) == 3
+        assert {host for _, host, _ in second} == {"127.0.0.1"}
+        assert tap.brokers[1][0] == "moved.example:9094"
+        assert tap.notes == ["broker 1 has moved from one.example:9092 to moved.example:9094"]
+
+
+@on_loop
+async def test_requests_in_flight_and_answers_in_one_read_keep_their_order():
+    async with broker(metadata_of((1, "one.example", 9092))) as address, Tap(address) as tap:
+        async with client(tap.bootstrap_servers) as peer:
+            peer.writer.write(b"".join(metadata_request(number) for number in range(50)))
+            ids = [struct.unpack_from(">i", await peer.frame())[0] for _ in range(50)]
+        assert ids == list(range(50))
+
+
+@on_loop
+async def test_more_brokers_than_ports_is_said_and_stops_nothing():
+    first = free_ports(2)
+    named = metadata_of((1, "one.example", 9092), (2, "two.example", 9093))
+    async with broker(named) as address, Tap(address, listen=f"127.0.0.1:{first}-{first + 1}") as tap:
+        async with client(tap.bootstrap_servers) as peer:
+            found = brokers_in(await peer.ask(metadata_request()))
+        assert found == [(1, "127.0.0.1", first + 1), (2, "two.example", 9093)]
+        (note,) = tap.notes
+        assert f"broker 2 (two.example:9093) has no port: the ports {first + 1} to {first + 1} are in use" in note
+        assert "--listen" in note
+
+
+@on_loop
+async def test_ports_of_other_processes_are_passed_over():
+    first = free_ports(3)
+    with socket.create_server(("127.0.0.1", first + 1)):
+        async with (
+            broker(metadata_of((1, "one.example", 9092))) as address,
+            Tap(address, listen=f"127.0.0.1:{first}") as tap,
+            client(tap.bootstrap_servers) as peer,
+        ):
+            assert brokers_in(await peer.ask(metadata_request())) == [(1, "127.0.0.1", first + 2)]
+
+
+@on_loop
+async def test_port_that_is_taken_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NetworkError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use; another"):
+            await Tap("127.0.0.1:9092", listen=f"127.0.0.1:{port}").start()
+
+
+@on_loop
+async def test_advertised_host_is_what_clients_are_told():
+    async with (
+        broker(metadata_of((1, "one.example", 9092))) as address,
+        Tap(address, listen="0.0.0.0:0", advertised_host="tap.example") as tap,
+    ):
+        assert tap.bootstrap_servers.startswith("tap.example:")
+        async with client(tap.bootstrap_servers.replace("tap.example", "127.0.0.1")) as peer:
+            assert brokers_in(await peer.ask(metadata_request()))[0][1] == "tap.example"
+
+
+@on_loop
+async def test_broker_that_cannot_be_reached_closes_the_connection_and_is_said():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    async with Tap(f"127.0.0.1:{port}") as tap:
+        async with client(tap.bootstrap_servers) as peer:
+            assert await peer.rest() == b""
+        assert f"bootstrap servers: cannot connect to 127.0.0.1:{port}: Connection refused" in tap.notes[0]
+
+
+@on_loop
+async def test_next_bootstrap_server_is_used_if_the_first_is_away():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        away = f"127.0.0.1:{closed.getsockname()[1]}"
+    async with (
+        broker(metadata_of((1, "one.example", 9092))) as address,
+        Tap(f"{away},{address}") as tap,
+        client(tap.bootstrap_servers) as peer,
+    ):
+        assert len(brokers_in(await peer.ask(metadata_request()))) == 1
+
+
+@on_loop
+async def test_broker_that_disappears_ends_its_connection_only():
+    def answer(frame: bytes) -> bytes | None:
+        return None if b"vanish" in frame else metadata_of((1, "one.example", 9092))(frame)
+
+    async with broker(answer) as address, Tap(address) as tap:
+        recording = tap.record()
+        async with client(tap.bootstrap_servers) as other, client(tap.bootstrap_servers) as peer:
+            await other.ask(metadata_request())
+            request = metadata_request().replace(b"\0\x03app", b"\0\x06vanish")
+            peer.writer.write(struct.pack(">i", len(request) - 4) + request[4:])
+            assert await peer.rest() == b""
+            assert len(brokers_in(await other.ask(metadata_request()))) == 1
+            await asyncio.to_thread(recording.wait_for, client_id="vanish")
+        (lost,) = recording.exchanges(client_id="vanish")
+        assert lost.response is None
+        assert lost.ended == "the broker closed the connection"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01" + b"hello" * 100, "sent a TLS handshake to a port without TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "an HTTP request"),
+        (b"\x7f\xff\xff\xff" + b"x" * 100_000, "frame of 2147483647 bytes"),
+        (b"\xff\xff\xff\xff" + b"x" * 100, "negative frame size"),
+    ],
+)
+@on_loop
+async def test_other_protocols_are_passed_on_unread(data, words):
+    got = bytearray()
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while len(got) < len(data):
+            got.extend(await reader.read(1 << 16))
+        writer.write(b"whatever this is")
+        writer.close()
+        done.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, Tap(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as tap:
+        async with client(tap.bootstrap_servers) as peer:
+            peer.writer.write(data)
+            assert await peer.rest() == b"whatever this is"
+        assert got == data
+        assert words in tap.notes[0]
+        assert "passed on unread" in tap.notes[0]
+
+
+@on_loop
+async def test_unfinished_frame_reaches_the_other_side_when_the_client_closes():
+    got = bytearray()
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.extend(await reader.read())
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+        peer.writer.write(metadata_request()[:10])
+        await peer.writer.drain()
+        peer.writer.close()
+        async with asyncio.timeout(WAIT_S):
+            await closed.wait()
+    assert got == metadata_request()[:10]
+
+
+@on_loop
+async def test_client_that_does_not_read_slows_the_broker_down():
+    """Of an endless answer only what buffers take is read: the tap's memory does not grow."""
+    sent = 0
+    stopped = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readexactly(4)
+        writer.write(struct.pack(">i", 250 << 20))
+        chunk = bytes(1 << 20)
+        try:
+            for _ in range(250):
+                writer.write(chunk)
+                async with asyncio.timeout(0.3):
+                    await writer.drain()
+                sent += len(chunk)
+        except TimeoutError:
+            stopped.set()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+        peer.writer.transport.pause_reading()
+        peer.writer.write(metadata_request())
+        async with asyncio.timeout(WAIT_S):
+            await stopped.wait()
+    assert sent < 40 << 20
+
+
+@on_loop
+async def test_exchanges_are_dropped_and_counted_while_traffic_goes_on(monkeypatch):
+    monkeypatch.setattr("kafkaraw.inspect.tap.proxy.QUEUED_MAX", 10)
+    monkeypatch.setattr("kafkaraw.inspect.tap.proxy.DRAIN_EVERY_S", 1000)
+    async with broker(metadata_of((1, "one.example", 9092))) as address, Tap(address) as tap:
+        recording = tap.record()
+        async with client(tap.bootstrap_servers) as peer:
+            for number in range(25):
+                await peer.ask(metadata_request(number))
+        assert tap.dropped == 15
+    assert len(recording.exchanges()) == 10
+
+
+@on_loop
+async def test_observer_that_fails_does_not_end_the_traffic(caplog):
+    async with broker(metadata_of((1, "one.example", 9092))) as address, Tap(address) as tap:
+
+        def fail(exchange) -> None:
+            raise ZeroDivisionError
+
+        tap.observe(fail)
+        recording = tap.record()
+        async with client(tap.bootstrap_servers) as peer:
+            await peer.ask(metadata_request())
+            await asyncio.to_thread(recording.wait_for)
+            await peer.ask(metadata_request())
+    assert "an observer of the tap failed" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    authority = trustme.CA()
+    server, connecting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(server)
+    authority.configure_trust(connecting)
+    return server, connecting
+
+
+@pytest.mark.parametrize(("near", "far"), [(True, True), (True, False), (False, True)])
+@on_loop
+async def test_tls_on_either_side(tls_contexts, near, far):
+    server, connecting = tls_contexts
+    async with (
+        broker(metadata_of((1, "one.example", 9092)), tls=server if far else None) as address,
+        Tap(address, tls=connecting if far else None, listen_tls=server if near else None) as tap,
+        client(tap.bootstrap_servers, tls=connecting if near else None) as peer,
+    ):
+        recording = tap.record()
+        assert brokers_in(await peer.ask(metadata_request()))[0][1] == "127.0.0.1"
+        await asyncio.to_thread(recording.wait_for)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("19092", "is no address to listen on"),
+        ("localhost:x", "is no address to listen on"),
+        ("localhost:90000", "is no range of ports"),
+        ("localhost:9000-8000", "is no range of ports"),
+    ],
+)
+def test_address_that_is_none_is_an_error(text, words):
+    with pytest.raises(UsageError, match=words):
+        PortRange.parse(text)
+
+
+def test_range_of_ports():
+    found = PortRange.parse("[::1]:19092-19100")
+    assert (found.host, found.first, found.last) == ("::1", 19092, 19100)
+    assert PortRange.parse("0.0.0.0:19092").reachable_host == "127.0.0.1"

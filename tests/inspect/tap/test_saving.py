@@ -1,0 +1,133 @@
+"""A saved capture has every byte that passed, in the streams of its connections, without secrets."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import dpkt
+import pytest
+
+from kafkaraw.inspect.exchanges import Connection, ConnectionReader, Exchange
+from kafkaraw.inspect.tap.proxy import Tap
+from kafkaraw.inspect.tap.saving import SEGMENT_BYTES, Saving
+from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from tests.inspect.tap.peers import asked, broker, client, metadata_of, metadata_request, on_loop
+
+SECRET = b"correct horse battery staple"
+
+
+def streams_of(capture: bytes) -> dict[tuple[str, int, str, int], bytes]:
+    """The bytes of each direction, by source and target; checks sequence numbers and checksums."""
+    found: dict[tuple[str, int, str, int], bytearray] = {}
+    next_number: dict[tuple[str, int, str, int], int] = {}
+    for _, data in dpkt.pcapng.Reader(io.BytesIO(capture)):
+        ip = dpkt.ip6.IP6(data) if data[0] >> 4 == 6 else dpkt.ip.IP(data)
+        tcp = ip.data
+        way = (dpkt.utils.inet_to_str(ip.src), tcp.sport, dpkt.utils.inet_to_str(ip.dst), tcp.dport)
+        if tcp.flags & dpkt.tcp.TH_SYN:
+            assert way not in next_number
+            next_number[way] = tcp.seq + 1
+            continue
+        assert tcp.seq == next_number[way]
+        next_number[way] = tcp.seq + len(tcp.data) + bool(tcp.flags & dpkt.tcp.TH_FIN)
+        found.setdefault(way, bytearray()).extend(tcp.data)
+    return {way: bytes(data) for way, data in found.items()}
+
+
+def saved(*exchanges: Exchange, with_secrets: bool = False) -> bytes:
+    file = io.BytesIO()
+    saving = Saving(file, with_secrets=with_secrets)
+    for exchange in exchanges:
+        saving.asked(exchange)
+        saving.answered(exchange)
+    for connection in {exchange.connection.number: exchange.connection for exchange in exchanges}.values():
+        saving.closed(connection, 9.0)
+    saving.close()
+    assert saving.left_out_bytes == 0
+    return file.getvalue()
+
+
+def exchange(request: bytes, connection: Connection | None = None) -> Exchange:
+    reader = ConnectionReader(connection or Connection(1, "10.0.0.1:50112", "broker.example:9092", 3, "10.0.0.2:9092"))
+    reader.from_client(request, 1.0)
+    (found,) = reader.from_broker(struct.pack(">i", 4) + request[8:12], 2.0)
+    return found
+
+
+@on_loop
+async def test_bytes_of_both_directions_are_saved():
+    answer = metadata_of((1, "one.example", 9092))
+    file = io.BytesIO()
+    saving = Saving(file)
+    requests = [metadata_request(number) for number in range(20)]
+    async with broker(answer) as address, Tap(address) as tap:
+        tap.save_to(saving)
+        async with client(tap.bootstrap_servers) as peer:
+            for request in requests:
+                await peer.ask(request)
+    saving.close()
+    there, back = sorted(streams_of(file.getvalue()).items(), key=lambda item: item[0][3] != int(address[10:]))
+    assert there[1] == b"".join(requests)
+    answers = [answer(request[4:]) for request in requests]
+    assert back[1] == b"".join(struct.pack(">i", len(one)) + one for one in answers)
+    assert there[0][:2] == back[0][2:]
+
+
+def test_frames_larger_than_a_packet_are_segments():
+    part = PartitionProduceData(index=0, records=bytes(range(256)) * 1000)
+    topics = [TopicProduceData(name="t", partition_data=[part])]
+    request = asked(ProduceRequest(acks=1, timeout_ms=1, topic_data=topics), 9)
+    assert len(request) > 4 * SEGMENT_BYTES
+    streams = streams_of(saved(exchange(request)))
+    assert streams["10.0.0.1", 50112, "10.0.0.2", 9092] == request
+
+
+def test_secrets_are_not_in_the_file_unless_they_are_asked_for():
+    found = exchange(asked(SaslAuthenticateRequest(auth_bytes=SECRET), 2))
+    assert SECRET not in saved(found)
+    assert b"*" * len(SECRET) in saved(found)
+    assert SECRET in saved(found, with_secrets=True)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "ways"),
+    [
+        (("[::1]:5", "[::1]:9092"), ("::1", "::1")),
+        (("127.0.0.1:5", "[::1]:9092"), ("::ffff:127.0.0.1", "::1")),
+        (("127.0.0.1:5", "broker.example:9092"), ("127.0.0.1", "0.0.0.0")),
+    ],
+)
+def test_addresses_of_either_family(addresses, ways):
+    connection = Connection(1, *addresses)
+    streams = streams_of(saved(exchange(metadata_request(), connection)))
+    assert {(source, target) for source, _, target, _ in streams} == {ways, ways[::-1]}
+
+
+def test_what_the_file_is_too_slow_for_is_left_out_and_counted(monkeypatch):
+    monkeypatch.setattr("kafkaraw.inspect.tap.saving.QUEUED_BYTES_MAX", 10)
+    file = io.BytesIO()
+    saving = Saving(file)
+    found = exchange(metadata_request())
+    saving.asked(found)
+    saving.answered(found)
+    saving.close()
+    assert saving.left_out_bytes == len(metadata_request())
+    assert metadata_request() not in file.getvalue()
+
+
+class Full(io.BytesIO):
+    """A file on a disk that is full after the header of the capture."""
+
+    def write(self, data: bytes) -> int:
+        if self.tell() > 100:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+def test_file_that_cannot_be_written_is_said():
+    saving = Saving(Full())
+    saving.asked(exchange(metadata_request()))
+    saving.close()
+    assert "No space left on device" in saving.error
