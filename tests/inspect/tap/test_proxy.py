@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import ssl
 import struct
@@ -12,6 +13,7 @@ import trustme
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.errors import NetworkError, UsageError
+from kafkaraw.inspect.tap.lines import Lines
 from kafkaraw.inspect.tap.ports import PortRange
 from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.protocol import decode_response
@@ -344,3 +346,53 @@ def test_range_of_ports():
     found = PortRange.parse("[::1]:19092-19100")
     assert (found.host, found.first, found.last) == ("::1", 19092, 19100)
     assert PortRange.parse("0.0.0.0:19092").reachable_host == "127.0.0.1"
+
+
+def hostile_bytes(rng: random.Random) -> bytes:
+    """Frames that are requests, damaged requests, noise of any claimed size, or nothing of the kind."""
+    pieces = []
+    for _ in range(rng.randrange(1, 6)):
+        frame = bytearray(metadata_request(rng.randrange(10))[4:])
+        frame[:2] = rng.choice(
+            (b"\0\0", b"\0\1", b"\0\3", b"\0\x0a", b"\0\x11", b"\0\x12", b"\0\x24", b"\0\x4e", b"\0\x7f")
+        )
+        frame[3] = rng.randrange(20)
+        for _ in range(rng.randrange(3)):
+            frame[rng.randrange(8, len(frame))] = rng.randrange(256)
+        frame += rng.randbytes(rng.choice((0, 0, 5, 100_000)))
+        claimed = len(frame) if rng.random() < 0.8 else rng.choice((0, 3, 8, 70_000, 200 << 20, 1 << 31, 1 << 32 - 1))
+        pieces.append(struct.pack(">I", claimed & 0xFFFF_FFFF) + bytes(frame))
+    return b"".join(pieces)
+
+
+@on_loop
+async def test_whatever_peers_send_reaches_the_other_side_as_it_is():
+    """Only whole answers with addresses may differ, and noise is none."""
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    answers: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if answers:
+            await reader.read(1)
+            writer.write(answers.pop())
+        else:
+            await got.put(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap:
+        recording = tap.record()
+        for seed in range(40):
+            noise = hostile_bytes(random.Random(seed))
+            async with client(tap.bootstrap_servers) as peer, asyncio.timeout(WAIT_S):
+                peer.writer.write(noise)
+                peer.writer.close()
+                assert await got.get() == noise, f"from the client, seed {seed}"
+            answers.append(noise)
+            async with client(tap.bootstrap_servers) as peer:
+                peer.writer.write(metadata_request(seed % 10))
+                assert await peer.rest() == noise, f"from the broker, seed {seed}"
+    for exchange in recording.exchanges():
+        assert exchange.name in Lines(1).text(exchange)
+        assert Lines(1).json(exchange)

@@ -39,6 +39,7 @@ from kafkaraw.inspect.tap.addresses import (
 from kafkaraw.inspect.tap.stream import Plan, Stream
 from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.transport import LowWater
+from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.frames import SIZE_PREFIX
 
 if TYPE_CHECKING:
@@ -369,7 +370,9 @@ class _FromClient:
 
     def plan(self, beginning: memoryview, size: int) -> Plan:
         is_held = self._passage.injection is not None and size <= KEPT_HELD_BYTES
-        return Plan(size, size) if is_held else Plan(KEPT_PASSING_BYTES, 0)
+        api = API_BY_KEY.get(int.from_bytes(beginning[:2], signed=True))
+        is_expected = api is not None and api.versions.includes(int.from_bytes(beginning[2:4], signed=True))
+        return Plan(size, size, is_expected) if is_held else Plan(KEPT_PASSING_BYTES, 0, is_expected)
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
@@ -407,15 +410,15 @@ class _FromBroker:
 
     def plan(self, beginning: memoryview, size: int) -> Plan:
         passage = self._passage
-        treatment, _ = passage.treatment(beginning[CORRELATION_ID])
-        injection = passage.injection
+        treatment, exchange = passage.treatment(beginning[CORRELATION_ID])
+        is_expected = exchange is not None
         if size > KEPT_HELD_BYTES:
-            return Plan(KEPT_PASSING_BYTES, 0)
-        if treatment is Treatment.HOLD or injection is not None:
-            return Plan(size, size)
+            return Plan(KEPT_PASSING_BYTES, 0, is_expected)
+        if treatment is Treatment.HOLD or passage.injection is not None:
+            return Plan(size, size, is_expected)
         if treatment is Treatment.HOLD_TAIL:
-            return Plan(size, HELD_TAIL_BYTES)
-        return Plan(KEPT_PASSING_BYTES, 0)
+            return Plan(size, HELD_TAIL_BYTES, is_expected)
+        return Plan(KEPT_PASSING_BYTES, 0, is_expected)
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
