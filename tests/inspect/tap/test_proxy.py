@@ -16,8 +16,9 @@ from kafkaraw.errors import NetworkError, UsageError
 from kafkaraw.inspect.tap.lines import Lines
 from kafkaraw.inspect.tap.ports import PortRange
 from kafkaraw.inspect.tap.proxy import Tap
-from kafkaraw.protocol import decode_response
-from tests.inspect.tap.peers import WAIT_S, broker, client, metadata_of, metadata_request, on_loop
+from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
+from kafkaraw.protocol.messages import fetch
+from tests.inspect.tap.peers import WAIT_S, asked, broker, client, metadata_of, metadata_request, on_loop
 
 
 def brokers_in(frame: bytes, version: int = 9) -> list[tuple[int, str, int]]:
@@ -97,6 +98,27 @@ async def test_every_broker_has_a_port_and_keeps_it():
         assert {host for _, host, _ in second} == {"127.0.0.1"}
         assert tap.brokers[1][0] == "moved.example:9094"
         assert tap.notes == ["broker 1 has moved from one.example:9092 to moved.example:9094"]
+
+
+@pytest.mark.parametrize(("size", "hosts"), [(1000, ["127.0.0.1"]), (300_000, [])])
+@on_loop
+async def test_new_leaders_in_fetch_answers_are_rewritten_or_hidden_behind_many_records(size, hosts):
+    def answer(frame: bytes) -> bytes:
+        part = fetch.PartitionData(partition_index=0, error_code=0, high_watermark=1, records=bytes(size))
+        topics = [fetch.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[part])]
+        ends = [fetch.NodeEndpoint(node_id=1, host="one.example", port=9092)]
+        response = fetch.FetchResponse(responses=topics, node_endpoints=ends)
+        return encode_response(ResponseHeader(int.from_bytes(frame[4:8])), response, 17)
+
+    request = fetch.FetchRequest(max_wait_ms=1, min_bytes=1, topics=[], forgotten_topics_data=[])
+    async with broker(answer) as address, Tap(address) as tap, client(tap.bootstrap_servers) as peer:
+        recording = tap.record()
+        _, message = decode_response(await peer.ask(asked(request, 17)), 1, 17)
+        await asyncio.to_thread(recording.wait_for, "Fetch")
+    assert [one.host for one in message.node_endpoints] == hosts
+    assert message.responses[0].partitions[0].records == bytes(size)
+    (exchange,) = recording.exchanges()
+    assert "addresses" in exchange.response.note
 
 
 @on_loop
