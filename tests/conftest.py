@@ -84,6 +84,7 @@ LONG = (
     "cli/test_registry.py",
     "cli/test_schemas.py",
     "cli/test_wire.py",
+    "cli/test_wire_tap.py",
     "client/admin/test_transactions.py",
     "client/credentials/test_oidc.py",
     "client/fetching/test_arrow_sizes.py",

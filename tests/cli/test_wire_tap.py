@@ -122,6 +122,7 @@ def test_nothing_passed_is_said(kafka_broker_session):
         (("--tls-key", "key.pem"), "--tls-key needs --tls-cert"),
         (("--api", "Prodduce"), "did you mean Produce?"),
         (("--tls-cert", "/no/such.pem"), "/no/such.pem"),
+        (("-X", "security.protocol=SASL_SSL", "-X", "ssl.cafile=/no/such.pem"), "/no/such.pem"),
     ],
 )
 def test_mistakes_are_explained(options, words):

@@ -263,15 +263,14 @@ def _wait(stop: Stop, screen: _Screen, seconds: float | None) -> None:
 def _tls_of(cluster: Cluster) -> ssl.SSLContext | None:
     """How the tap speaks with brokers: TLS as the settings say; credentials of SASL are those of the tapped client."""
     from kafkaraw.client.config import AdminConfig, parse
+    from kafkaraw.client.java_names import settings_from_properties
     from kafkaraw.client.network.security import tls_of
 
-    protocol = cluster.properties.get("security.protocol", cluster.properties.get("security_protocol", "PLAINTEXT"))
-    if not protocol.upper().endswith("SSL"):
+    given = settings_from_properties(AdminConfig, cluster.properties)
+    if not str(given.get("security_protocol", "")).upper().endswith("SSL"):
         return None
-    of_tls = {name: value for name, value in cluster.properties.items() if not name.startswith("sasl")}
-    of_tls.pop("security_protocol", None)
-    alone = Cluster(cluster.servers, None, tuple(f"{k}={v}" for k, v in {**of_tls, "security.protocol": "SSL"}.items()))
-    return tls_of(parse(AdminConfig, alone.settings(AdminConfig)))
+    of_tls = {name: value for name, value in given.items() if name.startswith(("ssl_", "bootstrap"))}
+    return tls_of(parse(AdminConfig, {**of_tls, "security_protocol": "SSL"}))
 
 
 def _listen_tls(

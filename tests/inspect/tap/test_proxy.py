@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import ssl
 import struct
@@ -12,10 +13,12 @@ import trustme
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.errors import NetworkError, UsageError
+from kafkaraw.inspect.tap.lines import Lines
 from kafkaraw.inspect.tap.ports import PortRange
 from kafkaraw.inspect.tap.proxy import Tap
-from kafkaraw.protocol import decode_response
-from tests.inspect.tap.peers import WAIT_S, broker, client, metadata_of, metadata_request, on_loop
+from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
+from kafkaraw.protocol.messages import fetch
+from tests.inspect.tap.peers import WAIT_S, asked, broker, client, metadata_of, metadata_request, on_loop
 
 
 def brokers_in(frame: bytes, version: int = 9) -> list[tuple[int, str, int]]:
@@ -95,6 +98,27 @@ async def test_every_broker_has_a_port_and_keeps_it():
         assert {host for _, host, _ in second} == {"127.0.0.1"}
         assert tap.brokers[1][0] == "moved.example:9094"
         assert tap.notes == ["broker 1 has moved from one.example:9092 to moved.example:9094"]
+
+
+@pytest.mark.parametrize(("size", "hosts"), [(1000, ["127.0.0.1"]), (300_000, [])])
+@on_loop
+async def test_new_leaders_in_fetch_answers_are_rewritten_or_hidden_behind_many_records(size, hosts):
+    def answer(frame: bytes) -> bytes:
+        part = fetch.PartitionData(partition_index=0, error_code=0, high_watermark=1, records=bytes(size))
+        topics = [fetch.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[part])]
+        ends = [fetch.NodeEndpoint(node_id=1, host="one.example", port=9092)]
+        response = fetch.FetchResponse(responses=topics, node_endpoints=ends)
+        return encode_response(ResponseHeader(int.from_bytes(frame[4:8])), response, 17)
+
+    request = fetch.FetchRequest(max_wait_ms=1, min_bytes=1, topics=[], forgotten_topics_data=[])
+    async with broker(answer) as address, Tap(address) as tap, client(tap.bootstrap_servers) as peer:
+        recording = tap.record()
+        _, message = decode_response(await peer.ask(asked(request, 17)), 1, 17)
+        await asyncio.to_thread(recording.wait_for, "Fetch")
+    assert [one.host for one in message.node_endpoints] == hosts
+    assert message.responses[0].partitions[0].records == bytes(size)
+    (exchange,) = recording.exchanges()
+    assert "addresses" in exchange.response.note
 
 
 @on_loop
@@ -344,3 +368,53 @@ def test_range_of_ports():
     found = PortRange.parse("[::1]:19092-19100")
     assert (found.host, found.first, found.last) == ("::1", 19092, 19100)
     assert PortRange.parse("0.0.0.0:19092").reachable_host == "127.0.0.1"
+
+
+def hostile_bytes(rng: random.Random) -> bytes:
+    """Frames that are requests, damaged requests, noise of any claimed size, or nothing of the kind."""
+    pieces = []
+    for _ in range(rng.randrange(1, 6)):
+        frame = bytearray(metadata_request(rng.randrange(10))[4:])
+        frame[:2] = rng.choice(
+            (b"\0\0", b"\0\1", b"\0\3", b"\0\x0a", b"\0\x11", b"\0\x12", b"\0\x24", b"\0\x4e", b"\0\x7f")
+        )
+        frame[3] = rng.randrange(20)
+        for _ in range(rng.randrange(3)):
+            frame[rng.randrange(8, len(frame))] = rng.randrange(256)
+        frame += rng.randbytes(rng.choice((0, 0, 5, 100_000)))
+        claimed = len(frame) if rng.random() < 0.8 else rng.choice((0, 3, 8, 70_000, 200 << 20, 1 << 31, 1 << 32 - 1))
+        pieces.append(struct.pack(">I", claimed & 0xFFFF_FFFF) + bytes(frame))
+    return b"".join(pieces)
+
+
+@on_loop
+async def test_whatever_peers_send_reaches_the_other_side_as_it_is():
+    """Only whole answers with addresses may differ, and noise is none."""
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+    answers: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if answers:
+            await reader.read(1)
+            writer.write(answers.pop())
+        else:
+            await got.put(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap:
+        recording = tap.record()
+        for seed in range(40):
+            noise = hostile_bytes(random.Random(seed))
+            async with client(tap.bootstrap_servers) as peer, asyncio.timeout(WAIT_S):
+                peer.writer.write(noise)
+                peer.writer.close()
+                assert await got.get() == noise, f"from the client, seed {seed}"
+            answers.append(noise)
+            async with client(tap.bootstrap_servers) as peer:
+                peer.writer.write(metadata_request(seed % 10))
+                assert await peer.rest() == noise, f"from the broker, seed {seed}"
+    for exchange in recording.exchanges():
+        assert exchange.name in Lines(1).text(exchange)
+        assert Lines(1).json(exchange)

@@ -15,7 +15,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.inspect.exchanges import (
@@ -24,13 +24,11 @@ from kafkaraw.inspect.exchanges import (
     Exchange,
     ExchangeKind,
     Frame,
-    TopicNames,
 )
 from kafkaraw.inspect.tap.addresses import (
     HELD_TAIL_BYTES,
     UNKNOWN_TAG,
     Addresses,
-    Node,
     Treatment,
     has_unknown_addresses,
     hide_endpoints,
@@ -39,12 +37,13 @@ from kafkaraw.inspect.tap.addresses import (
 from kafkaraw.inspect.tap.stream import Plan, Stream
 from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.transport import LowWater
+from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.frames import SIZE_PREFIX
 
 if TYPE_CHECKING:
-    from kafkaraw.broker.faults import Faults
     from kafkaraw.inspect.tap.injection import Injection
     from kafkaraw.inspect.tap.ports import Gate
+    from kafkaraw.inspect.tap.proxy import Tap
 
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Above so many unsent bytes, the side that they come from is not read."""
@@ -54,44 +53,6 @@ KEPT_PASSING_BYTES: Final = 4 << 20
 KEPT_HELD_BYTES: Final = 64 << 20
 """Of frames above these sizes only the beginning is kept; a frame that would have to be held is passed on as it is."""
 CORRELATION_ID: Final = slice(0, 4)
-
-
-class Host(Protocol):
-    """What a passage asks of the tap that it belongs to, and tells it."""
-
-    @property
-    def topic_names(self) -> TopicNames:
-        """The names of topics in the cluster."""
-        ...
-
-    @property
-    def faults_if_set(self) -> Faults | None:
-        """Faults to inject now; None without."""
-        ...
-
-    def accepted(self, passage: Passage) -> None:
-        """The client's side stands: connect the broker's."""
-        ...
-
-    def advertised(self, node: Node, local_host: str) -> tuple[str, int]:
-        """Return where clients reach a node that have reached the tap at `local_host`."""
-        ...
-
-    def asked(self, exchange: Exchange) -> None:
-        """A request has come."""
-        ...
-
-    def ended(self, exchange: Exchange) -> None:
-        """An exchange has ended."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something is worth knowing that is no exchange."""
-        ...
-
-    def closed(self, passage: Passage) -> None:
-        """The connection has ended."""
-        ...
 
 
 class End(asyncio.BufferedProtocol):
@@ -193,7 +154,7 @@ class Passage:
     """A client's connection, and the one to the broker that belongs to it.
 
     Args:
-        host: the tap.
+        tap: is told what happens.
         gate: the port that the client has connected to.
 
     Attributes:
@@ -203,15 +164,15 @@ class Passage:
         is_raw: whether another protocol is passed on unread.
     """
 
-    def __init__(self, host: Host, gate: Gate) -> None:
+    def __init__(self, tap: Tap, gate: Gate) -> None:
         self.client: End = End(self, "client")
         self.broker: End = End(self, "broker")
         self.gate: Gate = gate
         self.connection: Connection = Connection(0, "", "")
         self.conversation: Conversation = Conversation(self.connection)
         self.is_raw: bool = False
-        self._host = host
-        self._addresses = Addresses(lambda node: host.advertised(node, self.local_host))
+        self._tap = tap
+        self._addresses = Addresses(lambda node: tap.advertised(node, self.local_host))
         self._injection: Injection | None = None
         self._why_ended = ""
         self._is_over = False
@@ -229,14 +190,14 @@ class Passage:
         """The client's side waits until the broker's stands."""
         if end is self.client:
             end.read(False)
-            self._host.accepted(self)
+            self._tap.accepted(self)
         elif self._is_over:  # the client has gone meanwhile
             end.abort()
 
     def begin(self, connection: Connection) -> None:
         """The broker's side stands: pass bytes on."""
         self.connection = connection
-        self.conversation = Conversation(connection, self._host.topic_names)
+        self.conversation = Conversation(connection, self._tap.topic_names)
         self.client.read(True)
 
     def refuse(self, reason: str) -> None:
@@ -266,7 +227,7 @@ class Passage:
                 self._injection.end()
             for exchange in self.conversation.end(self._why_ended):
                 self.report(exchange)
-            self._host.closed(self)
+            self._tap.closed(self)
 
     def abort(self) -> None:
         """End both sides at once."""
@@ -278,7 +239,7 @@ class Passage:
         """Pass everything on unread: this is another protocol."""
         if not self.is_raw:
             self.is_raw = True
-            self._host.note(
+            self._tap.note(
                 f"connection {self.connection.number} of {self.connection.client}: {reason}; passed on unread "
                 f"(seen from the {end})"
             )
@@ -287,12 +248,12 @@ class Passage:
 
     def report(self, exchange: Exchange) -> None:
         """Tell the tap of an exchange that has ended."""
-        self._host.ended(exchange)
+        self._tap.ended(exchange)
 
     def exchange_of(self, frame: Frame) -> Exchange:
         """Begin an exchange with a request, and tell the tap of it."""
         exchange = self.conversation.request(frame)
-        self._host.asked(exchange)
+        self._tap.asked(exchange)
         return exchange
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -310,12 +271,12 @@ class Passage:
     def injection(self) -> Injection | None:
         """What makes faults happen on this connection, if any are set now."""
         if self._injection is None:
-            faults = self._host.faults_if_set
+            faults = self._tap.faults_if_set
             if faults is None:
                 return None
             from kafkaraw.inspect.tap.injection import Injection  # only with faults: it imports parts of the broker
 
-            self._injection = Injection(faults, self._host.topic_names, self)
+            self._injection = Injection(faults, self._tap.topic_names, self)
         return self._injection if self._injection.is_set else None
 
     # -- answers ---------------------------------------------------------------------------------------------------
@@ -336,7 +297,7 @@ class Passage:
         try:
             return self._addresses.rewrite(data, exchange.api_key, exchange.version)
         except KafkaError as error:
-            self._host.note(
+            self._tap.note(
                 f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
                 f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
             )
@@ -347,14 +308,14 @@ class Passage:
         try:
             return hide_endpoints(data, exchange.version)
         except KafkaError as error:
-            self._host.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
+            self._tap.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
             return None
 
     def answered(self, frame: Frame) -> None:
         """Note an answer that was passed on."""
         for exchange in self.conversation.response(frame):
             if has_unknown_addresses(exchange.api_key, exchange.version):
-                self._host.note(
+                self._tap.note(
                     f"{exchange.name} is not known here: addresses in its answers are passed on as they are, so "
                     "clients may go past the tap"
                 )
@@ -369,7 +330,9 @@ class _FromClient:
 
     def plan(self, beginning: memoryview, size: int) -> Plan:
         is_held = self._passage.injection is not None and size <= KEPT_HELD_BYTES
-        return Plan(size, size) if is_held else Plan(KEPT_PASSING_BYTES, 0)
+        api = API_BY_KEY.get(int.from_bytes(beginning[:2], signed=True))
+        is_expected = api is not None and api.versions.includes(int.from_bytes(beginning[2:4], signed=True))
+        return Plan(size, size, is_expected) if is_held else Plan(KEPT_PASSING_BYTES, 0, is_expected)
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
@@ -407,15 +370,15 @@ class _FromBroker:
 
     def plan(self, beginning: memoryview, size: int) -> Plan:
         passage = self._passage
-        treatment, _ = passage.treatment(beginning[CORRELATION_ID])
-        injection = passage.injection
+        treatment, exchange = passage.treatment(beginning[CORRELATION_ID])
+        is_expected = exchange is not None
         if size > KEPT_HELD_BYTES:
-            return Plan(KEPT_PASSING_BYTES, 0)
-        if treatment is Treatment.HOLD or injection is not None:
-            return Plan(size, size)
+            return Plan(KEPT_PASSING_BYTES, 0, is_expected)
+        if treatment is Treatment.HOLD or passage.injection is not None:
+            return Plan(size, size, is_expected)
         if treatment is Treatment.HOLD_TAIL:
-            return Plan(size, HELD_TAIL_BYTES)
-        return Plan(KEPT_PASSING_BYTES, 0)
+            return Plan(size, HELD_TAIL_BYTES, is_expected)
+        return Plan(KEPT_PASSING_BYTES, 0, is_expected)
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage

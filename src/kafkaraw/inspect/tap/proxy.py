@@ -24,7 +24,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.config import Address, parse_addresses
 from kafkaraw.errors import NetworkError, UsageError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kafkaraw.broker.faults import Faults
+    from kafkaraw.inspect.tap.saving import Saving
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -53,22 +54,6 @@ QUEUED_BYTES_MAX: Final = 64 << 20
 DRAIN_EVERY_S: Final = 0.02
 DRAIN_FOR_S: Final = 0.002
 NOTES_MAX: Final = 1000
-
-
-class Saver(Protocol):
-    """Takes frames as they pass; must not block."""
-
-    def asked(self, exchange: Exchange) -> None:
-        """A request has come."""
-        ...
-
-    def answered(self, exchange: Exchange) -> None:
-        """An exchange has ended; it may have no answer."""
-        ...
-
-    def closed(self, connection: Connection, at_s: float) -> None:
-        """A connection has ended."""
-        ...
 
 
 class Tap:
@@ -122,7 +107,7 @@ class Tap:
         self.topic_names: TopicNames = TopicNames()
         self._observers: list[Callable[[Exchange], None]] = []
         self._note_observers: list[Callable[[str], None]] = []
-        self._savers: list[Saver] = []
+        self._savings: list[Saving] = []
         self._notes: dict[str, int] = {}
         self._queue: deque[Exchange] = deque()
         self._queued_bytes = 0
@@ -177,9 +162,9 @@ class Tap:
         self.observe(recording.add)
         return recording
 
-    def save_to(self, saver: Saver) -> None:
-        """Have frames saved from now on, at once and whole; `saving.Saving` writes a capture file."""
-        self._savers.append(saver)
+    def save_to(self, saving: Saving) -> None:
+        """Have what passes from now on written to a capture file."""
+        self._savings.append(saving)
 
     def observe(self, observer: Callable[[Exchange], None]) -> None:
         """Have a function called with each exchange that ends, on the tap's loop; it must not block."""
@@ -382,15 +367,15 @@ class Tap:
 
     def asked(self, exchange: Exchange) -> None:
         """Take a request that has come; passages call this."""
-        for saver in self._savers:
-            saver.asked(exchange)
+        for saving in self._savings:
+            saving.asked(exchange)
         if self._faults is None:  # which are set after that still see the whole request
             exchange.trim(self._kept_bytes)
 
     def ended(self, exchange: Exchange) -> None:
         """Queue an exchange for the observers; passages call this."""
-        for saver in self._savers:
-            saver.answered(exchange)
+        for saving in self._savings:
+            saving.answered(exchange)
         exchange.trim(self._kept_bytes)
         if not self._observers:
             return
@@ -415,8 +400,8 @@ class Tap:
     def closed(self, passage: Passage) -> None:
         """Forget a connection that has ended; passages call this."""
         self._passages.discard(passage)
-        for saver in self._savers:
-            saver.closed(passage.connection, time.time())
+        for saving in self._savings:
+            saving.closed(passage.connection, time.time())
         self._one_closed.set()
 
     def _drain(self) -> None:

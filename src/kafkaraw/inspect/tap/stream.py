@@ -30,10 +30,12 @@ class Plan(NamedTuple):
     Attributes:
         keep_bytes: how much of it is kept; all of it if it is held.
         hold_bytes: how much of its end is held back until it is complete.
+        is_expected: whether its size can be relied on: it is a request of a known API, or answers one.
     """
 
     keep_bytes: int
     hold_bytes: int
+    is_expected: bool = False
 
 
 class Receiver(Protocol):
@@ -90,8 +92,8 @@ class Stream:
 
     @property
     def missing(self) -> int:
-        """How many bytes of a long frame are missing; 0 between frames."""
-        return self._size - self._filled if self._mode is _Mode.LONG else 0
+        """How many bytes are sure to come of a long frame; 0 between frames."""
+        return self._size - self._filled if self._mode is _Mode.LONG and self._plan.is_expected else 0
 
     @property
     def leftover(self) -> memoryview:
