@@ -50,6 +50,7 @@ SCENARIOS: Final = (
     "spark/lake/test_object_stores.py",
     "spark/test_mirror.py",
     "interop/test_kafka_streams.py",
+    "interop/test_wireshark.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 
@@ -124,6 +125,8 @@ SLOW_FILES: Final = (
     "pipelines/testing",
     "protocol/oracle/test_bytes.py",
     "protocol/test_decoding_bounds.py",
+    "protocol_exports/test_kaitai.py",
+    "protocol_exports/test_wireshark.py",
     "schemas/server/test_topic.py",
     "spark/databases",
     "spark/lake",
