@@ -72,6 +72,7 @@ PACKAGES = {
     "spark": ("entry", 'The data source format("kafkaraw"): source, sink, session.'),
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
+    "protocol_exports": ("entry", "The protocol for Wireshark, Kaitai Struct and other tools."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
     "metrics": ("entry", "The metrics of clients for Prometheus."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),

@@ -70,7 +70,12 @@ SECTIONS: Final = (
             Section("Run pipelines", ("docs/pipelines/*.md",)),
             Section(
                 "Find problems",
-                ("docs/how-to/troubleshoot.md", "docs/how-to/find-out-why.md", "docs/how-to/read-the-wire.md"),
+                (
+                    "docs/how-to/troubleshoot.md",
+                    "docs/how-to/find-out-why.md",
+                    "docs/how-to/read-the-wire.md",
+                    "docs/how-to/see-kafka-in-other-tools.md",
+                ),
             ),
             Section(
                 "Operate",

@@ -223,7 +223,7 @@ def _structure(cls: type[object], name: str, message: str) -> str:
 
 
 def _tags(name: str, tagged: list[FieldSpec], message: str) -> str:
-    lines = []
+    lines: list[str] = []
     for field in tagged:
         low, high = max(field.versions.min, field.tagged.min), min(field.versions.max, field.tagged.max)
         known = " && ".join([f"tag == {field.tag}", *_conditions(VersionRange(low, high))])
