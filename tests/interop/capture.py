@@ -155,6 +155,7 @@ def recorded_kafka(recorder: Recorder) -> Iterator[tuple[int, int]]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:alice",
         "group.share.min.heartbeat.interval.ms": "1000",
+        "group.share.heartbeat.interval.ms": "1000",
         "transaction.partition.verification.enable": "true",
     }
     recorder.secrets = (str(kafka.data_dir).encode(), socket.gethostname().encode())

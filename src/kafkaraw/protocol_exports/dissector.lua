@@ -241,6 +241,10 @@ end
 
 local read_batches, structure
 
+local function report(w, tree, problem) -- of a frame that the capture has cut short, nothing is malformed
+  tree:add_proto_expert_info(w.cut and UNDECODED or MALFORMED, ("at byte %d: %s"):format(problem.at, problem.text))
+end
+
 local function bytes_left(w, tree, text)
   if w.at >= w.stop then return end
   local item = tree:add(F.undecoded, w.tvb(w.at, w.stop - w.at))
@@ -263,7 +267,7 @@ local function sized(w, field, nullable, tree) -- a string, bytes or records
     if not done then -- what follows the batches can be read all the same
       if type(problem) ~= "table" or problem.limit then error(problem, 0) end
       w.at, w.stop = problem.at, stop
-      item:add_proto_expert_info(MALFORMED, ("at byte %d: %s"):format(problem.at, problem.text))
+      report(w, item, problem)
       bytes_left(w, item, problem.text)
     end
     w.at, w.stop = stop, outer
@@ -790,7 +794,7 @@ local function guarded(w, tree, read) -- report what is malformed, and show the 
   if problem.limit then
     bytes_left(w, tree, ("not shown: a frame adds at most %d items"):format(ITEM_LIMIT))
   else
-    tree:add_proto_expert_info(MALFORMED, ("at byte %d: %s"):format(problem.at, problem.text))
+    report(w, tree, problem)
     bytes_left(w, tree, problem.text)
   end
   return false
@@ -902,7 +906,8 @@ local function dissect(tvb, pinfo, tree)
   guarded(w, item, function()
     local size = tvb(0, 4):int()
     item:add(F.size, take(w, 4))
-    if tvb:len() < size + 4 then
+    w.cut = tvb:len() < size + 4
+    if w.cut then
       item:add_proto_expert_info(UNDECODED, ("the capture has %d of %d bytes"):format(tvb:len() - 4, size))
     end
     if found.kind == "request" then request(w, item, found, stream, pinfo)

@@ -6,5 +6,5 @@ import re
 
 
 def snake_case(name: str) -> str:
-    """Return a name such as `DescribeGroupsRequest` as `describe_groups_request`."""
+    """Return the name of a class in lower case, with underscores between its words."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
