@@ -76,7 +76,7 @@ def dissect(script: Path, capture: Path, *arguments: str) -> list[Shown]:
                 frame = Shown(proto.get("showname", ""), number)
                 frame.items = list(_items(proto, frame.problems))
                 shown.append(frame)
-            elif proto.get("name") not in ("geninfo", "frame", "eth", "ip", "tcp", "fake-field-wrapper"):
+            elif proto.get("name") not in ("geninfo", "frame", "eth", "ip", "tcp", "tls", "fake-field-wrapper"):
                 shown.append(Shown(proto.get("name", ""), number, problems=[proto.get("showname", "")]))
     return shown
 

@@ -696,9 +696,10 @@ end
 
 -- Frames ------------------------------------------------------------------------------------------------------------
 
-local streams, decisions -- state of connections; what was decided for a frame when it was seen for the first time
+-- State of connections; what was decided for a frame, and which packets are not Kafka's, when they were seen first.
+local streams, decisions, refused
 
-local function forget() streams, decisions = {}, {} end
+local function forget() streams, decisions, refused = {}, {}, {} end
 kafka.init = forget
 forget()
 
@@ -716,32 +717,27 @@ local function is_request(tvb, at) -- whether the bytes begin like a request, wi
   return here == 0 or not tvb(at + 14, here):raw():find("%c")
 end
 
-local function in_ports(port) -- whether a port is in the preference, as "9092,9094-9096"
-  for low, high in tostring(kafka.prefs.ports):gmatch("(%d+)%-?(%d*)") do
-    if port >= tonumber(low) and port <= tonumber(high == "" and low or high) then return true end
-  end
-  return false
+local function stream_key(pinfo) -- the field tcp.stream has no value while Wireshark builds no tree
+  local source, target = tostring(pinfo.src) .. ":" .. pinfo.src_port, tostring(pinfo.dst) .. ":" .. pinfo.dst_port
+  return source < target and source .. " " .. target or target .. " " .. source, source, target
 end
 
 local function stream_of(pinfo, tvb)
-  -- The field tcp.stream has no value while Wireshark builds no tree.
-  local source, target = tostring(pinfo.src) .. ":" .. pinfo.src_port, tostring(pinfo.dst) .. ":" .. pinfo.dst_port
-  local key = source < target and source .. " " .. target or target .. " " .. source
+  local key, source, target = stream_key(pinfo)
   local stream = streams[key]
   if not stream then
     stream = { pending = {}, in_step = {} }
     streams[key] = stream
   end
-  if not stream.server then
-    if is_request(tvb, 0) or in_ports(pinfo.dst_port) then stream.server = target
-    elseif in_ports(pinfo.src_port) then stream.server = source end
-  end
+  if not stream.server and is_request(tvb, 0) then stream.server = target end
   return stream
 end
 
 local function to_server(stream, pinfo) return stream.server == tostring(pinfo.dst) .. ":" .. pinfo.dst_port end
 
-local function place(pinfo, tvb, at) return pinfo.number .. ":" .. tvb:offset() + at end
+local function place(pinfo, tvb, at) -- records of TLS in one packet have the same offset: the first bytes tell them apart
+  return pinfo.number .. ":" .. tvb:offset() + at .. ":" .. tvb(at, math.min(12, tvb:len() - at)):bytes():tohex()
+end
 
 -- Decide what begins at a byte: a request, a response (with its request), a token of SASL, or nothing known.
 local function decide(stream, tvb, pinfo, at)
@@ -881,7 +877,7 @@ local function response(w, tree, found, stream, pinfo)
     end
     w.version = version
     if asked.key ~= API_VERSIONS and includes(known.flexible, version) then header_tags(w, tree) end
-    if asked.key == SASL_HANDSHAKE and version == 0 and w.stop - w.at >= 2 and w.tvb(w.at, 2):int() == 0 then
+    if not pinfo.visited and asked.key == SASL_HANDSHAKE and version == 0 and w.stop - w.at >= 2 and w.tvb(w.at, 2):int() == 0 then
       stream.raw_tokens = true -- tokens without headers follow, until the client sends a request
     end
     body(w, tree, known.response, known, "response")
@@ -921,7 +917,10 @@ local function dissect(tvb, pinfo, tree)
   return tvb:len()
 end
 
+-- Read a segment. Before the first request of a connection it is left to other dissectors, as that of TLS.
 local function dissect_segment(tvb, pinfo, tree)
+  if not pinfo.visited and not stream_of(pinfo, tvb).server then refused[pinfo.number] = true end
+  if refused[pinfo.number] then return 0 end
   texts = {}
   dissect_tcp_pdus(tvb, tree, 4, frame_length, dissect)
   if #texts > 0 then
@@ -932,24 +931,38 @@ local function dissect_segment(tvb, pinfo, tree)
   return tvb:len()
 end
 
-kafka.dissector = dissect_segment
+function kafka.dissector(tvb, pinfo, tree)
+  local size = tvb:len() >= 4 and tvb:len() < 14 and tvb(0, 4):int()
+  if size and size >= 8 and size < 65536 and pinfo.can_desegment > 0 and not stream_of(pinfo, tvb).server then
+    -- Too few bytes to recognise a request: some clients send the size prefix alone.
+    pinfo.desegment_offset, pinfo.desegment_len = 0, DESEGMENT_ONE_MORE_SEGMENT
+    return tvb:len()
+  end
+  return dissect_segment(tvb, pinfo, tree)
+end
 
-local ports = DissectorTable.get("tcp.port")
+local tables = { DissectorTable.get("tcp.port"), DissectorTable.get("tls.port") }
 local registered = ""
 
 local function register()
   if registered == tostring(kafka.prefs.ports) then return end
-  if registered ~= "" then ports:remove(registered, kafka) end
+  for _, ports in ipairs(tables) do
+    if registered ~= "" then ports:remove(registered, kafka) end
+    if tostring(kafka.prefs.ports) ~= "" then ports:add(tostring(kafka.prefs.ports), kafka) end
+  end
   registered = tostring(kafka.prefs.ports)
-  if registered ~= "" then ports:add(registered, kafka) end
 end
 kafka.prefs_changed = register
 register()
 
-kafka:register_heuristic("tcp", function(tvb, pinfo, tree)
-  if not is_request(tvb, 0) then return false end
-  stream_of(pinfo, tvb)
-  pinfo.conversation = kafka
-  dissect_segment(tvb, pinfo, tree) -- not by way of kafka.dissector: a dissector in a dissector may not desegment
-  return true
-end)
+local function recognise(over_tcp)
+  return function(tvb, pinfo, tree)
+    if over_tcp and not is_request(tvb, 0) then return false end
+    -- Not by way of kafka.dissector: a dissector in a dissector may not desegment.
+    if dissect_segment(tvb, pinfo, tree) == 0 then return false end
+    if over_tcp then pinfo.conversation = kafka end -- over TLS, the conversation is that of TLS
+    return true
+  end
+end
+kafka:register_heuristic("tcp", recognise(true))
+kafka:register_heuristic("tls", recognise(false))

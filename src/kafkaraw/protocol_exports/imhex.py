@@ -30,6 +30,9 @@ from kafkaraw.protocol.types import BOOLEAN, BYTES, FLOAT64, INT16, RECORDS, STR
 
 FILE: Final = "kafka.hexpat"
 
+KEYWORDS: Final = {"match", "is", "from", "as", "in", "out", "ref", "null", "parent", "this", "version", "flexible"}
+"""Words that no field may have as its name in a pattern."""
+
 HEAD: Final = """\
 #pragma description Apache Kafka's protocol
 #pragma endian big
@@ -93,15 +96,6 @@ struct UnknownTags {
         UnknownTag fields[count];
 };
 
-bitfield Attributes {
-    padding : 9;
-    has_delete_horizon : 1;
-    is_control : 1;
-    is_transactional : 1;
-    is_log_append_time : 1;
-    codec : 3;
-};
-
 struct RecordBatch {
     s64 base_offset;
     s32 batch_length;
@@ -109,7 +103,8 @@ struct RecordBatch {
     s8 magic;
     if (magic == 2) {
         u32 crc;
-        Attributes attributes;
+        s16 attributes; // compression, then timestamp type, transactional, control, delete horizon
+        u8 codec = attributes & 7;
         s32 last_offset_delta;
         s64 base_timestamp;
         s64 max_timestamp;
@@ -164,10 +159,14 @@ struct ResponseFrame {{
         u8 rest[end - $];
 }};
 
-if (is_response)
-    ResponseFrame responses[while(!std::mem::eof())] @ 0x00;
-else
-    RequestFrame requests[while(!std::mem::eof())] @ 0x00;
+struct Frames {{
+    if (is_response)
+        ResponseFrame responses[while(!std::mem::eof())];
+    else
+        RequestFrame requests[while(!std::mem::eof())];
+}};
+
+Frames frames @ 0x00;
 """
 
 
@@ -251,26 +250,30 @@ def _field(field: FieldSpec, message: str) -> list[str]:
 
 
 def _value(field: FieldSpec, message: str, flexible: str, *, tagged: bool = False) -> list[str]:
-    kind = field.kind
+    kind, name = field.kind, _name(field)
     if isinstance(kind, ArrayOf):
-        name = _type(kind.element, field, message, flexible)
-        count = f"{field.name}_count"
-        array = f"    {name} {field.name}[{count}.count];"
+        type_name = _type(kind.element, field, message, flexible)
+        count = f"{name}_count"
+        array = f"    {type_name} {name}[{count}.count];"
         return [f"Length<{flexible}> {count};", f"if ({count}.count > 0)", array]
-    name = _type(kind, field, message, flexible)
+    type_name = _type(kind, field, message, flexible)
     if isinstance(kind, StructOf) and field.nullable.min <= field.nullable.max:
-        marker = f"{field.name}_marker"
+        marker = f"{name}_marker"
         nullable = " && ".join(_conditions(field.nullable)) or "true"
         return [
             f"if ({nullable}) {{",
             f"    s8 {marker};",
             f"    if ({marker} {'>' if tagged else '>='} 0)",
-            f"        {name} {field.name};",
+            f"        {type_name} {name};",
             "} else {",
-            f"    {name} {field.name};",
+            f"    {type_name} {name};",
             "}",
         ]
-    return [f"{name} {field.name};"]
+    return [f"{type_name} {name};"]
+
+
+def _name(field: FieldSpec) -> str:
+    return f"{field.name}_" if field.name in KEYWORDS else field.name
 
 
 def _type(kind: Kind, field: FieldSpec, message: str, flexible: str) -> str:
