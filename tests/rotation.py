@@ -80,6 +80,7 @@ SLOW_FILES: Final = (
     "demo/test_replay.py",
     "docs/test_first_change.py",
     "docs/test_mirroring.py",
+    "docs/test_other_tools.py",
     "fuzz/test_live.py",
     "fuzz/test_live_faults.py",
     "inspect/test_guess.py",

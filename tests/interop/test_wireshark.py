@@ -7,6 +7,7 @@ with the values of our decoder.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from tests.protocol_exports.tshark import LEFT_OVER, dissect, expected_values, v
 
 pytestmark = [
     pytest.mark.skipif(why_no_tshark() is not None, reason=why_no_tshark() or ""),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(300),
 ]
 
 UNSUPPORTED_VERSION = b"\x00\x23"
@@ -58,11 +59,10 @@ def our_clients(plain_port: int, sasl_port: int) -> None:
         producer.init_transactions()
         with producer.transaction():
             producer.send("golden-ours", b"in a transaction")
-    with Consumer(bootstrap_servers=servers, group_id="golden-ours", auto_offset_reset="earliest") as consumer:
+    settings = {"group_id": "golden-ours", "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    with Consumer(bootstrap_servers=servers, **settings) as consumer:
         consumer.subscribe(["golden-ours"])
-        records = 0
-        while records < 81:
-            records += len(list(consumer.poll(timeout=20)))
+        assert len(list(itertools.islice(consumer, 81))) == 81
         consumer.commit()
 
 

@@ -459,3 +459,13 @@ def test_a_size_prefix_in_a_packet_of_its_own_belongs_to_the_request(script: Pat
         "Heartbeat v0 response, correlation id 7",
     ]
     assert all(each.problems == [] for each in shown)
+
+
+def test_a_frame_adds_a_limited_number_of_items(script: Path, tmp_path: Path) -> None:
+    limited = tmp_path / "limited.lua"
+    limited.write_text(script.read_text().replace("local ITEM_LIMIT = 200000", "local ITEM_LIMIT = 50"))
+    topics = [MetadataRequestTopic(name=f"topic {number}") for number in range(100)]
+    write_capture(tmp_path / "large.pcap", [Conversation(sent=[asked(request(MetadataRequest(topics=topics), 1))])])
+    (shown,) = dissect(limited, tmp_path / "large.pcap")
+    assert 10 < len(named(shown, "metadata.topics.name")) < 50
+    assert shown.problems == ["Expert Info (Note/Undecoded): not shown: a frame adds at most 50 items"]
