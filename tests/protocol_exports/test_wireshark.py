@@ -469,3 +469,31 @@ def test_a_frame_adds_a_limited_number_of_items(script: Path, tmp_path: Path) ->
     (shown,) = dissect(limited, tmp_path / "large.pcap")
     assert 10 < len(named(shown, "metadata.topics.name")) < 50
     assert shown.problems == ["Expert Info (Note/Undecoded): not shown: a frame adds at most 50 items"]
+
+
+@pytest.mark.parametrize("interpreter", ["lua5.2", "lua5.4"])
+def test_the_dissector_reads_the_same_in_the_lua_of_newer_versions_of_wireshark(interpreter: str, script: Path) -> None:
+    if shutil.which(interpreter) is None:
+        pytest.skip(f"needs {interpreter} (apt-get install {interpreter})")
+    found = [pair for pair in exchanges(realistic_message, seeds.FIRST, port=9092) if pair[1][0].api.key % 5 == 1]
+    frames = [frame for _, each in found for frame in each]
+    api = Path(__file__).with_name("wireshark_api.lua")
+    packets = "".join(f"{int(frame.kind is FrameKind.REQUEST)} {frame.data.hex()}\n" for frame in frames)
+    done = subprocess.run(
+        [interpreter, api, script], input=packets, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    printed = done.stdout.split("packet\t\n")[1:]
+    assert len(printed) == len(frames)
+    with Cases() as case:
+        for lines, frame in zip(printed, frames, strict=True):
+            with case(f"{frame.api.name} {frame.kind} v{frame.version}"):
+                names = [line.partition("\t")[0] for line in lines.splitlines()]
+                shown = [name for name, _ in values_of(Shown("", 0, [(name, "0") for name in names]))]
+                left_out = {
+                    "kafkaraw.null",
+                    "kafkaraw.error",
+                    "kafkaraw.not_decoded",
+                }  # the last one of compressed batches
+                expected = [name for name, _ in expected_values(*frame) if name not in left_out]
+                assert [name for name in shown if name not in left_out] == expected
