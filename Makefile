@@ -180,6 +180,12 @@ wheel: setup ## Build the source distribution and a wheel for every Python 3.11-
 try-wheel: setup ## Install the wheels of dist/ into fresh environments and use them: quickstart, doctor, demo
 	@$(BIN)/python -m release.installation $(ARGS)
 
+.PHONY: protocol-exports
+protocol-exports: setup ## Write the protocol for Wireshark, Kaitai Struct, ImHex and JSON Schema into build/protocol-exports
+	@for format in wireshark kaitai imhex json-schema; do \
+		$(BIN)/kafkaraw protocol export --format $$format --output build/protocol-exports/; done
+	@cd build/protocol-exports && sha256sum kafka* > SHA256SUMS && ls
+
 .PHONY: docs
 docs: setup ## Draw the pictures, and write the reference pages, types of settings and copied docstrings anew
 	@$(BIN)/python -m docs.draw_architecture

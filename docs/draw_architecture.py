@@ -74,6 +74,7 @@ PACKAGES = {
     "ranges": ("role", "Ranges of offsets as Arrow batches, for Spark and data sets."),
     "logs": ("entry", "Log directories without a broker: dump, list, verify, repair."),
     "inspect": ("entry", "What each byte of a frame means."),
+    "protocol_exports": ("entry", "The protocol for Wireshark, Kaitai Struct and other tools."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
     "metrics": ("entry", "The metrics of clients for Prometheus."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),

@@ -50,6 +50,7 @@ SCENARIOS: Final = (
     "spark/lake/test_object_stores.py",
     "spark/test_mirror.py",
     "interop/test_kafka_streams.py",
+    "interop/test_wireshark.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 
@@ -80,6 +81,7 @@ SLOW_FILES: Final = (
     "docs/test_first_change.py",
     "docs/test_mirroring.py",
     "docs/test_tap_guide.py",
+    "docs/test_other_tools.py",
     "fuzz/test_live.py",
     "fuzz/test_live_faults.py",
     "inspect/test_guess.py",
@@ -126,6 +128,8 @@ SLOW_FILES: Final = (
     "pipelines/testing",
     "protocol/oracle/test_bytes.py",
     "protocol/test_decoding_bounds.py",
+    "protocol_exports/test_kaitai.py",
+    "protocol_exports/test_wireshark.py",
     "schemas/server/test_topic.py",
     "spark/databases",
     "spark/lake",

@@ -78,6 +78,7 @@ SECTIONS: Final = (
                     "docs/how-to/read-the-wire.md",
                     "docs/how-to/read-a-capture.md",
                     "docs/conversations/README.md",
+                    "docs/how-to/see-kafka-in-other-tools.md",
                 ),
             ),
             Section(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from kafkaraw.cli import main
-from kafkaraw.protocol.apis import API_TABLE
+from kafkaraw.protocol.apis import API_BY_NAME, API_TABLE
+from kafkaraw.protocol_exports import FORMATS, export
 
 
 def run(*arguments: str) -> Result:
@@ -103,3 +105,36 @@ def test_the_fields_as_json_have_what_the_table_has():
     leader = next(field for field in message["fields"] if field["name"] == "current_leader")
     assert (leader["depth"], leader["tag"]) == (2, 0)
     assert "NOT_LEADER" in leader["meaning"]
+
+
+def test_an_export_of_one_file_is_printed_or_written_to_a_file_or_folder(tmp_path: Path):
+    chosen = [api for api in API_TABLE if api.name in ("Metadata", "Fetch")]
+    arguments = ("export", "--format", "wireshark", "--apis", "fetch,3")
+    (text,) = export("wireshark", chosen).values()
+    assert run(*arguments).output == text
+    for output, written in (("kafka.lua", "kafka.lua"), (".", "kafkaraw.lua"), ("new/", "new/kafkaraw.lua")):
+        assert run(*arguments, "-o", f"{tmp_path}/{output}").exit_code == 0
+        assert (tmp_path / written).read_text() == text
+
+
+def test_every_format_is_exported(tmp_path: Path):
+    for name in FORMATS:
+        done = run("export", "--format", name, "--apis", "Metadata", "-o", f"{tmp_path}/{name}/")
+        assert done.exit_code == 0
+        files = export(name, [API_BY_NAME["Metadata"]])
+        assert {path.name: path.read_text() for path in (tmp_path / name).iterdir()} == files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--format", "pdf"), "'pdf' is not one of 'wireshark', 'kaitai', 'imhex', 'json-schema', 'markdown'"),
+        (("--format", "kaitai", "--apis", "Metdata"), "there is no API named 'Metdata'; did you mean Metadata?"),
+        (("--format", "markdown"), "markdown has 105 files: say where to write them, with --output DIR"),
+        (("--format", "kaitai", "-o", "/dev/null/kafka.ksy"), "/dev/null/kafka.ksy cannot be written: "),
+    ],
+)
+def test_an_export_that_cannot_be_written_says_why(arguments: tuple[str, ...], error: str):
+    done = run("export", *arguments)
+    assert done.exit_code != 0
+    assert error in str(done.exception) + done.output

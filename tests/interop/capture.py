@@ -40,10 +40,16 @@ Kind = tuple[str, int, int, str]  # client, API key, version, direction
 
 @dataclass
 class Recorder:
-    """What was seen, and whose traffic it is now."""
+    """What was seen, and whose traffic it is now.
+
+    Attributes:
+        frames: the largest frame of each kind.
+        connections: all frames of each connection, with their size prefixes: whether the client sent it, and its bytes.
+    """
 
     client: str = ""
     frames: dict[Kind, bytes] = field(default_factory=dict)
+    connections: list[list[tuple[bool, bytes]]] = field(default_factory=list)
     secrets: tuple[bytes, ...] = ()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -86,10 +92,13 @@ class Relay:
     def _relay(self, near: socket.socket, far: socket.socket) -> None:
         """Pass frames on in both directions until either side hangs up, and close both connections."""
         asked: dict[int, tuple[str, int, int]] = {}
+        sent: list[tuple[bool, bytes]] = []
+        self._recorder.connections.append(sent)
         with near, far:
-            answers = threading.Thread(target=self._pass_on, args=(far, near, self._response, asked), daemon=True)
+            arguments = (far, near, self._response, asked, sent)
+            answers = threading.Thread(target=self._pass_on, args=arguments, daemon=True)
             answers.start()
-            self._pass_on(near, far, self._request, asked)
+            self._pass_on(near, far, self._request, asked, sent)
             answers.join()
 
     def _pass_on(
@@ -98,11 +107,13 @@ class Relay:
         sink: socket.socket,
         see: Callable[[bytes, dict[int, tuple[str, int, int]]], None],
         asked: dict[int, tuple[str, int, int]],
+        sent: list[tuple[bool, bytes]],
     ) -> None:
         with contextlib.suppress(OSError):
             while len(prefix := source.recv(4, socket.MSG_WAITALL)) == 4:
                 frame = source.recv(struct.unpack(">i", prefix)[0], socket.MSG_WAITALL)
                 see(frame, asked)
+                sent.append((see == self._request, prefix + frame))
                 sink.sendall(prefix + frame)
         for end in (source, sink):
             with contextlib.suppress(OSError):
@@ -144,6 +155,7 @@ def recorded_kafka(recorder: Recorder) -> Iterator[tuple[int, int]]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:alice",
         "group.share.min.heartbeat.interval.ms": "1000",
+        "group.share.heartbeat.interval.ms": "1000",
         "transaction.partition.verification.enable": "true",
     }
     recorder.secrets = (str(kafka.data_dir).encode(), socket.gethostname().encode())

@@ -1,10 +1,11 @@
-"""`kafkaraw protocol`: print the declarations of the protocol as tables or JSON."""
+"""`kafkaraw protocol`: print the declarations of the protocol as tables or JSON, or export them to other tools."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -19,7 +20,7 @@ COLUMNS_WHEN_PIPED: Final = 200
 
 @click.group()
 def protocol() -> None:
-    """Look up APIs, messages and versions."""
+    """Look up APIs, messages and versions, and export them to other tools."""
 
 
 @protocol.command("list")
@@ -76,6 +77,52 @@ def show(name: str, version: str | None, direction: str | None, form: str | None
         if i:
             click.echo()
         _show_one(cls, number, form)
+
+
+@protocol.command("export")
+@click.option(
+    "--format",
+    "format_name",
+    required=True,
+    type=click.Choice(("wireshark", "kaitai", "imhex", "json-schema", "markdown")),
+    help="The tool that reads the files.",
+)
+@click.option("--apis", metavar="NAME|KEY,...", help="APIs to export.  [default: all]")
+@click.option("-o", "--output", metavar="FILE|DIR", help="Where to write. Without it, one file is printed.")
+def export_protocol(format_name: str, apis: str | None, output: str | None) -> None:
+    """Write the protocol in the form of another tool.
+
+    Every API has all declared versions. "wireshark" is a dissector in Lua for Wireshark and tshark, "kaitai" a Kaitai
+    Struct format, "imhex" a pattern for the hex editor ImHex, "json-schema" a schema of what `kafkaraw wire decode
+    --json` prints, and "markdown" the pages of the reference.
+    """
+    from kafkaraw.errors import UsageError
+    from kafkaraw.inspect.frames import api_named
+    from kafkaraw.protocol.apis import API_TABLE
+    from kafkaraw.protocol_exports import export
+
+    chosen = API_TABLE if apis is None else tuple(api_named(name.strip()) for name in apis.split(","))
+    files = export(format_name, tuple(dict.fromkeys(chosen)))
+    if output is None:
+        if len(files) > 1:
+            raise UsageError(f"{format_name} has {len(files)} files: say where to write them, with --output DIR")
+        click.echo("".join(files.values()), nl=False)
+        return
+    for path, text in _targets(files, output).items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    click.echo(f"{len(files)} file{'' if len(files) == 1 else 's'} in {output}", err=True)
+
+
+def _targets(files: dict[str, str], output: str) -> dict[Path, str]:
+    """Return the path of each file: one file takes the name that was given, unless this is a folder."""
+    path = Path(output)
+    if len(files) == 1 and not path.is_dir() and not output.endswith("/"):
+        return {path: next(iter(files.values()))}
+    return {path / name: text for name, text in files.items()}
 
 
 def _version_of(cls: type[object], text: str | None, *, may_be_all: bool) -> int | None:
