@@ -27,6 +27,7 @@ WAITING_GROUPS = (
     "interop/test_apache_directories.py",
     "interop/test_retention.py",
     "interop/test_killed_logs.py",
+    "interop/test_killed_share_groups.py",
     "interop/test_partition_moves.py",
     "interop/test_failing_disks.py",
     "interop/test_broker_log_files.py",

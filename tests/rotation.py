@@ -51,6 +51,8 @@ SCENARIOS: Final = (
     "spark/test_mirror.py",
     "interop/test_kafka_streams.py",
     "interop/test_wireshark.py",
+    "interop/test_killed_share_groups.py",
+    "interop/test_share_clients.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 
@@ -110,6 +112,7 @@ SLOW_FILES: Final = (
     "interop/test_share_answers.py",
     "interop/test_share_groups.py",
     "interop/test_share_consumers.py",
+    "interop/test_share_tools.py",
     "interop/test_tables.py",
     "interop/test_tap.py",
     "interop/test_users_and_quotas.py",

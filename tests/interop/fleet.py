@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -23,10 +24,11 @@ class Load:
         servers: of the broker.
         topic: that there is.
         partitions: of the topic.
+        values: of the records, one after the other, again and again.
     """
 
-    def __init__(self, servers: str, topic: str, partitions: int) -> None:
-        self._servers, self._topic, self._partitions = servers, topic, partitions
+    def __init__(self, servers: str, topic: str, partitions: int, values: Sequence[bytes] = (b"v",)) -> None:
+        self._servers, self._topic, self._partitions, self._values = servers, topic, partitions, values
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._failures: list[BaseException] = []
@@ -51,7 +53,8 @@ class Load:
         try:
             with Producer(bootstrap_servers=self._servers) as producer:
                 while not self._end.wait(PACE_S):
-                    producer.send(self._topic, b"v", partition=number % self._partitions)
+                    value = self._values[number % len(self._values)]
+                    producer.send(self._topic, value, partition=number % self._partitions)
                     number += 1
                 producer.flush(PATIENCE_S)
         except BaseException as failure:

@@ -6,48 +6,19 @@ tests are skipped.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafkaraw.schemas import EmbeddedRegistry
+from tests.interop.downloaded_clients import COMMAND_SECONDS_MAX, prepare, prepare_go
 
 SOURCES = Path(__file__).parent / "registry_clients"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kafkaraw" / "registry-clients"
 FRANZ_GO = "github.com/twmb/franz-go/pkg/sr@v1.8.0"
 KAFKAJS = "@kafkajs/confluent-schema-registry@3.9.0"
-DOWNLOAD_S, RUN_S = 110, 60
-
-
-def prepare(tool: str, name: str, source: Path, *commands: list[str]) -> Path:
-    """Return a folder with the client, made by the commands if it is not there yet."""
-    if shutil.which(tool) is None:
-        pytest.skip(f"{tool} is not installed")
-    known = hashlib.sha256(source.read_bytes() + repr(commands).encode()).hexdigest()[:16]
-    folder = CACHE / f"{name}-{known}"
-    if (folder / "ready").exists():
-        return folder
-    making = CACHE / f"{name}-{known}.{os.getpid()}"
-    making.mkdir(parents=True)
-    try:
-        shutil.copyfile(source, making / source.name.removesuffix(".txt"))
-        for command in commands:
-            done = subprocess.run(command, cwd=making, capture_output=True, text=True, timeout=DOWNLOAD_S, check=False)
-            if done.returncode:
-                pytest.skip(f"{' '.join(command)} failed: {done.stderr.strip()[-300:]}")
-        (making / "ready").touch()
-        if not folder.exists():
-            making.rename(folder)
-    except subprocess.TimeoutExpired as late:
-        pytest.skip(f"{late.cmd} took more than {DOWNLOAD_S} s")
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
-    return folder
+RUN_S = 60
 
 
 def output_of(folder: Path, *command: str) -> str:
@@ -60,17 +31,10 @@ RECORD = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 LONGER = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int","default":0}]}'
 
 
-@pytest.mark.timeout(DOWNLOAD_S * 2 + RUN_S)
+@pytest.mark.timeout(COMMAND_SECONDS_MAX * 2 + RUN_S)
 def test_every_method_of_franz_gos_client(schema_registry: EmbeddedRegistry) -> None:
-    folder = prepare(
-        "go",
-        "franz-go",
-        SOURCES / "client.go.txt",
-        ["go", "mod", "init", "client"],
-        ["go", "get", FRANZ_GO],
-        ["go", "build", "-o", "client", "client.go"],
-    )
-    lines = [line.rpartition(" ") for line in output_of(folder, "./client", schema_registry.url).splitlines()]
+    client = prepare_go("franz-go-registry", SOURCES / "client.go.txt", FRANZ_GO)
+    lines = [line.rpartition(" ") for line in output_of(client.parent, "./client", schema_registry.url).splitlines()]
     assert [(name, json.loads(value)) for name, _, value in lines] == [
         ("SupportedTypes", ["AVRO", "PROTOBUF", "JSON"]),  # in its own order
         ("CreateSchema", ["s", 1, 1]),
@@ -110,7 +74,7 @@ def test_every_method_of_franz_gos_client(schema_registry: EmbeddedRegistry) -> 
     ]
 
 
-@pytest.mark.timeout(DOWNLOAD_S + RUN_S)
+@pytest.mark.timeout(COMMAND_SECONDS_MAX + RUN_S)
 def test_the_javascript_client_registers_encodes_and_decodes(schema_registry: EmbeddedRegistry) -> None:
     install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", KAFKAJS]
     folder = prepare("npm", "kafkajs", SOURCES / "client.js", install)
