@@ -66,7 +66,8 @@ def problem_of(words: list[str]) -> str | None:
     except click.exceptions.Exit:
         return None  # --help, --version
     except click.ClickException as error:
-        return None if "does not exist" in error.format_message() else error.format_message()
+        message = error.format_message()
+        return None if "does not exist" in message or "No such file" in message else message
     return None
 
 
