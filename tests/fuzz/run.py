@@ -1,6 +1,7 @@
 """Fuzz codecs, a live broker and live clients: `python -m tests.fuzz.run --what protocol --seconds 600`.
 
-`--what protocol` and `--what records` try the codecs in this process. `--what broker` sets hostile clients on a broker,
+`--what protocol` and `--what records` try the codecs in this process, `--what captures` the reader of captures.
+`--what broker` sets hostile clients on a broker,
 and `--what client` a hostile broker on clients, each in a process of its own and held to a budget of memory,
 descriptors and time (`tests/fuzz/live`); a finding of these two prints the command that repeats it.
 
@@ -27,12 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz import record_targets, targets
+from tests.fuzz import capture_targets, record_targets, targets
 
 FINDINGS = Path(__file__).with_name("findings")
 INPUT_SIZE_MAX = 4096
 SEEDS_PER_VERSION = 2
 RECORD_SEEDS = 2000
+CAPTURE_SEEDS = 500
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,14 @@ TARGETS = {
         lambda data: f"records {data[0] % record_targets.CHOICES} {data[1:].hex()}\n",
         "kafkaraw.records",
         ("._builder", "._ticket", "._batch_table", "._reader", "._filling"),
+    ),
+    "captures": Target(
+        capture_targets.check,
+        capture_targets.seed_input,
+        lambda rng: (capture_targets.seed_input(rng) for _ in range(CAPTURE_SEEDS)),
+        capture_targets.mutated,
+        lambda data: f"captures 0 {data.hex()}\n",
+        "kafkaraw.inspect",
     ),
 }
 

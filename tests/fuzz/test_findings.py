@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from kafkaraw.protocol.describe import messages_named
-from tests.fuzz import record_targets, targets
+from tests.fuzz import capture_targets, record_targets, targets
 
 FINDINGS = sorted(Path(__file__).with_name("findings").glob("*.txt"))
 MUTATIONS = 3_000
 RECORD_MUTATIONS = 500
+CAPTURE_MUTATIONS = 60
 
 
 @pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
@@ -23,6 +24,9 @@ def test_a_finding_stays_fixed(path: Path):
     name, version, body = path.read_text().split()
     if name == "records":
         record_targets.check_records(int(version), bytes.fromhex(body))
+        return
+    if name == "captures":
+        capture_targets.check(bytes.fromhex(body))
         return
     (cls,) = messages_named(name)
     targets.check_all(cls, int(version), bytes.fromhex(body))
@@ -56,3 +60,14 @@ def test_mutations_of_good_records_break_no_rule():
             record_targets.check(data)
             whole += bool(record_targets.batches_in(data))
     assert whole > RECORD_MUTATIONS // 10
+
+
+def test_mutations_of_good_captures_break_no_rule():
+    seed = random.SystemRandom().randrange(2**31)
+    print(f"seed {seed}")  # shown when the test fails
+    rng = random.Random(seed)
+    for _ in range(CAPTURE_MUTATIONS // 10):
+        good = capture_targets.seed_input(rng)
+        capture_targets.check(good)
+        for _ in range(9):
+            capture_targets.check(capture_targets.mutated(good, rng))

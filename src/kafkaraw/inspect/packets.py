@@ -43,6 +43,8 @@ FRAGMENT_HEADER: Final = 44
 NESTING_MAX: Final = 8
 SYN, FIN, RST, ACK = 2, 1, 4, 16
 NANOSECONDS: Final = 1_000_000_000
+TIME_MAX_NS: Final = 253_370_764_800 * NANOSECONDS
+"""The year 9999; a damaged file may have any time."""
 
 IpPacket: TypeAlias = Any
 """`dpkt.ip.IP` or `dpkt.ip6.IP6`; the library has no type information."""
@@ -191,7 +193,7 @@ class CaptureFile:
         """Yield the TCP segments. A file that ends early or is damaged ends them; `counts.broken` says why."""
         for time_ns, link_type, packet in self._packets():
             self.counts.packets += 1
-            segment = self._segment(time_ns, link_type, packet)
+            segment = self._segment(min(max(time_ns, 0), TIME_MAX_NS), link_type, packet)
             if segment is not None:
                 self.counts.segments += 1
                 self.counts.cut_bytes += segment.cut
