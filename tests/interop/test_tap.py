@@ -12,11 +12,15 @@ from kafkaraw.inspect import Tap
 from kafkaraw.inspect.tap.recording import Recording
 from tests.interop.clients import Aiokafka, Client, Confluent, KafkaPython, Kafkaraw, Received, Sample
 from tests.interop.java_tools import run_tool
+from tests.interop.share_members import JAVA_MODES, ShareMember
+from tests.interop.test_share_clients import VALUES, share_topic
 from tests.rotation import rotating
+from tests.waiting import wait_until
 
 PARTITIONS = 2
 SAMPLES = [Sample(b"key %d" % number, b"value %d" % number * 50) for number in range(40)]
 CLIENTS: list[Client] = [Confluent(), KafkaPython(), Aiokafka(), Kafkaraw()]
+SHARE_CLIENTS = ("franz-go", "confluent", JAVA_MODES[0])
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
@@ -55,6 +59,25 @@ def test_client_writes_and_reads_through_the_tap(tapped: tuple[Tap, Recording], 
     produced = recording.wait_for("Produce", topic=topic)
     assert produced.connection.node_id is not None
     assert recording.wait_for("Fetch").connection.node_id is not None
+    check(tap, recording)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("client", rotating(SHARE_CLIENTS, 1))
+def test_members_of_share_groups_work_through_the_tap(tapped: tuple[Tap, Recording], client: str):
+    tap, recording = tapped
+    name = share_topic(tap.bootstrap_servers)
+    with ShareMember(client, tap.bootstrap_servers, name, name) as member:
+
+        def is_read() -> bool:
+            return sum(one.what in ("accepted", "rejected") for one in member.confirmations) >= len(VALUES)
+
+        assert wait_until(is_read, 60), member.confirmations
+        member.leave()
+    fetched = recording.exchanges("ShareFetch")
+    assert fetched
+    assert {one.connection.node_id for one in fetched} != {None}
+    assert name in recording.wait_for("ShareGroupHeartbeat").subjects.groups
     check(tap, recording)
 
 

@@ -184,13 +184,16 @@ class Lines:
         frames = [None if one is None else bytes(one.data) for one in (exchange.request, exchange.response)]
         if not self._with_secrets:
             frames = list(masked_frames(exchange))
-        kinds = ((FrameKind.REQUEST, exchange.version), (FrameKind.RESPONSE, exchange.response_version))
-        for (kind, version), data in zip(kinds, frames, strict=True):
-            if data is not None:
+        kinds = (
+            (FrameKind.REQUEST, exchange.version, exchange.request),
+            (FrameKind.RESPONSE, exchange.response_version, exchange.response),
+        )
+        for (kind, version, frame), data in zip(kinds, frames, strict=True):
+            if data is not None and frame is not None:
                 reading = Reading(kind, exchange.api, version, prefixed=False)
                 annotated = annotate_frame(memoryview(data), reading)
                 annotation = Annotation(data, reading, annotated.root, annotated.error, annotated.canonical)
-                yield str(kind), list(rows_of(annotation))
+                yield f"{kind} ({frame.note})" if frame.note else str(kind), list(rows_of(annotation))
 
 
 def _fields_of(rows: list[Row]) -> Iterator[str]:
