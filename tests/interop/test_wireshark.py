@@ -77,6 +77,7 @@ def recorded_embedded_broker(recorder: Recorder) -> Iterator[tuple[int, int]]:
         "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},SASL://127.0.0.1:{ports[1]}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain.port},SASL://127.0.0.1:{sasl.port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "group.initial.rebalance.delay.ms": "0",
     }
     try:
         with EmbeddedBroker(properties=properties, users={"alice": "alice-secret"}):

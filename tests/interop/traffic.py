@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -143,10 +144,9 @@ def kafka_python(plain_port: int, sasl_port: int) -> None:
                 producer.send(topic, b"value", key=b"key %d" % i, headers=[("h", b"x")])
             producer.flush(WAIT_SECONDS)
             producer.close()
-        consumer = KafkaConsumer(
-            topic, **base, group_id=f"{topic}-group", auto_offset_reset="earliest", consumer_timeout_ms=3000
-        )
-        assert len(list(consumer)) == 10
+        group_settings = {"group_id": f"{topic}-group", "auto_offset_reset": "earliest"}
+        consumer = KafkaConsumer(topic, **base, **group_settings, consumer_timeout_ms=1000 * WAIT_SECONDS)
+        assert len(list(itertools.islice(consumer, 10))) == 10
         attempt(consumer.commit)
         partition = TopicPartition(topic, 0)
         attempt(lambda: consumer.committed(partition))  # noqa: B023
