@@ -249,7 +249,10 @@ class SharePartitions:
             if start_offset == NO_START_OFFSET:
                 start_offset = self._reset_offset(led)
             led.machine = SharePartition(self._settings(led.key.group_id), start_offset, state.batches)
-        except (ApiError, ValueError) as error:
+        except ApiError as error:
+            self._end(led, error)
+            return
+        except ValueError as error:
             _logger.error("the state of share partition %s cannot be used: %s", led.key.coordinator_key, error)
             self._end(led, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the stored state cannot be used"))
             return
@@ -259,14 +262,22 @@ class SharePartitions:
             done(None)
 
     def _reset_offset(self, led: LedShare) -> int:
-        """Return where the group begins to read (`share.auto.offset.reset`)."""
+        """Return where the group begins to read (`share.auto.offset.reset`).
+
+        Raises:
+            ApiError: OFFSET_NOT_AVAILABLE, no record is as new as a duration asks for; the group begins at the next one.
+        """
         reset, log = self._limits_of(led.key.group_id).offset_reset, led.partition.log
         if reset == EARLIEST:
             return log.log_start_offset
         if reset.startswith(BY_DURATION):
-            found = log.first_at_or_after(self._clock.time_ms() - duration_ms(reset.removeprefix(BY_DURATION)))
-            if found is not None and found.offset < led.partition.high_watermark:
-                return found.offset
+            timestamp_ms = self._clock.time_ms() - duration_ms(reset.removeprefix(BY_DURATION))
+            found = log.first_at_or_after(timestamp_ms)
+            if found is None or found.offset >= led.partition.high_watermark:
+                name = "{}-{}".format(*led.partition.topic_partition)
+                what = f"Offset for timestamp {timestamp_ms} not found for topic partition: {name}"
+                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, what)
+            return found.offset
         return led.partition.high_watermark
 
     def _settings(self, group_id: str) -> Settings:
