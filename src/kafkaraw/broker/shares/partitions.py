@@ -9,7 +9,6 @@ Source: kafka.server.share.SharePartitionManager.
 from __future__ import annotations
 
 import logging
-import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -21,6 +20,7 @@ from kafkaraw.broker.coordinator_runtime.timers import Timers
 from kafkaraw.broker.shares.coordinator import Outcome, Write
 from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
 from kafkaraw.broker.shares.state import ShareKey
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.core.share.share_partition import Acknowledgement, PendingWrite, Refused, Settings, SharePartition
 from kafkaraw.core.share.state_batches import NO_START_OFFSET, StateBatch
 from kafkaraw.light_classes import dataclass, field
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from kafkaraw.net import Clock
 
 SESSION_CLOSED: Final = "the share partition has ended"
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_DURATION_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 # The error code of a response to a member, by the error code of the share coordinator.
 _CODES: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -265,17 +263,17 @@ class SharePartitions:
         """Return where the group begins to read (`share.auto.offset.reset`).
 
         Raises:
-            ApiError: OFFSET_NOT_AVAILABLE, no record is as new as a duration asks for; the group begins at the next one.
+            ApiError: OFFSET_NOT_AVAILABLE, no record is as new as the duration says; the group begins at the next one.
         """
         reset, log = self._limits_of(led.key.group_id).offset_reset, led.partition.log
         if reset == EARLIEST:
             return log.log_start_offset
         if reset.startswith(BY_DURATION):
-            timestamp_ms = self._clock.time_ms() - duration_ms(reset.removeprefix(BY_DURATION))
+            timestamp_ms = self._clock.time_ms() - (parse_duration_ms(reset.removeprefix(BY_DURATION)) or 0)
             found = log.first_at_or_after(timestamp_ms)
             if found is None or found.offset >= led.partition.high_watermark:
-                name = "{}-{}".format(*led.partition.topic_partition)
-                what = f"Offset for timestamp {timestamp_ms} not found for topic partition: {name}"
+                topic, number = led.partition.topic_partition
+                what = f"Offset for timestamp {timestamp_ms} not found for topic partition: {topic}-{number}"
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, what)
             return found.offset
         return led.partition.high_watermark
@@ -405,15 +403,3 @@ class SharePartitions:
         due = self._timers.deadline_ms()
         if due is not None and not self._closed:
             self._alarm.set(due)
-
-
-def duration_ms(text: str) -> int:
-    """Return an ISO 8601 duration of days and time, such as PT1H, in milliseconds.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError(f"not a duration: {text!r}")
-    return int(sum(float(count or 0) * unit for count, unit in zip(found.groups(), _DURATION_MS, strict=True)))
