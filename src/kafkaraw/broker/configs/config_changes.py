@@ -56,8 +56,8 @@ _GROUP_TEXTS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     ),
     "share.auto.offset.reset": (
         _is_offset_reset,
-        "Invalid value `{}` for configuration share.auto.offset.reset. The value must be either 'earliest', 'latest' or "
-        "of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        "Invalid value `{}` for configuration share.auto.offset.reset. The value must be either 'earliest', 'latest' "
+        "or of the format 'by_duration:<PnDTnHnMn.nS>'.",
     ),
 }
 
