@@ -7,7 +7,6 @@ Source: kafka.server.{ConfigAdminManager, ControllerConfigurationValidator, Dyna
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -19,8 +18,10 @@ from kafkaraw.broker.configs.kafka_configs import BROKER_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.declared import PER_BROKER, READ_ONLY, Declared, check_type
 from kafkaraw.broker.configs.kafka_configs.groups import GROUP_CONFIGS
 from kafkaraw.broker.configs.kafka_configs.network import CLIENT_METRICS_CONFIGS
+from kafkaraw.broker.configs.share_settings import BY_DURATION, EARLIEST, LATEST
 from kafkaraw.broker.configs.topic_config import BROKER_PROPERTY, TOPIC_SETTINGS
 from kafkaraw.broker.settings import invalid
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.errors import ConfigError
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.config_codes import AlterOperation, ConfigType
@@ -40,17 +41,25 @@ _PER_LISTENER: Final = frozenset(
 )  # fmt: skip
 _TOPIC_NAME: Final = {broker: topic for topic, broker in BROKER_PROPERTY.items()}
 _INTERVAL_MS: Final = (100, 3_600_000)
-_OFFSET_RESET: Final = re.compile(r"earliest|latest|by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+
+
+def _is_offset_reset(value: str) -> bool:
+    duration = value.removeprefix(BY_DURATION)
+    return value in (EARLIEST, LATEST) or (duration != value and parse_duration_ms(duration) is not None)
+
+
 # Texts of groups that may not be anything, and what Kafka says then.
-_GROUP_TEXTS: Final[dict[str, tuple[re.Pattern[str], str]]] = {
+_GROUP_TEXTS: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "share.isolation.level": (
-        re.compile("read_uncommitted|read_committed"), "String must be one of: read_committed, read_uncommitted"
+        frozenset({"read_uncommitted", "read_committed"}).__contains__,
+        "String must be one of: read_committed, read_uncommitted",
     ),
     "share.auto.offset.reset": (
-        _OFFSET_RESET,
-        "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        _is_offset_reset,
+        "Invalid value `{}` for configuration share.auto.offset.reset. The value must be either 'earliest', 'latest' "
+        "or of the format 'by_duration:<PnDTnHnMn.nS>'.",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +237,9 @@ def check_group(configs: Configs, broker_value: Callable[[str], str | None]) -> 
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
         try:
             check_type(declared, value)
-            pattern, problem = _GROUP_TEXTS.get(name, (None, ""))
-            if pattern is not None and not pattern.fullmatch(value):
-                raise invalid(name, value, problem)
+            accepts, problem = _GROUP_TEXTS.get(name, (None, ""))
+            if accepts is not None and not accepts(value):
+                raise invalid(name, value, problem.format(value))
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         kind, _, rest = name.partition(".")

@@ -9,7 +9,6 @@ Source: kafka.server.share.SharePartitionManager.
 from __future__ import annotations
 
 import logging
-import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -22,6 +21,7 @@ from kafkaraw.broker.shares.coordinator import Outcome, Write
 from kafkaraw.broker.shares.metrics import ShareCounters
 from kafkaraw.broker.shares.sessions import Part, SessionKey, ShareSessions
 from kafkaraw.broker.shares.state import ShareKey
+from kafkaraw.core.fetch.offsets import parse_duration_ms
 from kafkaraw.core.share.share_partition import Acknowledgement, PendingWrite, Refused, Settings, SharePartition
 from kafkaraw.core.share.state_batches import NO_START_OFFSET, StateBatch
 from kafkaraw.light_classes import dataclass, field
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafkaraw.net import Clock
 
 SESSION_CLOSED: Final = "the share partition has ended"
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_DURATION_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 # The error code of a response to a member, by the error code of the share coordinator.
 _CODES: Final = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -256,7 +254,10 @@ class SharePartitions:
             if start_offset == NO_START_OFFSET:
                 start_offset = self._reset_offset(led)
             led.machine = SharePartition(self._settings(led.key.group_id), start_offset, state.batches)
-        except (ApiError, ValueError) as error:
+        except ApiError as error:
+            self._end(led, error)
+            return
+        except ValueError as error:
             _logger.error("the state of share partition %s cannot be used: %s", led.key.coordinator_key, error)
             self._end(led, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the stored state cannot be used"))
             return
@@ -266,14 +267,22 @@ class SharePartitions:
             done(None)
 
     def _reset_offset(self, led: LedShare) -> int:
-        """Return where the group begins to read (`share.auto.offset.reset`)."""
+        """Return where the group begins to read (`share.auto.offset.reset`).
+
+        Raises:
+            ApiError: OFFSET_NOT_AVAILABLE, no record is as new as the duration says; the group begins at the next one.
+        """
         reset, log = self._limits_of(led.key.group_id).offset_reset, led.partition.log
         if reset == EARLIEST:
             return log.log_start_offset
         if reset.startswith(BY_DURATION):
-            found = log.first_at_or_after(self._clock.time_ms() - duration_ms(reset.removeprefix(BY_DURATION)))
-            if found is not None and found.offset < led.partition.high_watermark:
-                return found.offset
+            timestamp_ms = self._clock.time_ms() - (parse_duration_ms(reset.removeprefix(BY_DURATION)) or 0)
+            found = log.first_at_or_after(timestamp_ms)
+            if found is None or found.offset >= led.partition.high_watermark:
+                topic, number = led.partition.topic_partition
+                what = f"Offset for timestamp {timestamp_ms} not found for topic partition: {topic}-{number}"
+                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, what)
+            return found.offset
         return led.partition.high_watermark
 
     def _settings(self, group_id: str) -> Settings:
@@ -406,15 +415,3 @@ class SharePartitions:
         due = self._timers.deadline_ms()
         if due is not None and not self._closed:
             self._alarm.set(due)
-
-
-def duration_ms(text: str) -> int:
-    """Return an ISO 8601 duration of days and time, such as PT1H, in milliseconds.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError(f"not a duration: {text!r}")
-    return int(sum(float(count or 0) * unit for count, unit in zip(found.groups(), _DURATION_MS, strict=True)))

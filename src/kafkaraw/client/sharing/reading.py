@@ -526,6 +526,8 @@ class ShareReading:
         self, link: _Link, partition: TopicIdPartition, data: share_fetch.PartitionData, began_s: float
     ) -> None:
         if data.error_code:
+            # Such a response comes at once: without a pause, requests would follow each other as fast as they can.
+            link.retry_at_s = asyncio.get_running_loop().time() + self._config.retry_backoff_ms / 1000
             self._check_leader(partition, data)
             return
         name = self._engine.cluster.name_of(partition[0])
