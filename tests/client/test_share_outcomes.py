@@ -15,7 +15,7 @@ from kafkaraw.client.metrics.share_consumer_metrics import MEANINGS, MEMBER_MEAN
 from kafkaraw.client.share_consumer import AsyncShareConsumer
 from kafkaraw.core.share.acknowledgements import AcknowledgeType
 from kafkaraw.core.telemetry.reporter import TelemetrySubscription
-from kafkaraw.errors import BrokerError, DeserializationError, KafkaError, RetriableError
+from kafkaraw.errors import BrokerError, ConfigError, DeserializationError, KafkaError, RetriableError
 from kafkaraw.metrics import ClientCollector
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
@@ -225,3 +225,11 @@ def test_metrics_have_javas_names_and_are_exported_and_pushed():
             assert pushed[name] == 3
 
     on_cluster(test)
+
+
+def test_an_interceptor_that_a_share_consumer_would_never_call_is_refused():
+    class Committed:
+        def on_commit(self, offsets): ...
+
+    with pytest.raises(ConfigError, match=r"Committed has no on_consume\(\)"):
+        AsyncShareConsumer(bootstrap_servers=BOOTSTRAP, group_id=GROUP, interceptors=Committed())

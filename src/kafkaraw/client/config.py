@@ -131,7 +131,8 @@ def _interceptors(*methods: str) -> Callable[[object], object]:
         given = tuple(value) if isinstance(value, list | tuple) else (value,)
         for interceptor in given:
             if not is_interceptor(interceptor, methods):
-                raise ValueError(f"{type(interceptor).__name__} has neither {'() nor '.join(methods)}()")
+                what = f"no {methods[0]}()" if len(methods) == 1 else f"neither {'() nor '.join(methods)}()"
+                raise ValueError(f"{type(interceptor).__name__} has {what}")
         return given
 
     return check
@@ -655,8 +656,8 @@ class ShareConsumerConfig(ClientConfig):
     )
     interceptors: tuple[object, ...] = setting(
         (),
-        "Objects with on_consume(records).",
-        convert=_interceptors("on_consume", "on_commit"),
+        "Objects with on_consume(records); on_commit is never called: a share group has no offsets to commit.",
+        convert=_interceptors("on_consume"),
         accepts="ConsumerInterceptorLike | Sequence[ConsumerInterceptorLike]",
     )
     client_rack: str = setting("", "Rack of this consumer, as in the brokers' broker.rack.")

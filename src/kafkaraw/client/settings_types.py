@@ -404,7 +404,7 @@ class ShareConsumerSettings(ClientSettings, total=False):
     """Deserializes values; as of a consumer."""
 
     interceptors: ConsumerInterceptorLike | Sequence[ConsumerInterceptorLike]
-    """Objects with on_consume(records)."""
+    """Objects with on_consume(records); on_commit is never called: a share group has no offsets to commit."""
 
     client_rack: str
     """Rack of this consumer, as in the brokers' broker.rack. Default: ''."""
