@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from kafkaraw.errors import KafkaError
@@ -34,6 +35,9 @@ REQUEST_PATTERN: Final = re.compile(
 RESPONSE_PATTERN: Final = re.compile(rb"(?=[\x00-\x06].{3}[\x00-\x7f].{3})", re.DOTALL)
 GUESSES_MAX: Final = 40
 """How many places of one search are guessed at; a guess takes about 10 ms."""
+PLACES_MAX: Final = 1000
+"""How many places of one search are compared with waiting requests."""
+GUESSES_OF_CONNECTION_MAX: Final = 200
 GUESSED_SIZE_MAX: Final = 1 << 20
 PREFIX_EVIDENCE: Final = 2000
 PREFIX_GAIN_MIN: Final = 40.0
@@ -119,6 +123,7 @@ class ResponseJudge:
 
     def __init__(self, conversation: Conversation, *, misses_requests: bool) -> None:
         self.misses_requests: bool = misses_requests
+        self._guesses = 0
         self._conversation = conversation
 
     def can_begin(self, head: bytes) -> bool:
@@ -136,7 +141,7 @@ class ResponseJudge:
     def find(self, data: bytes, start: int) -> int:
         """Return where a response begins; -1 if none does."""
         view = memoryview(data)
-        waiting = sorted(set(self._places(data, start)))
+        waiting = sorted(set(islice(self._places(data, start), PLACES_MAX)))
         found = next((at for at in waiting if self._explains(view[at:])), -1)
         if found >= 0 or not self.misses_requests:
             return found
@@ -188,12 +193,13 @@ class ResponseJudge:
         return False
 
     def _is_guessed(self, data: memoryview) -> bool:
-        if not self.misses_requests or len(data) < CORRELATION.size:
+        if not self.misses_requests or len(data) < CORRELATION.size or self._guesses >= GUESSES_OF_CONNECTION_MAX:
             return False
         size, _ = CORRELATION.unpack_from(data)
         end = SIZE_PREFIX + size
         if not SIZE_PREFIX < size <= GUESSED_SIZE_MAX or end > len(data):
             return False
+        self._guesses += 1
         return bool(guess_response(data[:end]))
 
 
