@@ -37,7 +37,7 @@ GUESSES_MAX: Final = 40
 """How many places of one search are guessed at; a guess takes about 10 ms."""
 PLACES_MAX: Final = 1000
 """How many places of one search are compared with waiting requests."""
-GUESSES_OF_CONNECTION_MAX: Final = 200
+BUDGET_MAX: Final = 2000
 GUESSED_SIZE_MAX: Final = 1 << 20
 PREFIX_EVIDENCE: Final = 2000
 PREFIX_GAIN_MIN: Final = 40.0
@@ -91,6 +91,22 @@ def _is_readable(client_id: bytes) -> bool:
         return False
 
 
+class GuessBudget:
+    """How many guesses are left for all connections of a capture: hostile bytes must not take hours.
+
+    Attributes:
+        left: how many; a guess takes about 10 ms.
+    """
+
+    def __init__(self, left: int = BUDGET_MAX) -> None:
+        self.left: int = left
+
+    def spend(self) -> bool:
+        """Return whether there is one, and take it."""
+        self.left -= 1
+        return self.left >= 0
+
+
 class RequestJudge:
     """Judges what a client sends."""
 
@@ -117,13 +133,18 @@ class RequestJudge:
 class ResponseJudge:
     """Judges what a broker sends.
 
+    Args:
+        conversation: the requests that wait for an answer.
+        misses_requests: see the attribute.
+        budget: of the capture.
+
     Attributes:
         misses_requests: whether requests of the connection are not in the capture, so that responses may be to those.
     """
 
-    def __init__(self, conversation: Conversation, *, misses_requests: bool) -> None:
+    def __init__(self, conversation: Conversation, *, misses_requests: bool, budget: GuessBudget) -> None:
         self.misses_requests: bool = misses_requests
-        self._guesses = 0
+        self._budget = budget
         self._conversation = conversation
 
     def can_begin(self, head: bytes) -> bool:
@@ -193,14 +214,13 @@ class ResponseJudge:
         return False
 
     def _is_guessed(self, data: memoryview) -> bool:
-        if not self.misses_requests or len(data) < CORRELATION.size or self._guesses >= GUESSES_OF_CONNECTION_MAX:
+        if not self.misses_requests or len(data) < CORRELATION.size:
             return False
         size, _ = CORRELATION.unpack_from(data)
         end = SIZE_PREFIX + size
         if not SIZE_PREFIX < size <= GUESSED_SIZE_MAX or end > len(data):
             return False
-        self._guesses += 1
-        return bool(guess_response(data[:end]))
+        return self._budget.spend() and bool(guess_response(data[:end]))
 
 
 def guess_response(data: memoryview) -> list[Candidate]:
