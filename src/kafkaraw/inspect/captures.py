@@ -30,6 +30,7 @@ from kafkaraw.inspect.exchanges import (
 )
 from kafkaraw.inspect.frame_evidence import (
     GSSAPI_TOKEN,
+    GuessBudget,
     RequestJudge,
     ResponseJudge,
     guess_response,
@@ -324,7 +325,7 @@ class CapturedConnection:
                 self._is_swapped = not side
                 return True
         for side in sides:
-            judge = ResponseJudge(Conversation(_NOWHERE), misses_requests=True)
+            judge = ResponseJudge(Conversation(_NOWHERE), misses_requests=True, budget=self._guesser.budget)
             pieces = [what.data for early, what in self._early if early is side and isinstance(what, Bytes)]
             if any(judge.is_start(memoryview(piece)) for piece in pieces) or judge.find(b"".join(pieces), 0) >= 0:
                 self._is_swapped = side
@@ -351,7 +352,7 @@ class _KafkaConnection:
         self._report = report
         self._guesser = guesser
         self._conversation = Conversation(connection, guesser.topic_names)
-        self._responses = ResponseJudge(self._conversation, misses_requests=not has_start)
+        self._responses = ResponseJudge(self._conversation, misses_requests=not has_start, budget=guesser.budget)
         self._requests_finder = FrameFinder(RequestJudge(self._conversation), synchronised=has_start)
         self._responses_finder = FrameFinder(self._responses, synchronised=has_start)
 
@@ -423,10 +424,12 @@ class _Guesser:
 
     Attributes:
         topic_names: those that any connection of the capture has named.
+        budget: guesses that are left for finding where responses begin.
     """
 
     def __init__(self, report: CaptureReport) -> None:
         self.topic_names: TopicNames = TopicNames()
+        self.budget: GuessBudget = GuessBudget()
         self._report = report
         self._left = GUESSES_MAX
         self._usual: Counter[tuple[int, int]] = Counter()

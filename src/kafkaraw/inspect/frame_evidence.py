@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from kafkaraw.errors import KafkaError
@@ -34,6 +35,9 @@ REQUEST_PATTERN: Final = re.compile(
 RESPONSE_PATTERN: Final = re.compile(rb"(?=[\x00-\x06].{3}[\x00-\x7f].{3})", re.DOTALL)
 GUESSES_MAX: Final = 40
 """How many places of one search are guessed at; a guess takes about 10 ms."""
+PLACES_MAX: Final = 1000
+"""How many places of one search are compared with waiting requests."""
+BUDGET_MAX: Final = 2000
 GUESSED_SIZE_MAX: Final = 1 << 20
 PREFIX_EVIDENCE: Final = 2000
 PREFIX_GAIN_MIN: Final = 40.0
@@ -87,6 +91,22 @@ def _is_readable(client_id: bytes) -> bool:
         return False
 
 
+class GuessBudget:
+    """How many guesses are left for all connections of a capture: hostile bytes must not take hours.
+
+    Attributes:
+        left: how many; a guess takes about 10 ms.
+    """
+
+    def __init__(self, left: int = BUDGET_MAX) -> None:
+        self.left: int = left
+
+    def spend(self) -> bool:
+        """Return whether there is one, and take it."""
+        self.left -= 1
+        return self.left >= 0
+
+
 class RequestJudge:
     """Judges what a client sends."""
 
@@ -113,12 +133,18 @@ class RequestJudge:
 class ResponseJudge:
     """Judges what a broker sends.
 
+    Args:
+        conversation: the requests that wait for an answer.
+        misses_requests: see the attribute.
+        budget: of the capture.
+
     Attributes:
         misses_requests: whether requests of the connection are not in the capture, so that responses may be to those.
     """
 
-    def __init__(self, conversation: Conversation, *, misses_requests: bool) -> None:
+    def __init__(self, conversation: Conversation, *, misses_requests: bool, budget: GuessBudget) -> None:
         self.misses_requests: bool = misses_requests
+        self._budget = budget
         self._conversation = conversation
 
     def can_begin(self, head: bytes) -> bool:
@@ -136,7 +162,7 @@ class ResponseJudge:
     def find(self, data: bytes, start: int) -> int:
         """Return where a response begins; -1 if none does."""
         view = memoryview(data)
-        waiting = sorted(set(self._places(data, start)))
+        waiting = sorted(set(islice(self._places(data, start), PLACES_MAX)))
         found = next((at for at in waiting if self._explains(view[at:])), -1)
         if found >= 0 or not self.misses_requests:
             return found
@@ -194,7 +220,7 @@ class ResponseJudge:
         end = SIZE_PREFIX + size
         if not SIZE_PREFIX < size <= GUESSED_SIZE_MAX or end > len(data):
             return False
-        return bool(guess_response(data[:end]))
+        return self._budget.spend() and bool(guess_response(data[:end]))
 
 
 def guess_response(data: memoryview) -> list[Candidate]:
