@@ -12,7 +12,7 @@ from kafkaraw.inspect import Tap
 from kafkaraw.inspect.tap.recording import Recording
 from tests.interop.clients import Aiokafka, Client, Confluent, KafkaPython, Kafkaraw, Received, Sample
 from tests.interop.java_tools import run_tool
-from tests.interop.share_members import JAVA_MODES, ShareMember
+from tests.interop.share_members import ShareMember
 from tests.interop.test_share_clients import VALUES, share_topic
 from tests.rotation import rotating
 from tests.waiting import wait_until
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 PARTITIONS = 2
 SAMPLES = [Sample(b"key %d" % number, b"value %d" % number * 50) for number in range(40)]
 CLIENTS: list[Client] = [Confluent(), KafkaPython(), Aiokafka(), Kafkaraw()]
-SHARE_CLIENTS = ("franz-go", "confluent", JAVA_MODES[0])
+SHARE_CLIENTS = ("franz-go", "confluent", "java")
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
