@@ -81,11 +81,12 @@ class Relay:
         while True:
             try:
                 near, _ = self._listening.accept()
+            except OSError:
+                return  # it was closed
+            try:
                 far = socket.create_connection(("127.0.0.1", self._target_port))
             except OSError:
-                if self._listening.fileno() < 0:
-                    return
-                near.close()  # the broker is not up yet
+                near.close()  # the broker is not up yet, or not any more
                 continue
             threading.Thread(target=self._relay, args=(near, far), daemon=True).start()
 
