@@ -79,6 +79,15 @@ def locks_expire_early(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SharePartition, "_lock", lock_briefly)
 
 
+def leader_takes_acknowledgements_of_members_without_the_lock(monkeypatch: pytest.MonkeyPatch):
+    check = share_partition._check_owner
+
+    def check_state(state, member_id, not_acquired, not_owner):
+        check(state, state.member_id, not_acquired, not_owner)
+
+    monkeypatch.setattr(share_partition, "_check_owner", check_state)
+
+
 def leader_archives_released_records(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(STATE_AFTER, share_partition.AcknowledgeType.RELEASE, RecordState.ARCHIVED)
 
@@ -118,6 +127,10 @@ def share_coordinator_prunes_records_that_it_needs(monkeypatch: pytest.MonkeyPat
 
 
 # -- share consumers
+
+
+def share_consumer_accepts_records_that_the_application_has_not_got(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Delivery, "returned_below", lambda self, *, in_doubt=False: {})
 
 
 def share_consumer_sends_the_first_type_for_a_whole_range(monkeypatch: pytest.MonkeyPatch):
