@@ -43,7 +43,7 @@ def test_both_brokers_say_the_same(name: str, apache_kafka: ApacheKafka, our_bro
 
 
 def test_both_brokers_refuse_a_share_session_beyond_the_limit(tmp_path: Path) -> None:
-    limit = {"group.share.max.share.sessions": "1"}
+    limit = {"group.share.max.share.sessions": "1", "group.share.max.size": "1"}
     with (
         ApacheKafka(tmp_path, limit) as kafka,
         EmbeddedBroker(properties={**LIKE_APACHES, **limit}) as ours,

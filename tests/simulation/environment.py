@@ -19,7 +19,7 @@ class ShareSettings:
         updates_per_snapshot: updates of a state between two snapshots.
         prunes: outdated records of `__share_group_state` are deleted, and cold states written as snapshots.
         reads_committed: the group reads records of committed transactions only.
-        sessions_max: limit of share sessions of a broker.
+        sessions_max: limit of share sessions of a broker, and of members of a group.
     """
 
     lock_ms: int
@@ -44,6 +44,7 @@ class ShareSettings:
             "group.share.delivery.count.limit": self.delivery_count_limit,
             "group.share.partition.max.record.locks": self.records_in_flight_max,
             "group.share.max.share.sessions": self.sessions_max,
+            "group.share.max.size": min(200, self.sessions_max),
             "share.coordinator.state.topic.num.partitions": 2,
             "share.coordinator.snapshot.update.records.per.snapshot": self.updates_per_snapshot,
         }
@@ -291,7 +292,7 @@ def for_share_groups(rng: random.Random) -> Environment:
         updates_per_snapshot=rng.choice([0, 3, 500]),
         prunes=rng.random() < 0.5,
         reads_committed=reads_committed,
-        sessions_max=rng.choice([2, 2_000, 2_000, 2_000]),
+        sessions_max=rng.choice([3, 2_000, 2_000, 2_000]),
     )
     return replace(
         environment,

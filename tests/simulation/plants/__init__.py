@@ -105,7 +105,7 @@ _TWICE = (Invariant.DUPLICATE, Invariant.SEND_SKIP)
 _OPEN = (Invariant.LEFT_OVER, Invariant.OVERDUE)
 _WAITING = (Invariant.UNSETTLED, Invariant.OVERDUE, Invariant.LEFT_OVER)
 _BACK = (Invariant.POSITION_WENT_BACK, Invariant.PROCESSED_AGAIN)
-_FORGOTTEN = (Invariant.DELIVERED_AGAIN, Invariant.STATE_CHANGED, Invariant.DELIVERY_COUNT)
+_FORGOTTEN = (Invariant.DELIVERED_AGAIN, Invariant.STATE_CHANGED, Invariant.DELIVERY_COUNT, Invariant.UNPROCESSED)
 _UNPROCESSED = (Invariant.UNPROCESSED, Invariant.POSITION_TOO_FAR, Invariant.POLL_SKIP)
 
 PLANTS = {
@@ -271,30 +271,28 @@ PLANTS = {
         _mirrors(mirrors.mapping_joins_a_filled_gap_with_any_next_run, Invariant.TRANSLATED_AHEAD),
         _shares(shares.leader_confirms_acknowledgements_without_storing_them, Invariant.DELIVERED_AGAIN),
         _shares(shares.leader_takes_confirmed_acknowledgements_back, Invariant.DELIVERED_AGAIN),
-        _shares(shares.leader_reads_a_state_while_a_write_of_it_is_under_way, Invariant.DELIVERED_AGAIN),
         _shares(shares.leader_forgets_stored_records_when_it_loads_the_state, Invariant.DELIVERED_AGAIN),
         _shares(shares.leader_does_not_count_deliveries_whose_lock_expired, Invariant.DELIVERY_COUNT),
         _shares(shares.leader_delivers_records_more_often_than_the_limit, Invariant.DELIVERY_COUNT),
         _shares(shares.leader_counts_each_delivery_twice, Invariant.DELIVERY_COUNT),
         _shares(shares.locks_expire_early, Invariant.LOCKED_TWICE),
-        _shares(shares.leader_takes_acknowledgements_of_members_without_the_lock, Invariant.LOCKED_TWICE),
         _shares(shares.leader_archives_released_records, Invariant.UNPROCESSED),
         _shares(shares.leader_moves_the_start_offset_past_an_open_record, Invariant.UNPROCESSED),
         _shares(shares.leader_delivers_records_of_aborted_transactions, Invariant.ABORTED_READ),
         _shares(shares.share_coordinator_omits_batches_of_snapshots, *_FORGOTTEN),
         _shares(shares.share_coordinator_prunes_records_that_it_needs, *_FORGOTTEN),
-        _shares(shares.share_coordinator_does_not_fence_earlier_leaders, *_FORGOTTEN),
-        _shares(shares.share_coordinator_takes_writes_that_its_log_refuses, *_FORGOTTEN),
-        _shares(shares.share_consumer_accepts_records_that_the_application_has_not_got, Invariant.MISREPORTED),
+        _shares(shares.leader_takes_acknowledgements_of_members_without_the_lock, Invariant.LOCKED_TWICE),
+        _shares(
+            shares.share_consumer_accepts_records_that_the_application_has_not_got,
+            Invariant.MISREPORTED,
+            Invariant.UNREPORTED,
+        ),
         _shares(shares.share_consumer_sends_the_first_type_for_a_whole_range, Invariant.MISREPORTED),
         _shares(shares.share_consumer_reports_lost_responses_as_success, Invariant.MISREPORTED),
-        _shares(shares.share_consumer_forgets_acknowledgements_of_ended_sessions, Invariant.UNREPORTED),
-        _shares(shares.share_consumer_forgets_what_is_in_flight_when_it_closes, Invariant.UNREPORTED),
         _shares(shares.share_consumer_returns_records_that_it_has_not_acquired, Invariant.STRAY),
         _shares(shares.share_consumer_returns_the_delivery_count_of_another_range, Invariant.STRAY),
         _shares(shares.share_consumer_skips_the_last_record_of_a_batch, Invariant.MISREPORTED),
         _shares(shares.share_consumer_accepts_renewed_records, Invariant.MISREPORTED),
-        _shares(shares.share_consumer_goes_on_with_a_session_after_an_error, Invariant.STUCK),
     )
 }
 

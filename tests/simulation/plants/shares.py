@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from kafkaraw.broker.handlers import share_fetch
 from kafkaraw.broker.shares import hosted, partitions
-from kafkaraw.broker.shares.coordinator import Outcome, ShareCoordinator
-from kafkaraw.broker.shares.partitions import SharePartitions, StateOperations
+from kafkaraw.broker.shares.coordinator import ShareCoordinator
+from kafkaraw.broker.shares.partitions import SharePartitions
 from kafkaraw.broker.shares.state import ShareState
-from kafkaraw.client.sharing import batch, reading
+from kafkaraw.client.sharing import batch
 from kafkaraw.client.sharing.delivery import Delivery
 from kafkaraw.client.sharing.outcomes import Outcomes
 from kafkaraw.client.sharing.reading import ShareReading
@@ -21,7 +19,6 @@ from kafkaraw.core.share.in_flight import InFlight
 from kafkaraw.core.share.record_states import STATE_AFTER, RecordState
 from kafkaraw.core.share.share_partition import SharePartition
 from kafkaraw.light_classes import replace
-from kafkaraw.protocol.error_codes import ErrorCode
 
 EARLY = 0.8
 """The share of its duration that a lock is short of."""
@@ -38,13 +35,6 @@ def leader_takes_confirmed_acknowledgements_back(monkeypatch: pytest.MonkeyPatch
         completed(self, pending, succeeded=False, now_ms=now_ms)
 
     monkeypatch.setattr(SharePartition, "completed", take_back)
-
-
-def leader_reads_a_state_while_a_write_of_it_is_under_way(monkeypatch: pytest.MonkeyPatch):
-    def add_and_begin(self, key, operation):
-        operation.begin(tuple(operation.batches), lambda outcome: [done(outcome) for done in operation.dones])
-
-    monkeypatch.setattr(StateOperations, "_add", add_and_begin)
 
 
 def leader_forgets_stored_records_when_it_loads_the_state(monkeypatch: pytest.MonkeyPatch):
@@ -136,27 +126,6 @@ def share_coordinator_prunes_records_that_it_needs(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ShareCoordinator, "needed_from", needed_from)
 
 
-def share_coordinator_does_not_fence_earlier_leaders(monkeypatch: pytest.MonkeyPatch):
-    write = ShareCoordinator.write
-
-    def write_of_any_leader(self, key, given, done):
-        write(self, key, given._replace(leader_epoch=-1), done)
-
-    monkeypatch.setattr(ShareCoordinator, "write", write_of_any_leader)
-
-
-def share_coordinator_takes_writes_that_its_log_refuses(monkeypatch: pytest.MonkeyPatch):
-    def write(self, record, outcome, done):
-        offset = self._log.append(record, lambda code: None)
-        if offset is None:
-            done(Outcome(ErrorCode.NOT_COORDINATOR))
-            return
-        self._replay(offset, record)
-        done(outcome)
-
-    monkeypatch.setattr(ShareCoordinator, "_write", write)
-
-
 # -- share consumers
 
 
@@ -182,32 +151,6 @@ def share_consumer_reports_lost_responses_as_success(monkeypatch: pytest.MonkeyP
         failure(self, link, error, [])
 
     monkeypatch.setattr(ShareReading, "_on_failure", on_failure)
-
-
-def share_consumer_forgets_acknowledgements_of_ended_sessions(monkeypatch: pytest.MonkeyPatch):
-    enqueue = ShareReading._enqueue
-
-    def enqueue_if_open(self, acquired, ranges):
-        if not acquired.is_lost:
-            enqueue(self, acquired, ranges)
-
-    monkeypatch.setattr(ShareReading, "_enqueue", enqueue_if_open)
-
-
-def share_consumer_forgets_what_is_in_flight_when_it_closes(monkeypatch: pytest.MonkeyPatch):
-    exchange = ShareReading._exchange
-
-    async def exchange_or_forget(self, link, request, due):
-        try:
-            await exchange(self, link, request, due)
-        except asyncio.CancelledError:
-            for pending in due:
-                self.outcomes._results = [
-                    each for each in self.outcomes._results if each[0] != pending.in_hand.topic_partition
-                ]
-            raise
-
-    monkeypatch.setattr(ShareReading, "_exchange", exchange_or_forget)
 
 
 def share_consumer_returns_records_that_it_has_not_acquired(monkeypatch: pytest.MonkeyPatch):
@@ -244,7 +187,3 @@ def share_consumer_accepts_renewed_records(monkeypatch: pytest.MonkeyPatch):
             self.acknowledge(offset, AcknowledgeType.ACCEPT)
 
     monkeypatch.setattr(RecordsInHand, "renewal_ended", renew_and_accept)
-
-
-def share_consumer_goes_on_with_a_session_after_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reading.ShareSession, "reset", lambda self: None)

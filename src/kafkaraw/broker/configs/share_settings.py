@@ -199,3 +199,9 @@ def _check_relations(values: Mapping[str, Value]) -> None:
                 )
     if number(values, "group.share.heartbeat.interval.ms") >= number(values, "group.share.session.timeout.ms"):
         raise ConfigError("group.share.heartbeat.interval.ms must be less than group.share.session.timeout.ms")
+    sessions, size = (number(values, f"group.share.{name}") for name in ("max.share.sessions", "max.size"))
+    if sessions < size:
+        raise ConfigError(
+            f"group.share.max.share.sessions must be greater than or equal to group.share.max.size, got {sessions} and "
+            f"{size}"
+        )
