@@ -68,7 +68,7 @@ def test_each_end_has_its_answer():
     schedule.release_later(items[3], 5)
     kind = AcknowledgeType
     assert sent(in_hand) == {0: kind.ACCEPT, 1: kind.REJECT, 2: kind.RELEASE}
-    assert (schedule.release_due(4.9), schedule.release_due(5)) == (0, 1)
+    assert (schedule.release_due(4.9), schedule.release_due(4.9999)) == (0, 1)  # a clock may be early
     assert sent(in_hand) == {3: kind.RELEASE}
     assert (schedule.held, schedule.accepted, schedule.rejected, schedule.released) == (0, 1, 1, 2)
 

@@ -28,6 +28,9 @@ from kafkaraw.worker.schedule import Slots, State, WorkItem
 _WARNED_BEFORE: Final = 0.25
 """The part of a lock that is left when the log warns of a lock that cannot be renewed."""
 
+SLACK_S: Final = 0.001
+"""Tolerance: an event loop may wake up early by the resolution of its clock."""
+
 
 @dataclass(slots=True, eq=False)
 class Lock:
@@ -156,7 +159,7 @@ class ShareSchedule(Slots):
     def release_due(self, now_s: float) -> int:
         """Release the records whose wait is over; when the worker stops, all that have not started. Return how many."""
         due: list[WorkItem] = []
-        while self._to_release and (self.is_stopping or self._to_release[0][0] <= now_s):
+        while self._to_release and (self.is_stopping or self._to_release[0][0] <= now_s + SLACK_S):
             due.append(heapq.heappop(self._to_release)[2])
         if self.is_stopping:
             due += [item for item in self._all() if item.state is State.QUEUED and item not in due]

@@ -74,9 +74,10 @@ class _Link:
         task: the request in flight; None for none.
         retry_at_s: no ShareFetch before this time of the loop.
         failures: requests that failed in a row.
+        turn: when it was asked for records last, as a number that grows with each request.
     """
 
-    __slots__ = ("again_at_s", "failures", "node_id", "pending", "refused", "retry_at_s", "session", "task")
+    __slots__ = ("again_at_s", "failures", "node_id", "pending", "refused", "retry_at_s", "session", "task", "turn")
 
     def __init__(self, node_id: int, session: ShareSession) -> None:
         self.node_id: int = node_id
@@ -87,6 +88,7 @@ class _Link:
         self.task: asyncio.Task[None] | None = None
         self.retry_at_s: float = 0.0
         self.failures: int = 0
+        self.turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class ShareReading:
         self._links: dict[int, _Link] = {}
         self._buffer: deque[_Acquired] = deque()
         self._in_hand: list[_Acquired] = []
-        self._turn = 0  # whose turn it is with record_limit
+        self._turns = 0  # number of ShareFetch requests
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BaseException | None = None
         self._is_interrupted = False
@@ -347,9 +349,10 @@ class ShareReading:
         ]
         if self._limits.acquire_mode and free:  # one at a time, so that no more are acquired than the limit
             is_busy = any(link.task is not None for link in self._links.values())
-            self._turn += 1
-            free = [] if is_busy else [free[self._turn % len(free)]]
+            free = [] if is_busy else [min(free, key=lambda link: link.turn)]  # the one that was asked the longest ago
         for link in free:
+            self._turns += 1
+            link.turn = self._turns
             self._send(link, wanted[link.node_id], records_max)
         self.flush()
 
