@@ -14,6 +14,7 @@ from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataRequest
 _KEYS = (
     "name",
     "topic",
+    "topic_name",
     "transactional_id",
     "group_id",
     "key",

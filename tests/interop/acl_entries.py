@@ -47,10 +47,12 @@ ENTRIES = [
     entry("ada", _On.TOPIC, "flights", _Op.ALL),
     entry("ada", _On.GROUP, "g", _Op.ALL),
     entry("ada", _On.TRANSACTIONAL_ID, "tx", _Op.ALL),
-    # bob: sees what begins with fl or d, and the group's offsets
+    entry("ada", _On.GROUP, "s", _Op.ALL, pattern=_As.PREFIXED),
+    # bob: sees what begins with fl or d, and the offsets of groups
     entry("bob", _On.TOPIC, "fl", _Op.DESCRIBE, pattern=_As.PREFIXED),
     entry("bob", _On.TOPIC, "d", _Op.DESCRIBE, pattern=_As.PREFIXED),
     entry("bob", _On.GROUP, "g", _Op.DESCRIBE),
+    entry("bob", _On.GROUP, "s", _Op.DESCRIBE, pattern=_As.PREFIXED),
     # cid: everything but writing what begins with pl, and seeing one topic that he may delete
     entry("cid", _On.TOPIC, "*", _Op.ALL),
     entry("cid", _On.GROUP, "*", _Op.ALL),
@@ -67,12 +69,14 @@ ENTRIES = [
     entry("fay", _On.TOPIC, "flights", _Op.READ),
     entry("fay", _On.TOPIC, "flights", _Op.DESCRIBE, permission=_Is.DENY),
     entry("fay", _On.GROUP, "g", _Op.READ),
+    entry("fay", _On.GROUP, "s", _Op.READ, pattern=_As.PREFIXED),
     # gus: creates by prefix, changes settings and sizes, from this host
     entry("gus", _On.TOPIC, "new-", _Op.CREATE, pattern=_As.PREFIXED, host="127.0.0.1"),
     entry("gus", _On.TOPIC, "new-", _Op.DESCRIBE, pattern=_As.PREFIXED, host="127.0.0.1"),
     entry("gus", _On.TOPIC, "flights", _Op.ALTER_CONFIGS, host="127.0.0.1"),
     entry("gus", _On.TOPIC, "flights", _Op.ALTER, host="127.0.0.1"),
     entry("gus", _On.GROUP, "g", _Op.ALTER_CONFIGS, host="127.0.0.1"),
+    entry("gus", _On.GROUP, "s", _Op.DELETE, pattern=_As.PREFIXED, host="127.0.0.1"),
     # hal: everything, but from another host
     entry("hal", _On.TOPIC, "*", _Op.ALL, host="10.9.9.9"),
     entry("hal", _On.CLUSTER, CLUSTER_NAME, _Op.ALL, host="10.9.9.9"),
@@ -80,8 +84,9 @@ ENTRIES = [
     entry("ivy", _On.TOPIC, "f", _Op.WRITE, pattern=_As.PREFIXED),
     entry("ivy", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
     on_cluster("ivy", _Op.CLUSTER_ACTION),
-    # jan: sees everything, writes nothing
+    # jan: sees everything, is in any group, writes nothing
     entry("jan", _On.TOPIC, "*", _Op.DESCRIBE),
+    entry("jan", _On.GROUP, "*", _Op.READ),
     entry("jan", _On.TOPIC, "*", _Op.WRITE, permission=_Is.DENY),
     # everybody: one topic
     entry("*", _On.TOPIC, "public", _Op.READ),

@@ -92,6 +92,7 @@ from kafkaraw.records import encode_batch
 from tests.interop.acl_cluster_questions import CLUSTER_REQUESTS
 from tests.interop.acl_entries import create_entries, every_entry
 from tests.interop.acl_group_questions import GROUP_QUESTIONS, GROUPS, SEVERAL
+from tests.interop.acl_share_questions import SHARE_QUESTIONS
 
 NOW_MS = 1_700_000_000_000
 TOPICS = ("flights", "planes", "public")
@@ -467,4 +468,5 @@ QUESTIONS = [
     *(Question(name, lambda ids, made=made: made, refusals_only=True) for name, made in CLUSTER_REQUESTS.items()),
     *GROUP_MEMBERS,
     *(Question(name, lambda ids, made=made: made, versions) for name, (made, versions) in SEVERAL.items()),
+    *(Question(name, *asked) for name, asked in SHARE_QUESTIONS.items()),
 ]

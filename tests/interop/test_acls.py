@@ -45,7 +45,7 @@ from kafkaraw.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkaraw.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.metadata import MetadataRequest
-from tests.interop import acl_answers, acl_entries, acl_questions
+from tests.interop import acl_answers, acl_entries, acl_questions, acl_share_questions
 from tests.interop.acl_entries import USERS
 from tests.interop.acl_questions import QUESTIONS, Question
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
@@ -59,9 +59,11 @@ METADATA_VERSION = 13
 QUESTIONS_MIN = 120
 FILTERS_THAT_FIND_MIN = 80
 RANDOM_ROUNDS = 25
-WITHOUT_RETENTION = {"log.initial.task.delay.ms": "3600000"}
-"""The records of the questions are old: retention would remove them when the machine is slow."""
+OF_BOTH = {"log.initial.task.delay.ms": "3600000", **acl_share_questions.LONG_SESSIONS}
+"""Properties. The records of the questions are old: retention would remove them when the machine is slow."""
 ACLS_VERSION = 3
+OPEN_TO_ALL = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+"""What clients ask before they are authenticated, or to be: there is nothing to compare."""
 EVERY_ENTRY = acl_entries.every_entry(DescribeAclsRequest)
 AUTHORIZATION = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
 
@@ -85,7 +87,7 @@ def kafka() -> Iterator[str]:
         ),
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:root;User:ANONYMOUS",
-        **WITHOUT_RETENTION,
+        **OF_BOTH,
     }
     with ApacheKafka(properties=properties, ports=(ports["PLAINTEXT"], ports["CONTROLLER"])):
         yield f"127.0.0.1:{ports['LOGIN']}"
@@ -99,7 +101,7 @@ def ours() -> Iterator[str]:
         "sasl.enabled.mechanisms": "PLAIN",
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:root",
-        **WITHOUT_RETENTION,
+        **OF_BOTH,
     }
     with EmbeddedBroker(properties=properties, users=dict.fromkeys(USERS, PASSWORD)) as broker:
         yield broker.bootstrap_servers
@@ -186,6 +188,7 @@ def ready(servers: str) -> Iterator[Side]:
     side = Side.of(servers)
     side.make_topics(*acl_questions.TOPICS)
     side.create_acls(acl_entries.create_entries())
+    acl_share_questions.make_groups(side.root)
     yield side
     side.root.close()
 
@@ -347,13 +350,10 @@ def test_filters_with_nonsense_are_refused_alike(
 
 
 def test_every_api_that_both_have_is_compared(sides: tuple[Side, Side]) -> None:
-    """But for those that are open to everybody, and those of share and streams groups (`test_authorization`)."""
     _, ours = sides
-    ids = dict.fromkeys(acl_questions.DOOMED, acl_questions.UNKNOWN_ID)
+    ids = dict.fromkeys((*acl_questions.DOOMED, *acl_questions.TOPICS), acl_questions.UNKNOWN_ID)
     asked = {api_of(question.make(ids)).key for question in QUESTIONS}
-    open_to_all = {API_BY_NAME[name].key for name in ("ApiVersions", "SaslHandshake", "SaslAuthenticate")}
-    not_compared = {api.key for api in API_BY_NAME.values() if "Share" in api.name or api.name.startswith("Streams")}
-    assert ours.versions.keys() <= asked | open_to_all | not_compared
+    assert ours.versions.keys() <= asked | {API_BY_NAME[name].key for name in OPEN_TO_ALL}
 
 
 def test_every_filter_finds_the_same_entries(sides: tuple[Side, Side]) -> None:

@@ -117,7 +117,6 @@ TOOLS: dict[str, list[Line]] = {
         (0, f"{AT} --list --share"),
         (0, f"{AT} --list --group-type classic --protocol consumer"),
     ],
-    "consumer.group.ShareGroupCommand": [(0, f"{AT} --list"), (0, f"{AT} --describe --all-groups")],
     "streams.StreamsGroupCommand": [(0, f"{AT} --list"), (0, f"{AT} --describe --all-groups")],
     "StreamsResetter": [
         (0, f"{AT} --application-id ja --input-topics TOPIC"),
@@ -206,6 +205,11 @@ TOOLS: dict[str, list[Line]] = {
         (1, f"{AT} --topic TOPIC --num-records 100"),
     ],
     "ConsumerPerformance": [(0, f"{AT} --topic TOPIC --num-records 3 --timeout 20000"), (1, f"{AT} --topic TOPIC")],
+    "ShareConsumerPerformance": [
+        (0, f"{AT} --topic TOPIC --group js --num-records 3 --timeout 20000"),
+        (0, f"{AT} --topic TOPIC --group js --num-records 3 --timeout 20000 --show-detailed-stats --threads 2"),
+        (1, f"{AT} --topic TOPIC"),
+    ],
     "EndToEndLatency": [
         (0, f"{AT} --topic TOPIC --num-records 3 --producer-acks all --record-size 10"),
         (1, f"{AT} --topic TOPIC --num-records 3 --producer-acks 0 --record-size 10"),
@@ -241,6 +245,13 @@ BEFORE: dict[str, list[tuple[str, Line]]] = {
     "ClientCompatibilityTest": [("TopicCommand", (0, f"{AT} --create --topic TOPIC --partitions 1"))],
     "consumer.group.ConsumerGroupCommand": GROUP,
     "GroupsCommand": GROUP,
+    "ShareConsumerPerformance": [
+        *RECORDS,
+        (
+            "kafka.admin.ConfigCommand",
+            (0, f"{AT} --alter --entity-type groups --entity-name js --add-config share.auto.offset.reset=earliest"),
+        ),
+    ],
     "TransactionsCommand": [
         ("TopicCommand", (0, CREATE)),
         (
@@ -257,9 +268,9 @@ NOT_RUN = {
     "JmxTool": "reads the metrics of a JVM",
     "OAuthCompatibilityTool": "asks an identity provider",
     "ReplicaVerificationTool": "is deprecated, and runs until it is stopped",
-    "ShareConsumerPerformance": "prints rates, and needs seconds: test_share_groups.py runs the share consumer",
-    "VerifiableShareConsumer": "runs until it is stopped: test_share_groups.py runs the share consumer",
-    "consumer.ConsoleShareConsumer": "waits for records: test_share_groups.py",
+    "VerifiableShareConsumer": "test_share_tools.py compares what it prints",
+    "consumer.ConsoleShareConsumer": "test_share_tools.py compares what it prints",
+    "consumer.group.ShareGroupCommand": "test_share_tools.py compares what it prints",
 }
 """Tools that no line runs."""
 

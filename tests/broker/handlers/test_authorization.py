@@ -16,6 +16,7 @@ from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.handlers.registration import REGISTERED, handles, load_handlers, registration_of
 from kafkaraw.broker.replies import Deferred
 from kafkaraw.broker.state import BrokerState
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.acl_codes import (
     OPERATIONS_OF,
     AclOperation,
@@ -50,6 +51,7 @@ from tests.broker.handlers.authorization_cases import (
     offset_fetch,
     produce,
 )
+from tests.broker.handlers.authorization_share_cases import fetch as share_fetch
 from tests.broker.handlers.authorization_support import (
     ADA,
     AUTHORIZATION,
@@ -305,6 +307,24 @@ def test_offsets_of_a_forbidden_topic_are_refused_beside_the_others(version):
     found = answer.topics or answer.groups[0].topics
     assert [one.partitions[0].error_code for one in found] == [ErrorCode.NONE, TOPIC_DENIED]
     assert [one.partitions[0].committed_offset for one in found] == [-1, -1]
+
+
+def test_topics_of_a_share_session_are_authorized_in_each_request():
+    state = secured()
+    permit(state, (Op.READ, On.GROUP, "g"))
+    first = share_fetch(state)
+    later = replace(first, topics=[])
+
+    def error_codes(epoch: int) -> list[int]:
+        asked = replace(later if epoch else first, share_session_epoch=epoch)
+        found = ask(state, asked, principal=ADA).responses
+        return [each.error_code for responses in found for each in responses.partitions]
+
+    assert [error_codes(0), error_codes(1)] == [[TOPIC_DENIED], [TOPIC_DENIED]]
+    permit(state, *on_topic(Op.READ))
+    assert error_codes(2) == []
+    permit(state, *on_topic(Op.READ), permission=AclPermissionType.DENY)
+    assert error_codes(3) == [TOPIC_DENIED]
 
 
 def test_a_commit_for_a_forbidden_topic_is_refused_beside_the_others():

@@ -49,6 +49,40 @@ MESSAGES: Final = {
 _logger = logging.getLogger("kafkaraw.broker.authorizer")
 
 
+def is_allowed(
+    authorizer: Authorizer,
+    client: Client,
+    api: str,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    name: str,
+    *,
+    log_denial: bool = True,
+) -> bool:
+    """Return whether a client may do something to a resource.
+
+    Args:
+        authorizer: decides.
+        client: the client that sent the request.
+        api: name of the API, for the log.
+        operation: what the client does.
+        resource_type: the type of the resource.
+        name: of the resource.
+        log_denial: log it if the client may not; a denial that only hides something is not logged.
+    """
+    allowed = authorizer.allows(client, operation, resource_type, name)
+    if not allowed and log_denial:
+        _logger.info(
+            "%r from %s is denied %s on %s %r: %s is not authorized",
+            *client,
+            operation.name,
+            resource_type.name,
+            name,
+            api,
+        )
+    return allowed
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
     """One request.
@@ -71,17 +105,7 @@ class Call(Generic[Q, R]):
         self, operation: AclOperation, resource_type: ResourceType, name: str, *, log_denial: bool = True
     ) -> bool:
         """Whether the client may do something to a resource; a denial is logged, unless it only hides something."""
-        allowed = self.authorizer.allows(self.client, operation, resource_type, name)
-        if not allowed and log_denial:
-            _logger.info(
-                "%r from %s is denied %s on %s %r: %s is not authorized",
-                *self.client,
-                operation.name,
-                resource_type.name,
-                name,
-                self.api,
-            )
-        return allowed
+        return is_allowed(self.authorizer, self.client, self.api, operation, resource_type, name, log_denial=log_denial)
 
     def allows_on_cluster(self, operation: AclOperation, *, log_denial: bool = True) -> bool:
         """Whether the client may do something to the cluster."""

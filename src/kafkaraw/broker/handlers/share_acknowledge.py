@@ -15,7 +15,7 @@ from kafkaraw.broker.handlers.fetch import LEADER_IS_ELSEWHERE
 from kafkaraw.broker.handlers.leadership import CurrentLeaders
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.handlers.share_acknowledgements import RENEW_SINCE, Outcomes, acknowledge
-from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_reading, is_member_id
+from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_reading, is_member_id, unreadable_topics
 from kafkaraw.broker.replies import Reply, answered
 from kafkaraw.broker.shares.sessions import FINAL_EPOCH, Part, SessionKey
 from kafkaraw.broker.state import BrokerState
@@ -24,7 +24,6 @@ from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.share_acknowledge import (
     AcknowledgementBatch,
-    AcknowledgeTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -34,26 +33,14 @@ from kafkaraw.protocol.messages.share_acknowledge import (
 )
 from kafkaraw.records import TopicPartition
 
-_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_API: Final = "ShareAcknowledge"
 
 
 def authorize(
     call: Call[ShareAcknowledgeRequest, ShareAcknowledgeResponse], request: ShareAcknowledgeRequest
 ) -> Reply[ShareAcknowledgeResponse]:
-    """READ on the group, and on each topic."""
-    return authorize_reading(call, request, _denied_topic, _refused)
-
-
-def _denied_topic(topic: AcknowledgeTopic) -> ShareAcknowledgeTopicResponse:
-    return ShareAcknowledgeTopicResponse(
-        topic_id=topic.topic_id,
-        partitions=[
-            PartitionData(
-                partition_index=each.partition_index, error_code=_TOPIC_DENIED, current_leader=LeaderIdAndEpoch()
-            )
-            for each in topic.partitions
-        ],
-    )
+    """READ on the group; `handle` checks READ on each topic."""
+    return authorize_reading(call, request, _refused)
 
 
 @handles(
@@ -90,7 +77,8 @@ def handle(
             done(_response(state, context, member.group_id, outcomes))
 
         renews = context.api_version >= RENEW_SINCE and request.is_renew_ack
-        acknowledge(state, member, sent, acknowledged, renews=renews)
+        unreadable = unreadable_topics(state, context, _API, (topic_id for topic_id, _ in sent))
+        acknowledge(state, member, sent, acknowledged, unreadable=unreadable, renews=renews)
 
     return answered(begin)
 

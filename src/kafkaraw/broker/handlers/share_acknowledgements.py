@@ -5,7 +5,7 @@ Source: kafka.server.KafkaApis.{validateAcknowledgementBatches, handleAcknowledg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,6 +15,7 @@ from kafkaraw.broker.shares.state import ShareKey
 from kafkaraw.broker.state import BrokerState
 from kafkaraw.core.share.record_states import AcknowledgeType
 from kafkaraw.core.share.share_partition import Acknowledgement
+from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
 
 RENEW_SINCE: Final = 2
@@ -38,6 +39,7 @@ def acknowledge(
     sent: Mapping[Part, Sequence[SentBatch]],
     done: Callable[[Outcomes], None],
     *,
+    unreadable: Container[Uuid],
     renews: bool,
 ) -> None:
     """Apply the acknowledgements of a member.
@@ -48,6 +50,7 @@ def acknowledge(
         sent: its acknowledgements by partition.
         done: called with the outcome of each partition; as in Kafka, a request without any acknowledgement gets those
             of invalid partitions only.
+        unreadable: the topics that the member may not read.
         renews: the request says that it renews locks.
     """
     outcomes: dict[Part, ApiError | None] = {}
@@ -62,6 +65,8 @@ def acknowledge(
         done(outcomes)
     for part, batches in sent.items():
         try:
+            if part[0] in unreadable:
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "")
             _check_topic(state, part)
             checked = _checked(batches, renews=renews)
         except ApiError as error:

@@ -23,7 +23,7 @@ from kafkaraw.broker.handlers.fetch import LEADER_IS_ELSEWHERE
 from kafkaraw.broker.handlers.leadership import CurrentLeaders, led_partition
 from kafkaraw.broker.handlers.registration import Permission, handles
 from kafkaraw.broker.handlers.share_acknowledgements import RENEW_SINCE, Outcomes, acknowledge
-from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_reading, is_member_id
+from kafkaraw.broker.handlers.share_requests import NOT_ENABLED, authorize_reading, is_member_id, unreadable_topics
 from kafkaraw.broker.log.storage import Content
 from kafkaraw.broker.partitions.partition import Partition
 from kafkaraw.broker.replies import Deferred, Reply
@@ -41,7 +41,6 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.share_fetch import (
     AcknowledgementBatch,
     AcquiredRecords,
-    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -51,7 +50,7 @@ from kafkaraw.protocol.messages.share_fetch import (
 )
 from kafkaraw.records import BatchHeader, ControlType, TopicPartition, control_type_of, iter_headers
 
-_TOPIC_DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_API: Final = "ShareFetch"
 _MODES: Final = frozenset(int(mode) for mode in AcquireMode)
 _Done = Callable[[dict[Part, PartitionData]], None]
 
@@ -59,14 +58,8 @@ _Done = Callable[[dict[Part, PartitionData]], None]
 def authorize(
     call: Call[ShareFetchRequest, ShareFetchResponse], request: ShareFetchRequest
 ) -> Reply[ShareFetchResponse]:
-    """READ on the group, and on each topic; the topics of a session are authorized when they are added to it."""
-    return authorize_reading(call, request, _denied_topic, _refused)
-
-
-def _denied_topic(topic: FetchTopic) -> ShareFetchableTopicResponse:
-    return ShareFetchableTopicResponse(
-        topic_id=topic.topic_id, partitions=[_data(each.partition_index, _TOPIC_DENIED) for each in topic.partitions]
-    )
+    """READ on the group; each request checks READ on all topics of the session."""
+    return authorize_reading(call, request, _refused)
 
 
 @handles(
@@ -129,6 +122,7 @@ class _Exchange:
         self._acknowledged: Outcomes | None = None
         self._fetched: dict[Part, PartitionData] | None = None
         self._fetch: _Fetch | None = None
+        self._denied: list[Part] = []
 
     def begin(
         self, sent: dict[Part, list[AcknowledgementBatch]], *, renews: bool
@@ -140,15 +134,17 @@ class _Exchange:
             self._finish()
 
         def fetched(found: dict[Part, PartitionData]) -> None:
-            self._fetched = found
+            denied = {part: _data(part[1], ErrorCode.TOPIC_AUTHORIZATION_FAILED) for part in self._denied}
+            self._fetched = found | denied
             self._finish()
 
-        acknowledge(self._state, self._member, sent, acknowledged, renews=renews)
-        if self._session is None or renews:
-            fetched({})
-        else:
-            self._fetch = _Fetch(self._state, self._context, self._request, self._member, fetched)
-            self._fetch.begin(list(self._session.partitions))
+        parts = [] if self._session is None or renews else list(self._session.partitions)
+        topic_ids = (topic_id for topic_id, _ in (*sent, *parts))
+        unreadable = unreadable_topics(self._state, self._context, _API, topic_ids)
+        self._denied = [part for part in parts if part[0] in unreadable]
+        acknowledge(self._state, self._member, sent, acknowledged, unreadable=unreadable, renews=renews)
+        self._fetch = _Fetch(self._state, self._context, self._request, self._member, fetched)
+        self._fetch.begin([part for part in parts if part[0] not in unreadable])
         return self._deferred if self._answer is None else self._answer
 
     def _cancel(self) -> None:

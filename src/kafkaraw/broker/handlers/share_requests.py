@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
-from kafkaraw.broker.handlers.authorization import MESSAGES, Call
+from kafkaraw.broker.handlers.authorization import MESSAGES, Call, client_of, is_allowed
+from kafkaraw.broker.handlers.context import RequestContext
 from kafkaraw.broker.replies import Reply
-from kafkaraw.light_classes import replace
+from kafkaraw.broker.state import BrokerState
 from kafkaraw.protocol import Uuid
-from kafkaraw.protocol.acl_codes import AclOperation
+from kafkaraw.protocol.acl_codes import AclOperation, ResourceType
 from kafkaraw.protocol.error_codes import ErrorCode
 
 GROUP_DENIED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -30,46 +31,45 @@ def message_of(code: ErrorCode) -> str | None:
     return _TEXTS.get(code)
 
 
-class TopicById(Protocol):
-    """A topic in ShareFetch or ShareAcknowledge."""
-
-    topic_id: Uuid
-
-
-T = TypeVar("T", bound=TopicById)
-
-
 def authorize_reading(
     call: Call[Any, Any],
     request: Any,  # noqa: ANN401 - ShareFetch or ShareAcknowledge
-    denied_topic: Callable[[T], object],
     refused: Callable[[ErrorCode], Any],
 ) -> Reply[Any]:
-    """READ on the group, and on each topic.
+    """READ on the group; the handlers ask for `unreadable_topics`, since a session has topics of earlier requests.
 
     Args:
         call: the request.
         request: the same.
-        denied_topic: makes the response for a topic without READ.
         refused: makes the response to a request without READ on the group.
     """
     if not call.state.controller.features.has_share_groups or request.group_id is None:
         return call.go_on(request)
-    if not call.may_read_group(request.group_id):
-        return refused(GROUP_DENIED)
+    return call.go_on(request) if call.may_read_group(request.group_id) else refused(GROUP_DENIED)
 
-    def name_of(topic: T) -> str | None:
-        found = call.state.catalog.topic_by_id(topic.topic_id)
-        return None if found is None else found.name
 
-    allowed, denied = call.divide(request.topics, AclOperation.READ, name_of)
+def unreadable_topics(
+    state: BrokerState, context: RequestContext, api: str, topic_ids: Iterable[Uuid]
+) -> frozenset[Uuid]:
+    """Return the topics that the client may not read; unknown ones are left to the handler.
 
-    def merge(response: Any) -> Any:  # noqa: ANN401 - its response
-        if not response.error_code:
-            response.responses += [denied_topic(topic) for topic in denied]
-        return response
-
-    return call.go_on(replace(request, topics=allowed), merge)
+    Args:
+        state: the node's state.
+        context: of the request.
+        api: name of the API, for the log.
+        topic_ids: the topics; each is checked once.
+    """
+    authorizer = state.catalog.authorizer
+    if authorizer is None:
+        return frozenset()
+    client = client_of(context)
+    found = {topic_id: state.catalog.topic_by_id(topic_id) for topic_id in topic_ids}
+    return frozenset(
+        topic_id
+        for topic_id, topic in found.items()
+        if topic is not None
+        and not is_allowed(authorizer, client, api, AclOperation.READ, ResourceType.TOPIC, topic.name)
+    )
 
 
 def is_member_id(member_id: str | None) -> bool:
