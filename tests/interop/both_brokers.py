@@ -24,7 +24,6 @@ _OF_BOTH: Final = {
     "delegation.token.secret.key": "secret of both",
 }
 _OF_THE_CONTROLLER: Final = ("process.roles", "controller.listener.names", "listener.security.protocol.map")
-_SHARE: Final = "share.coordinator."
 
 _VARIES: Final = frozenset(
     {
@@ -90,11 +89,7 @@ def brokers_alike(folder: Path) -> Iterator[tuple[Broker, Broker]]:
         Apache Kafka, and the embedded broker.
     """
     theirs, ours = ([str(folder / name / part) for part in ("logs", "more")] for name in ("apache", "kafkaraw"))
-    of_kafka = {
-        name: value
-        for name, value in SINGLE_NODE.items()
-        if name not in _OF_THE_CONTROLLER and not name.startswith(_SHARE)
-    }
+    of_kafka = {name: value for name, value in SINGLE_NODE.items() if name not in _OF_THE_CONTROLLER}
     with (
         ApacheKafka(folder / "apache", {**_OF_BOTH, "log.dirs": ",".join(theirs)}) as apache,
         EmbeddedBroker(data_dir=ours, properties={**of_kafka, **_OF_BOTH}) as embedded,

@@ -239,7 +239,20 @@ RECORDS: list[Line] = [
     (0, "topics delete sent copied -o json --yes"),  # after the groups: Apache Kafka removes their offsets later
 ]
 
+SQL: list[Line] = [
+    (0, "topics create orders -p 2 -o json"),
+    (0, "produce orders -p 0", b'{"id": 1, "city": "Rome"}\n{"id": 2, "city": "Oslo"}\n'),
+    (0, "produce orders -p 1", b'{"id": 3, "city": "Rome"}\nno JSON\n'),
+    (0, "sql -o json --value json 'SELECT city, count(*) AS n FROM orders GROUP BY ALL ORDER BY ALL'"),
+    (0, "sql -o csv --value json 'SELECT id FROM orders WHERE partition = 0 AND \"offset\" >= 1'"),
+    (0, "sql --explain --value json 'SELECT id FROM orders WHERE partition = 0 AND \"offset\" >= 1'"),
+    (0, "sql --to-topic orders -q --value json 'SELECT 4 AS id'"),
+    (1, "sql 'SELECT * FROM nope'"),
+    (0, "topics delete orders -o json --yes"),
+]
+
 SCENARIOS = {
+    "sql": SQL,
     "topics": TOPICS,
     "configs": CONFIGS,
     "acls": ACLS,
@@ -361,6 +374,7 @@ ELSEWHERE = {
     "backup create": "tests/interop/test_copies.py",
     "mirror snapshot": "tests/interop/test_copies.py",
     "restore": "tests/interop/test_copies.py",
+    "wire tap": "tests/interop/test_tap.py",
 }
 """Commands that run until they are stopped, start Spark or write files, and where Apache Kafka with them is tested."""
 
@@ -429,7 +443,7 @@ def test_share_group_commands_end_and_print_the_same(both_brokers: tuple[Broker,
             )
             consumer.subscribe(["read"])
             deadline = time.monotonic() + TIMEOUT_S
-            while not consumer.metrics()["group"]["assigned_partitions"]:
+            while not consumer.metrics()["share_group"]["assigned_partitions"]:
                 assert time.monotonic() < deadline, f"no partitions within {TIMEOUT_S:g} s"
                 consumer.poll(0.05)
             consumer.poll(0.5)
