@@ -44,7 +44,6 @@ def audit_shares(history: History, shares: ShareHistory, sent: Iterable[Sent]) -
         audit.delivered_again,
         audit.delivery_counts,
         audit.locked_twice,
-        audit.confirmed_without_lock,
         audit.strays,
         audit.misreported,
         audit.unreported,
@@ -185,16 +184,6 @@ class _Audit:
                     continue
                 if self._locked_until_s(before) > _answered_s(after) and _is_alive(uses, before, after):
                     what = f"{_at(place)} was delivered to {_told(after)} while {_told(before)} had it"
-                    yield Violation(Invariant.LOCKED_TWICE, what)
-
-    def confirmed_without_lock(self) -> Iterator[Violation]:
-        """Acknowledgements that a broker has confirmed although another member had got the record since."""
-        for place, answers in self._sent.items():
-            acquired = self._acquired.get(place, [])
-            for answer in answers:
-                before = [each for each in acquired if _answered_s(each) < answer.exchange.asked_s]
-                if answer.code == 0 and before and before[-1].exchange.member != answer.exchange.member:
-                    what = f"{_sent(answer)} was confirmed after the record was delivered to {_told(before[-1])}"
                     yield Violation(Invariant.LOCKED_TWICE, what)
 
     def _is_settled_between(self, before: Acquisition, after: Acquisition) -> bool:

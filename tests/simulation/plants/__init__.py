@@ -281,7 +281,6 @@ PLANTS = {
         _shares(shares.leader_delivers_records_of_aborted_transactions, Invariant.ABORTED_READ),
         _shares(shares.share_coordinator_omits_batches_of_snapshots, *_FORGOTTEN),
         _shares(shares.share_coordinator_prunes_records_that_it_needs, *_FORGOTTEN),
-        _shares(shares.leader_takes_acknowledgements_of_members_without_the_lock, Invariant.LOCKED_TWICE),
         _shares(
             shares.share_consumer_accepts_records_that_the_application_has_not_got,
             Invariant.MISREPORTED,

@@ -59,7 +59,6 @@ SHOWS_AT = {
     "leader_does_not_count_deliveries_whose_lock_expired": 1,
     "leader_forgets_stored_records_when_it_loads_the_state": 0,
     "leader_moves_the_start_offset_past_an_open_record": 1,
-    "leader_takes_acknowledgements_of_members_without_the_lock": 4,
     "leader_takes_confirmed_acknowledgements_back": 0,
     "locks_expire_early": 3,
     "mapping_joins_a_filled_gap_with_any_next_run": 10064,

@@ -79,15 +79,6 @@ def locks_expire_early(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SharePartition, "_lock", lock_briefly)
 
 
-def leader_takes_acknowledgements_of_members_without_the_lock(monkeypatch: pytest.MonkeyPatch):
-    check = share_partition._check_owner
-
-    def check_state(state, member_id, not_acquired, not_owner):
-        check(state, state.member_id, not_acquired, not_owner)
-
-    monkeypatch.setattr(share_partition, "_check_owner", check_state)
-
-
 def leader_archives_released_records(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(STATE_AFTER, share_partition.AcknowledgeType.RELEASE, RecordState.ARCHIVED)
 
