@@ -3,7 +3,8 @@
 Theory of operation. One task reads and sends: a long poll returns whole batches of any number of partitions, they are
 sent at once, and the next poll waits until there is room in flight. Meanwhile the consumer fetches the next response,
 and the producer has up to five requests in flight for each broker. When the source has no more, or `commit_interval_s`
-has passed, the positions are committed: with `ExactlyOnce` in the transaction of the records, which then begins anew.
+has passed, the positions are committed: with `ExactlyOnce` in the transaction of the records, which then begins anew,
+with `AtLeastOnce` in one of their own.
 
 A flow runs in sessions. A session makes clients, asks the plan for topics, takes over the transactional id, reads the
 positions in the target, and copies. A failure that may pass (a broker that is not reachable, a transaction that has to
@@ -251,13 +252,13 @@ class FlowPart:
 
     Attributes:
         run_id: of the driver: positions that it and its processes commit have it.
-        identity: of the producer; None with at-least-once delivery.
+        identity: of the producer with the transactional id of the worker.
         renews: whether all positions are committed again, so that they do not expire.
         refusals: partitions to leave out, because a cluster has refused them.
     """
 
     run_id: str
-    identity: ProducerIdentity | None
+    identity: ProducerIdentity
     renews: bool = False
     refusals: tuple[Refusal, ...] = ()
 
@@ -270,16 +271,19 @@ class _Clients:
         source: reads the source, without a group.
         target: asks the target about topics and positions, with the flow's group.
         producer: writes to the target.
+        owner: has the flow's transactional id; the same as `producer` if records are in transactions.
     """
 
     source: AsyncConsumer
     target: AsyncConsumer
     producer: AsyncProducer
+    owner: AsyncProducer
 
     @property
-    def all(self) -> tuple[AsyncProducer, AsyncConsumer, AsyncConsumer]:
+    def all(self) -> Sequence[AsyncProducer | AsyncConsumer]:
         """In the order in which they are closed."""
-        return self.producer, self.source, self.target
+        owner = () if self.owner is self.producer else (self.owner,)
+        return self.producer, *owner, self.source, self.target
 
 
 class _Session:
@@ -324,11 +328,9 @@ class _Session:
         self._copier = BatchCopier(
             self._clients.producer, settings.in_flight_max_bytes, clock.time_ms, self._check_copies_exist
         )
-        self._commits: Commits = (
-            ExactlyOnce(self._copier, self._clients.producer, settings.group_id, part.identity if part else None)
-            if settings.delivery is Delivery.EXACTLY_ONCE
-            else AtLeastOnce(self._copier, self._clients.target)
-        )
+        commits = ExactlyOnce if settings.delivery is Delivery.EXACTLY_ONCE else AtLeastOnce
+        identity = None if part is None else part.identity
+        self._commits: Commits = commits(self._copier, self._clients.owner, settings.group_id, identity)
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._wanted: dict[TopicPartition, CopiedTopic] = {}  # also what is left out
         self._stops: dict[TopicPartition, int] = {}  # offsets of batches that were refused
@@ -378,7 +380,7 @@ class _Session:
         if claim is None or (found := (await self._clients.target.committed([claim]))[claim]) is None:
             return False
         self._runs.check({claim: Position.parse(found.offset, found.leader_epoch, found.metadata)}, self._settings.name)
-        if found.offset == 0 or self._settings.delivery is not Delivery.EXACTLY_ONCE:
+        if found.offset == 0:
             return False
         async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
             await admin.fence_producers(self._settings.transactional_ids(found.offset))
@@ -749,7 +751,7 @@ class _Session:
     async def close(self) -> None:
         """Close the clients, after everything was committed."""
         await self._end_tasks()
-        await together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
+        await together(*(each.close() for each in self._clients.all))
 
     async def discard(self) -> None:
         """Close the clients after a failure; an open transaction is aborted here, or by the next session.
@@ -839,10 +841,13 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
         "allow_auto_create_topics": False,
     }
+    owner = owner_of(settings, runtimes[1])
+    is_exact = settings.delivery is Delivery.EXACTLY_ONCE
     return _Clients(
         AsyncConsumer(runtime=runtimes[0], **reading),
         positions_consumer_of(settings, runtimes[1]),
-        producer_of(settings, runtimes[1]),
+        owner if is_exact else _producer_of(settings, runtimes[1], transactional_id=None),
+        owner,
     )
 
 
@@ -858,8 +863,12 @@ def positions_consumer_of(settings: FlowSettings, runtime: Runtime | None) -> As
     return AsyncConsumer(runtime=runtime, **asking)
 
 
-def producer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProducer:
-    """Return the producer that writes to the target, with the transactional id of the worker."""
+def owner_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProducer:
+    """Return a producer of the target with the transactional id of the worker: later ones fence it."""
+    return _producer_of(settings, runtime, transactional_id=settings.transactional_id)
+
+
+def _producer_of(settings: FlowSettings, runtime: Runtime | None, *, transactional_id: str | None) -> AsyncProducer:
     writing: dict[str, Any] = {
         "max_request_size": REQUEST_BYTES,
         **settings.target,
@@ -868,7 +877,7 @@ def producer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProduce
         "linger_ms": 0,
         "metadata_max_idle_ms": METADATA_KEPT_MS,
         "enable_idempotence": True,
-        "transactional_id": settings.transactional_id if settings.delivery is Delivery.EXACTLY_ONCE else None,
+        "transactional_id": transactional_id,
     }
     return AsyncProducer(runtime=runtime, **writing)
 
