@@ -58,8 +58,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     "workers": (858,),
     "workers in a share group": (),
     # killed while a session closed its clients after a failure; a filled gap that closed the one behind it; three
-    # filled gaps behind which a run had been thinned meanwhile
-    "mirror": (125, 10000, 10064, 10024, 10139),
+    # filled gaps behind which a run had been thinned meanwhile; an error that was its own cause
+    "mirror": (125, 10000, 10064, 10024, 10139, 20093),
     # a group whose offset was translated by a suspended process, to the later one of two copies
     "at-least-once mirror": (10,),
     # a lock that expired earlier than its timer, by the resolution of the clock; see the commits for the others
