@@ -164,6 +164,8 @@ def test_one_of_two_processes_of_a_flow_ends(delivery: Delivery, seed: int) -> N
             assert clusters.target.now < 300
         (ended,) = [task for task in tasks if task.done()]
         assert isinstance(ended.exception(), FlowTakenOverError)
+        assert ended is tasks[0]
+        assert flows[1].sessions_count == 1, "the process that has replaced it is not fenced in turn"
         await clusters.fill(written, 20)
         await clusters.copied_records(written + 20)
         for flow in flows:

@@ -14,9 +14,10 @@ the copy, a missing permission for its topic) ends the session, too; the next on
 tried again: `refusals.py`. A failure that does not pass ends the flow: missing permissions for the group, records that
 the source has lost.
 
-A process that begins with a flow fences an earlier one. The earlier one cannot tell this from a transaction that was
-open for too long, so it begins a new session, too; there it finds positions of another run, and ends
-(`FlowTakenOverError`). The other process begins a new session, and continues.
+A process that begins with a flow fences an earlier one, and commits the positions as its own. The earlier one cannot
+tell this from a transaction that was open for too long, so it begins a new session, too; before it takes over the id
+again, it finds positions of another run, and ends (`FlowTakenOverError`). If there are none yet, it fences the other
+process in turn, which begins a new session as well: the one that commits first continues.
 
 Start at `Flow.run`, then `_Session`.
 """
@@ -353,12 +354,35 @@ class _Session:
         source, target = self._clients.source, self._clients.target
         await together(engine_of(source).start(), engine_of(target).start())
         self._check_clusters()
-        topics, _ = await together(self._plan.refresh(), self._commits.open())
+        if self._before and self._part is None:
+            topics = await self._plan.refresh()
+            await self._check_not_replaced(topics)  # else this process would fence the one that has replaced it
+            await self._commits.open()
+        else:
+            topics, _ = await together(self._plan.refresh(), self._commits.open())
         await self._settle(topics)
         if self._part is None and await self._end_shares():
             await self._settle(topics)
         self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         await self._adopt(topics)
+        if any(position.run_id != self._runs.own for position in self.committed.values()):
+            self._schedule.all_at_s = _now_s()  # an earlier process that is alive finds that it was replaced
+
+    async def _check_not_replaced(self, topics: Sequence[CopiedTopic]) -> None:
+        """Check that no other process has committed positions since the sessions before.
+
+        Raises:
+            FlowTakenOverError: one has.
+        """
+        names = {topic.source: topic.target for topic in topics}
+        copies = {of: TopicPartition(names[of.topic], of.partition) for of in self._before if of.topic in names}
+        committed = await self._clients.target.committed(copies.values())
+        positions = {
+            of: Position.parse(found.offset, found.leader_epoch, found.metadata)
+            for of, copy in copies.items()
+            if (found := committed[copy]) is not None
+        }
+        self._runs.check(positions, self._settings.name)
 
     async def _settle(self, topics: Sequence[CopiedTopic]) -> None:
         """Make what earlier processes have committed readable."""
@@ -520,6 +544,7 @@ class _Session:
                 self._metrics.of(of, _now_s()),
             )
             starts[of] = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
+        self._runs.note_absent(new.keys() - positions.keys())
         return starts
 
     async def _learn_targets(self, topics: Iterable[str]) -> None:
@@ -582,6 +607,8 @@ class _Session:
         Raises:
             KafkaError: a failure; nothing that was not committed counts.
         """
+        if _now_s() >= self._schedule.all_at_s:
+            await self._commit()
         while not stop.is_set():
             await self._refresh_if_due()
             self._tell_begun()
