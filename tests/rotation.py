@@ -53,6 +53,7 @@ SCENARIOS: Final = (
     "interop/test_wireshark.py",
     "interop/test_killed_share_groups.py",
     "interop/test_share_clients.py",
+    "mirror/backups/test_object_store.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 

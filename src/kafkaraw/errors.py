@@ -58,6 +58,14 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=BaseException)
 
 
+def cause_of(raised: BaseException, error: BaseException) -> BaseException | None:
+    """Return what to raise an error `from` that explains another one, or is that one.
+
+    An error that is raised from itself is its own cause, so that whoever follows the causes never ends.
+    """
+    return error.__cause__ if raised is error else error
+
+
 def copy_to_raise(error: E) -> E:
     """Return a copy of an error that several calls raise, so that each call raises an object of its own.
 

@@ -68,6 +68,37 @@ def test_a_wrong_option_of_a_snapshot_is_reported(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_prune_shows_what_it_would_remove_and_removes_it_when_it_is_told_to(servers: str, tmp_path: Path) -> None:
+    for more in ((), ("--full",)):
+        run("backup", "create", "orders", "-b", servers, "--to", tmp_path, *more)
+    (first, _) = json.loads(run("backup", "list", tmp_path, "-o", "json").stdout)
+    removed = [{"topic": "orders", "files": 2, "bytes": first["bytes"], "records": 0}]
+    shown = run("backup", "prune", tmp_path, "--keep-last", 1, "-o", "json")
+    assert json.loads(shown.stdout) == removed
+    assert f"would remove 2 files, {first['bytes']:,} bytes" in shown.stderr
+    assert "nothing was changed: --yes removes them" in shown.stderr
+    made = run("backup", "prune", tmp_path, "--keep-last", 1, "--yes", "-o", "json")
+    assert json.loads(made.stdout) == removed
+    assert "run 1 cannot be restored any more; run 2 can" in made.stderr
+    assert run("backup", "verify", tmp_path, "-q").exit_code == 0
+    assert json.loads(run("backup", "prune", tmp_path, "--older-than", "P1D", "-o", "json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "give either --keep-last or --older-than"),
+        (["--keep-last", "1", "--older-than", "P1D"], "give either --keep-last or --older-than"),
+        (["--older-than", "90d"], "--older-than 90d: must be an ISO 8601 duration, as P90D or PT12H"),
+        (["--keep-last", "1", "--yes", "--dry-run"], "--yes and --dry-run exclude each other"),
+        (["--keep-last", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_wrong_option_of_a_prune_is_reported(tmp_path: Path, arguments: list[str], text: str) -> None:
+    result = run("backup", "prune", tmp_path, *arguments)
+    assert (result.exit_code, text in result.stderr) == (2, True), result.output
+
+
 def test_a_damaged_backup_is_reported_with_exit_code_1(servers: str, tmp_path: Path) -> None:
     assert run("backup", "create", "orders", "-b", servers, "--to", tmp_path, "-q").stderr == ""
     (listed,) = json.loads(run("backup", "list", tmp_path, "-o", "json").stdout)

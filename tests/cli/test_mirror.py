@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from click.testing import CliRunner, Result
 
 from kafkaraw import Admin, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.cli import main
+from kafkaraw.cli import main, mirror_verify
+from kafkaraw.mirror.slices import Progress
+from tests.mirror.copies import ends_of
 
 pytest.importorskip("pyarrow")
 
@@ -54,6 +57,21 @@ def verify(servers: str, *arguments: str) -> Result:
     return result
 
 
+class Bar(Progress):
+    """What a progress bar would show."""
+
+    is_shown = True
+
+    def __init__(self) -> None:
+        self.total = self.done = 0
+
+    def begin(self, offsets_count: int) -> None:
+        self.total = offsets_count
+
+    def advance(self, offsets_count: int) -> None:
+        self.done += offsets_count
+
+
 def reports(result: Result) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
@@ -66,6 +84,20 @@ def test_a_complete_copy_is_equal_though_its_offsets_differ(servers: str) -> Non
     assert result.exit_code == 0, result.output
     assert f"compared {ROWS} records of {PARTITIONS} partitions: {ROWS} are equal" in result.stderr
     assert verify(servers, "orders", "copy", "--isolation-level", "read_uncommitted").exit_code == 1
+
+
+def test_the_progress_bar_knows_the_number_of_offsets_at_the_start_and_reaches_it(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(servers, "copy", range(ROWS))
+    fill(servers, "copy", range(10), transactional_id="aborted")
+    bars: list[Bar] = []
+    monkeypatch.setattr(mirror_verify, "progress_bar", lambda *_, **__: nullcontext(bars.append(Bar()) or bars[-1]))
+    verify(servers, "copy", "orders")
+    verify(servers, "copy", "orders", "-p", "1")
+    ends = {partition: end for partition, (_, end) in ends_of(servers, "copy").items()}
+    assert ends[1] > ROWS / PARTITIONS, "offsets without records are among them"
+    assert [(bar.total, bar.done) for bar in bars] == [(sum(ends.values()),) * 2, (ends[1],) * 2]
 
 
 def test_records_that_the_copy_has_not_reached_are_told_apart_from_missing_ones(servers: str) -> None:

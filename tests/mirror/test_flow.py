@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -145,11 +146,13 @@ async def end_offsets(clusters: TwoClusters) -> dict[TopicPartition, int]:
         return await consumer.end_offsets(await consumer.partitions_for(TOPIC))
 
 
-@pytest.mark.parametrize("seed", rotating(range(6), 3))
-def test_one_of_two_processes_of_a_flow_ends(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("delivery", "seed"), rotating([(delivery, seed) for seed in range(6) for delivery in DELIVERIES], 4)
+)
+def test_one_of_two_processes_of_a_flow_ends(delivery: Delivery, seed: int) -> None:
     async def test(clusters: TwoClusters) -> None:
         await clusters.fill(0, 20)
-        flows = [clusters.flow() for _ in range(2)]
+        flows = [clusters.flow(delivery) for _ in range(2)]
         tasks = [asyncio.create_task(flows[0].run())]
         await clusters.copied_records(20)
         tasks.append(asyncio.create_task(flows[1].run()))
@@ -161,14 +164,32 @@ def test_one_of_two_processes_of_a_flow_ends(seed: int) -> None:
             assert clusters.target.now < 300
         (ended,) = [task for task in tasks if task.done()]
         assert isinstance(ended.exception(), FlowTakenOverError)
+        assert ended is tasks[0]
+        assert flows[1].sessions_count == 1, "the process that has replaced it is not fenced in turn"
         await clusters.fill(written, 20)
         await clusters.copied_records(written + 20)
         for flow in flows:
             flow.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await assert_equal(clusters)
+        if delivery is Delivery.EXACTLY_ONCE:
+            await assert_equal(clusters)
+        told = [batch.source_offsets for batch in clusters.copied if batch.source == FIRST and batch.source_offsets]
+        assert all(before.stop <= after.start for before, after in pairwise(told)), "records were told twice"
 
     between_clusters(test, seed)
+
+
+def test_at_least_once_records_are_outside_of_transactions_and_positions_in_one_of_their_own() -> None:
+    async def test(clusters: TwoClusters) -> None:
+        await clusters.fill(0, 20)
+        await clusters.copy(20, Delivery.AT_LEAST_ONCE)
+        batches = await clusters.batches(clusters.target, COPY)
+        assert not any(header.is_transactional for batch in batches for header, _ in batch.wires)
+        async with clusters.target.admin() as admin:
+            (listed,) = await admin.list_transactions()
+        assert listed.transactional_id == "kafkaraw-mirror.a->b-0", "the id that the next process fences"
+
+    between_clusters(test)
 
 
 def test_outage_of_either_cluster_is_survived() -> None:

@@ -17,6 +17,7 @@ from kafkaraw.cli.rendering import TABLE, Row, output_option, show, time_text
 
 if TYPE_CHECKING:
     from kafkaraw.mirror.backups.manifest import Manifest
+    from kafkaraw.mirror.backups.pruning import Pruned
 
 _MIB: Final = 1 << 20
 
@@ -25,6 +26,7 @@ Examples:
   kafkaraw backup create -b production:9092 '*' --to s3://backups/production
   kafkaraw backup list s3://backups/production
   kafkaraw backup verify s3://backups/production
+  kafkaraw backup prune s3://backups/production --older-than P90D
   kafkaraw restore s3://backups/production -b other:9092 orders --rename orders=orders-restored
 """
 
@@ -148,6 +150,77 @@ def verify(location: str, run: int | None, quiet: bool, output: str) -> None:
         show(rows, output)
     if found.damages:
         sys.exit(1)
+
+
+@backup.command()
+@click.argument("location")
+@click.option(
+    "--keep-last",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep the last N runs: remove what a restore as of one of them does not need.",
+)
+@click.option(
+    "--older-than",
+    metavar="DURATION",
+    help="Remove runs that began longer ago, and their records; an ISO 8601 duration, as P90D.",
+)
+@click.option(
+    "-y", "--yes", "--execute", "execute", is_flag=True, help="Remove it; without it, it is only shown what would be."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed (the default).")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors and the result only.")
+@output_option
+def prune(
+    location: str, keep_last: int | None, older_than: str | None, execute: bool, dry_run: bool, quiet: bool, output: str
+) -> None:
+    """Remove files that a backup does not need any more, and the bytes that they take.
+
+    With --keep-last, all records of the last N runs stay, also those that earlier runs have stored; files go that a run
+    with --full has replaced, and those of topics that were created again. With --older-than, old records go, too,
+    except those of compacted topics and of the last run. What killed runs have left goes in both cases.
+
+    The backup can be restored at any time, also if this command is killed; run it again then.
+    """
+    if (keep_last is None) == (older_than is None):
+        raise click.UsageError("give either --keep-last or --older-than")
+    if execute and dry_run:
+        raise click.UsageError("--yes and --dry-run exclude each other")
+    before_ms = None if older_than is None else round(time.time() * 1000) - _duration_ms(older_than)
+    store = open_store(location)
+    from kafkaraw.mirror.backups.pruning import prune as prune_backup
+
+    with Notes(quiet=quiet, shares_terminal=False) as notes:
+        found = prune_backup(store, keep_last=keep_last, before_ms=before_ms, dry_run=not execute)
+        runs = found.removed_runs
+        if runs:
+            which = f"run {runs[0]}" if len(runs) == 1 else f"runs {runs[0]} to {runs[-1]}"
+            notes.say(f"{which} cannot be restored{' any more' if execute else ' then'}; run {found.first_run} can")
+        done = "removed" if execute else "would remove"
+        notes.say(f"{done} {len(found.files):,} files, {found.size_bytes:,} bytes")
+        if not execute:
+            notes.say("nothing was changed: --yes removes them")
+    show(_removed_rows(found), output)
+
+
+def _duration_ms(text: str) -> int:
+    from kafkaraw.core.fetch.offsets import parse_duration_ms
+
+    duration_ms = parse_duration_ms(text)
+    if duration_ms is None:
+        raise click.UsageError(f"--older-than {text}: must be an ISO 8601 duration, as P90D or PT12H")
+    return duration_ms
+
+
+def _removed_rows(found: Pruned) -> list[Row]:
+    """Return a row for each topic: its files, their bytes, and the records that the last run does not restore then."""
+    sizes: dict[str, list[int]] = {topic: [] for topic in found.records}
+    for path, size in found.files.items():
+        sizes.setdefault(path.split("/")[2], []).append(size)
+    return [
+        {"TOPIC": topic, "FILES": len(each), "BYTES": sum(each), "RECORDS": found.records.get(topic, 0)}
+        for topic, each in sorted(sizes.items())
+    ]
 
 
 def _row_of(manifest: Manifest) -> Row:

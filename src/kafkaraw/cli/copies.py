@@ -84,6 +84,8 @@ def progress_bar(what: str, *, quiet: bool) -> Iterator[Progress]:
         task = bar.add_task("", total=None)
 
         class Bar(Progress):
+            is_shown = True
+
             def begin(self, offsets_count: int) -> None:
                 bar.update(task, total=offsets_count)
 

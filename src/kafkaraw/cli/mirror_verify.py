@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options, to_cluster_options
+from kafkaraw.cli.copies import progress_bar
 from kafkaraw.cli.mirror_options import clients_of, read_flow, unread_flow_option
 from kafkaraw.cli.notes import Notes
 from kafkaraw.cli.rendering import TABLE, Row, output_option, show
@@ -130,7 +130,9 @@ def verify(  # noqa: PLR0913
         work = _work_of_clusters(cluster, to_cluster or cluster, (source, target or source), isolation_level)
     compared = _State(state)
     found: dict[str, list[PartitionReport]] = {}
-    with Notes(quiet=quiet, shares_terminal=False) as notes, _progress(quiet=quiet) as advance:
+    with Notes(quiet=quiet, shares_terminal=False) as notes, progress_bar("compare", quiet=quiet) as progress:
+        if progress.is_shown and (count := _offsets_count(work, compared, partitions)):
+            progress.begin(count)
         for topics in work.copies.items():
             try:
                 found[topics[0]] = asyncio.run(
@@ -142,7 +144,7 @@ def verify(  # noqa: PLR0913
                         columns=[name for name in COLUMNS if name not in ignore],
                         checkpoints=compared.of(topics),
                         parallel=parallel,
-                        advance=advance,
+                        advance=progress.advance,
                         finished=partial(compared.add, topics),
                     )
                 )
@@ -213,6 +215,23 @@ async def _copies_of_flow(
         copied = {name: copy for name, copy in copied.items() if name == topic}
         problems = {name: why for name, why in problems.items() if name == topic}
     return copied, problems
+
+
+def _offsets_count(work: _Work, compared: _State, partitions: tuple[int, ...]) -> int:
+    """Return how many offsets of the source will be read; 0 if a topic of a flow cannot be read, as is told later."""
+    from kafkaraw.mirror.verification import offsets_to_compare
+
+    async def count() -> int:
+        async with work.make_source() as source:
+            topics = {names[0]: compared.of(names) for names in work.copies.items()}
+            return await offsets_to_compare(source, topics, partitions or None)
+
+    try:
+        return asyncio.run(count())
+    except KafkaError:
+        if work.of_flow:
+            return 0
+        raise
 
 
 # -- the result
@@ -345,18 +364,3 @@ def _checkpoints(partitions: Mapping[str, Any]) -> dict[int, Checkpoint]:
     from kafkaraw.mirror.verification import Checkpoint
 
     return {int(number): Checkpoint(*map(int, offsets)) for number, offsets in partitions.items()}
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many records were compared."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} records compared, {task.speed:,.0f} a second"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress, suppress(KeyError):
-        task = progress.add_task("compare", total=None)
-        yield lambda rows: progress.advance(task, rows)

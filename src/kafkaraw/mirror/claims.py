@@ -16,8 +16,8 @@ One process that copies the whole flow (`Flow`) is an owner, too: its id is 0.
 
 Tasks do not share an epoch: a task that Spark runs a second time must not copy (`spark/mirroring.py`).
 
-With at-least-once delivery there are no transactions. A claim shows that another process has taken over, between
-rounds; until then both copy. Start at `Claim.take`.
+With at-least-once delivery, records are written outside of transactions, and positions in one of their own
+(`copying.AtLeastOnce`): an earlier owner may write records again, and cannot commit positions. Start at `Claim.take`.
 Source: KIP-98, KIP-360, KIP-447.
 """
 
@@ -35,8 +35,8 @@ from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.light_classes import replace
 from kafkaraw.mirror.copying import settle_group
-from kafkaraw.mirror.flow import producer_of
-from kafkaraw.mirror.interfaces import Delivery, FlowSettings
+from kafkaraw.mirror.flow import owner_of
+from kafkaraw.mirror.interfaces import FlowSettings
 from kafkaraw.mirror.positions import Position, RunIds
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.records import TopicPartition
@@ -75,11 +75,9 @@ class Claim:
             FlowTakenOverError: another process owns the flow since this one has begun.
             KafkaError: the target refuses, or does not answer.
         """
-        if again or self._settings.delivery is Delivery.AT_LEAST_ONCE:
+        if again:
             await self._read()
-        if self._settings.delivery is Delivery.AT_LEAST_ONCE:
-            return
-        self._owner = producer_of(self._settings, self._runtime)
+        self._owner = owner_of(self._settings, self._runtime)
         await self._owner.init_transactions()
         await settle_group(self._owner, self._settings.group_id, self._key)
         self._count = await self._read()
@@ -87,27 +85,24 @@ class Claim:
             async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
                 await admin.fence_producers(self._settings.transactional_ids(self._count))
 
-    async def take(self, count: int) -> list[ProducerIdentity | None]:
+    async def take(self, count: int) -> list[ProducerIdentity]:
         """Fence the tasks of the last round, and commit the claim.
 
         Args:
             count: tasks of the next round.
 
         Returns:
-            The identity of the producer of each task; None with at-least-once delivery.
+            The identity of the producer of each task.
 
         Raises:
             ProducerFencedError: another process has taken over the flow.
             FlowTakenOverError: the same, and it has committed positions.
             KafkaError: the target refuses, or does not answer.
         """
-        if self._owner is None:
-            await self._read()
-            await self._target.commit({self._key: self._claimed(count)})
-            return [None] * count
+        assert self._owner is not None
         while len(self._workers) < count:
             named = replace(self._settings, worker=len(self._workers) + 1)
-            self._workers.append(producer_of(named, self._runtime))
+            self._workers.append(owner_of(named, self._runtime))
         # All of them: a round with fewer tasks must fence the others, too.
         found = await asyncio.gather(*(core_of(each).transactions.fence(None) for each in self._workers))
         self._count = max(self._count, count)

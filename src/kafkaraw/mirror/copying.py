@@ -2,8 +2,8 @@
 
 `BatchCopier` sends what was read to the partitions of the copies, limits how many bytes are in flight, and knows which
 offset of the source became which one of the target. `ExactlyOnce` and `AtLeastOnce` bring the positions to the target:
-in the transaction of the records, or after their acknowledgement. `flow.py` decides when. Nothing here reads the
-source. Start at `BatchCopier.send`.
+in the transaction of the records, or after their acknowledgement, in one of their own. `flow.py` decides when. Nothing
+here reads the source. Start at `BatchCopier.send`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaraw.client.committed import OffsetAndMetadata
-from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.errors import (
-    AuthorizationError,
     CorruptBatchError,
     KafkaTimeoutError,
     TransactionAbortableError,
@@ -381,10 +379,7 @@ class ExactlyOnce:
 
     async def open(self) -> None:
         """Fence an earlier process of the flow, and end its transaction."""
-        if self._identity is None:
-            await self._producer.init_transactions()
-        else:
-            core_of(self._producer).transactions.continue_as(self._identity)
+        await _take_over(self._producer, self._identity)
 
     async def settle(self, copy: TopicPartition) -> None:
         """Abort a transaction with an offset of the group."""
@@ -411,36 +406,43 @@ class ExactlyOnce:
 
     async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions in a transaction of their own: only the process that owns the flow may."""
-        if self._is_open:
-            return
-        await self.begin()
-        try:
-            await self._producer.send_offsets_to_transaction(_offsets(positions), self._group_id)
-            await self._producer.commit_transaction()
-        except TransactionAbortableError:
-            await self._producer.abort_transaction()
-        self._is_open = False
+        if not self._is_open:
+            with suppress(TransactionAbortableError):
+                await _commit_alone(self._producer, positions, self._group_id)
 
 
 class AtLeastOnce:
-    """Positions are committed once the records before them are acknowledged.
+    """Positions are committed once the records before them are acknowledged, in a transaction of their own.
+
+    Another producer sends the records, outside of transactions. The transaction is for the producer epoch: once a later
+    process of the flow has taken over the transactional id, no position of an earlier one counts, and nothing that the
+    earlier one copies is used to translate offsets.
 
     Args:
-        copier: knows which are.
-        consumer: of the target, with the flow's group.
+        copier: knows which records are acknowledged.
+        owner: a producer with the flow's transactional id, which sends no records.
+        group_id: has the positions.
+        identity: of the owner, if another process has fenced earlier ones; None fences them here.
     """
 
     overlaps: bool = True
 
-    def __init__(self, copier: BatchCopier, consumer: AsyncConsumer) -> None:
+    def __init__(
+        self, copier: BatchCopier, owner: AsyncProducer, group_id: str, identity: ProducerIdentity | None = None
+    ) -> None:
         self._copier = copier
-        self._consumer = consumer
+        self._owner = owner
+        self._group_id = group_id
+        self._identity = identity
+        self._lock = asyncio.Lock()  # positions may be noted during a commit
 
     async def open(self) -> None:
-        """Nothing has to be prepared."""
+        """Fence an earlier process of the flow."""
+        await _take_over(self._owner, self._identity)
 
     async def settle(self, copy: TopicPartition) -> None:
-        """Nothing has to be settled: an older position repeats records, which this delivery may do."""
+        """Abort a transaction with an offset of the group."""
+        await settle_group(self._owner, self._group_id, copy)
 
     async def begin(self) -> None:
         """Nothing has to be begun."""
@@ -451,14 +453,33 @@ class AtLeastOnce:
         """Commit positions of batches that were sent, when these are acknowledged."""
         await self._copier.wait_for(count)
         check()
-        await self._consumer.commit(_offsets(positions))
+        async with self._lock:
+            await _commit_alone(self._owner, positions, self._group_id)
 
     async def note(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Commit positions."""
-        try:
-            await self._consumer.commit(_offsets(positions))
-        except AuthorizationError:
-            return
+        async with self._lock:
+            with suppress(TransactionAbortableError):
+                await _commit_alone(self._owner, positions, self._group_id)
+
+
+async def _take_over(producer: AsyncProducer, identity: ProducerIdentity | None) -> None:
+    """Fence an earlier process, and end its transaction; with an identity, another process has done so."""
+    if identity is None:
+        await producer.init_transactions()
+    else:
+        core_of(producer).transactions.continue_as(identity)
+
+
+async def _commit_alone(producer: AsyncProducer, positions: Mapping[TopicPartition, Position], group_id: str) -> None:
+    """Commit positions in a transaction that has nothing else."""
+    await producer.begin_transaction()
+    try:
+        await producer.send_offsets_to_transaction(_offsets(positions), group_id)
+        await producer.commit_transaction()
+    except TransactionAbortableError:
+        await producer.abort_transaction()
+        raise
 
 
 async def settle_group(producer: AsyncProducer, group_id: str, of: TopicPartition) -> None:

@@ -3,7 +3,8 @@
 Theory of operation. One task reads and sends: a long poll returns whole batches of any number of partitions, they are
 sent at once, and the next poll waits until there is room in flight. Meanwhile the consumer fetches the next response,
 and the producer has up to five requests in flight for each broker. When the source has no more, or `commit_interval_s`
-has passed, the positions are committed: with `ExactlyOnce` in the transaction of the records, which then begins anew.
+has passed, the positions are committed: with `ExactlyOnce` in the transaction of the records, which then begins anew,
+with `AtLeastOnce` in one of their own.
 
 A flow runs in sessions. A session makes clients, asks the plan for topics, takes over the transactional id, reads the
 positions in the target, and copies. A failure that may pass (a broker that is not reachable, a transaction that has to
@@ -13,9 +14,10 @@ the copy, a missing permission for its topic) ends the session, too; the next on
 tried again: `refusals.py`. A failure that does not pass ends the flow: missing permissions for the group, records that
 the source has lost.
 
-A process that begins with a flow fences an earlier one. The earlier one cannot tell this from a transaction that was
-open for too long, so it begins a new session, too; there it finds positions of another run, and ends
-(`FlowTakenOverError`). The other process begins a new session, and continues.
+A process that begins with a flow fences an earlier one, and commits the positions as its own. The earlier one cannot
+tell this from a transaction that was open for too long, so it begins a new session, too; before it takes over the id
+again, it finds positions of another run, and ends (`FlowTakenOverError`). If there are none yet, it fences the other
+process in turn, which begins a new session as well: the one that commits first continues.
 
 Start at `Flow.run`, then `_Session`.
 """
@@ -251,13 +253,13 @@ class FlowPart:
 
     Attributes:
         run_id: of the driver: positions that it and its processes commit have it.
-        identity: of the producer; None with at-least-once delivery.
+        identity: of the producer with the transactional id of the worker.
         renews: whether all positions are committed again, so that they do not expire.
         refusals: partitions to leave out, because a cluster has refused them.
     """
 
     run_id: str
-    identity: ProducerIdentity | None
+    identity: ProducerIdentity
     renews: bool = False
     refusals: tuple[Refusal, ...] = ()
 
@@ -270,16 +272,19 @@ class _Clients:
         source: reads the source, without a group.
         target: asks the target about topics and positions, with the flow's group.
         producer: writes to the target.
+        owner: has the flow's transactional id; the same as `producer` if records are in transactions.
     """
 
     source: AsyncConsumer
     target: AsyncConsumer
     producer: AsyncProducer
+    owner: AsyncProducer
 
     @property
-    def all(self) -> tuple[AsyncProducer, AsyncConsumer, AsyncConsumer]:
+    def all(self) -> Sequence[AsyncProducer | AsyncConsumer]:
         """In the order in which they are closed."""
-        return self.producer, self.source, self.target
+        owner = () if self.owner is self.producer else (self.owner,)
+        return self.producer, *owner, self.source, self.target
 
 
 class _Session:
@@ -324,11 +329,9 @@ class _Session:
         self._copier = BatchCopier(
             self._clients.producer, settings.in_flight_max_bytes, clock.time_ms, self._check_copies_exist
         )
-        self._commits: Commits = (
-            ExactlyOnce(self._copier, self._clients.producer, settings.group_id, part.identity if part else None)
-            if settings.delivery is Delivery.EXACTLY_ONCE
-            else AtLeastOnce(self._copier, self._clients.target)
-        )
+        commits = ExactlyOnce if settings.delivery is Delivery.EXACTLY_ONCE else AtLeastOnce
+        identity = None if part is None else part.identity
+        self._commits: Commits = commits(self._copier, self._clients.owner, settings.group_id, identity)
         self._copies: dict[TopicPartition, PartitionCopy] = {}
         self._wanted: dict[TopicPartition, CopiedTopic] = {}  # also what is left out
         self._stops: dict[TopicPartition, int] = {}  # offsets of batches that were refused
@@ -351,12 +354,35 @@ class _Session:
         source, target = self._clients.source, self._clients.target
         await together(engine_of(source).start(), engine_of(target).start())
         self._check_clusters()
-        topics, _ = await together(self._plan.refresh(), self._commits.open())
+        if self._before and self._part is None:
+            topics = await self._plan.refresh()
+            await self._check_not_replaced(topics)  # else this process would fence the one that has replaced it
+            await self._commits.open()
+        else:
+            topics, _ = await together(self._plan.refresh(), self._commits.open())
         await self._settle(topics)
         if self._part is None and await self._end_shares():
             await self._settle(topics)
         self._refresh_at_s = _now_s() + self._settings.refresh_topics_interval_s
         await self._adopt(topics)
+        if any(position.run_id != self._runs.own for position in self.committed.values()):
+            self._schedule.all_at_s = _now_s()  # an earlier process that is alive finds that it was replaced
+
+    async def _check_not_replaced(self, topics: Sequence[CopiedTopic]) -> None:
+        """Check that no other process has committed positions since the sessions before.
+
+        Raises:
+            FlowTakenOverError: one has.
+        """
+        names = {topic.source: topic.target for topic in topics}
+        copies = {of: TopicPartition(names[of.topic], of.partition) for of in self._before if of.topic in names}
+        committed = await self._clients.target.committed(copies.values())
+        positions = {
+            of: Position.parse(found.offset, found.leader_epoch, found.metadata)
+            for of, copy in copies.items()
+            if (found := committed[copy]) is not None
+        }
+        self._runs.check(positions, self._settings.name)
 
     async def _settle(self, topics: Sequence[CopiedTopic]) -> None:
         """Make what earlier processes have committed readable."""
@@ -378,7 +404,7 @@ class _Session:
         if claim is None or (found := (await self._clients.target.committed([claim]))[claim]) is None:
             return False
         self._runs.check({claim: Position.parse(found.offset, found.leader_epoch, found.metadata)}, self._settings.name)
-        if found.offset == 0 or self._settings.delivery is not Delivery.EXACTLY_ONCE:
+        if found.offset == 0:
             return False
         async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
             await admin.fence_producers(self._settings.transactional_ids(found.offset))
@@ -518,6 +544,7 @@ class _Session:
                 self._metrics.of(of, _now_s()),
             )
             starts[of] = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
+        self._runs.note_absent(new.keys() - positions.keys())
         return starts
 
     async def _learn_targets(self, topics: Iterable[str]) -> None:
@@ -580,6 +607,8 @@ class _Session:
         Raises:
             KafkaError: a failure; nothing that was not committed counts.
         """
+        if _now_s() >= self._schedule.all_at_s:
+            await self._commit()
         while not stop.is_set():
             await self._refresh_if_due()
             self._tell_begun()
@@ -749,7 +778,7 @@ class _Session:
     async def close(self) -> None:
         """Close the clients, after everything was committed."""
         await self._end_tasks()
-        await together(self._clients.source.close(), self._clients.target.close(), self._clients.producer.close())
+        await together(*(each.close() for each in self._clients.all))
 
     async def discard(self) -> None:
         """Close the clients after a failure; an open transaction is aborted here, or by the next session.
@@ -839,10 +868,13 @@ def _clients_of(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime 
         "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
         "allow_auto_create_topics": False,
     }
+    owner = owner_of(settings, runtimes[1])
+    is_exact = settings.delivery is Delivery.EXACTLY_ONCE
     return _Clients(
         AsyncConsumer(runtime=runtimes[0], **reading),
         positions_consumer_of(settings, runtimes[1]),
-        producer_of(settings, runtimes[1]),
+        owner if is_exact else _producer_of(settings, runtimes[1], transactional_id=None),
+        owner,
     )
 
 
@@ -858,8 +890,12 @@ def positions_consumer_of(settings: FlowSettings, runtime: Runtime | None) -> As
     return AsyncConsumer(runtime=runtime, **asking)
 
 
-def producer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProducer:
-    """Return the producer that writes to the target, with the transactional id of the worker."""
+def owner_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProducer:
+    """Return a producer of the target with the transactional id of the worker: later ones fence it."""
+    return _producer_of(settings, runtime, transactional_id=settings.transactional_id)
+
+
+def _producer_of(settings: FlowSettings, runtime: Runtime | None, *, transactional_id: str | None) -> AsyncProducer:
     writing: dict[str, Any] = {
         "max_request_size": REQUEST_BYTES,
         **settings.target,
@@ -868,7 +904,7 @@ def producer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProduce
         "linger_ms": 0,
         "metadata_max_idle_ms": METADATA_KEPT_MS,
         "enable_idempotence": True,
-        "transactional_id": settings.transactional_id if settings.delivery is Delivery.EXACTLY_ONCE else None,
+        "transactional_id": transactional_id,
     }
     return AsyncProducer(runtime=runtime, **writing)
 

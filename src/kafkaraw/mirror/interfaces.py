@@ -89,7 +89,7 @@ class FlowSettings:
 
     @property
     def transactional_id(self) -> str:
-        """Of the producer; a later process of the same worker fences an earlier one."""
+        """Of the producer that commits positions: a later process of the same worker fences an earlier one."""
         return f"kafkaraw-mirror.{self.name}-{self.worker}"
 
     def transactional_ids(self, count: int) -> list[str]:

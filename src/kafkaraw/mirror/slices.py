@@ -23,6 +23,7 @@ from kafkaraw.errors import (
     LogTruncationError,
     UnknownTopicError,
     UsageError,
+    cause_of,
 )
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.mirror.stalls import Stalls
@@ -75,13 +76,19 @@ class Bounds:
 
 
 class Progress:
-    """Receives the progress of a copy; this one ignores it."""
+    """Receives the progress of a copy, or of a comparison; this one ignores it.
+
+    Attributes:
+        is_shown: whether anybody sees it.
+    """
+
+    is_shown: bool = False
 
     def begin(self, offsets_count: int) -> None:
-        """This number of offsets is to be copied."""
+        """This number of offsets is to be read."""
 
     def advance(self, offsets_count: int) -> None:
-        """This number of offsets was copied."""
+        """This number of offsets was read."""
 
 
 class SourceBatch(NamedTuple):
@@ -179,7 +186,8 @@ async def read_slices(
         try:
             fetched = await consumer.poll(timeout=_POLL_S)
         except KafkaError as error:
-            raise _as_change(error, positions) from error
+            change = _as_change(error, positions)
+            raise change from cause_of(change, error)
         for key, batch in fetched.items():
             if key in left:
                 wires = _wires_of(batch, left[key])

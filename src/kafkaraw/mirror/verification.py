@@ -141,7 +141,7 @@ async def verify_partition(
         topics: names of the topic and its copy.
         columns: what records are compared by, of `COLUMNS`.
         checkpoint: where to continue; None compares from the beginning.
-        advance: called with the number of records of the source that were read.
+        advance: called with the number of offsets of the source that were read.
 
     Raises:
         KafkaTimeoutError: a side brings no more records.
@@ -156,10 +156,11 @@ async def verify_partition(
     }
     starts = _starts(checkpoint, first[0][ours], first[1][theirs])
     readers[Side.SOURCE].begin(starts.source_offset)
+    advanced = starts.source_offset
     comparison = PartitionComparison(columns)
     older_count = 0
     if checkpoint is None and first[0][ours] > 0:
-        begin = await _begin_of_copy(readers[Side.SOURCE], target, theirs, comparison, advance)
+        begin = await _begin_of_copy(readers[Side.SOURCE], target, theirs, comparison)
         if begin is not None:
             older_count = max(0, begin - starts.target_offset)
             starts = Checkpoint(starts.source_offset, max(begin, starts.target_offset))
@@ -171,9 +172,10 @@ async def verify_partition(
                 comparison.end(side)
                 continue
             comparison.add(side, batch)
-            if side is Side.SOURCE:
-                advance(batch.num_rows)
         comparison.compare()
+        advance(readers[Side.SOURCE].next_offset - advanced)
+        advanced = readers[Side.SOURCE].next_offset
+    advance(max(0, ends[0][ours] - advanced))  # no record is at the last offsets
     return _report(partition, comparison, readers, starts, older_count)
 
 
@@ -188,7 +190,6 @@ async def _begin_of_copy(
     target: AsyncConsumer,
     of: TopicPartition,
     comparison: PartitionComparison,
-    advance: Callable[[int], None],
 ) -> int | None:
     """Return the offset in the copy of the source's first record, by its timestamp; None if it is not known.
 
@@ -202,7 +203,6 @@ async def _begin_of_copy(
         if batch.num_rows:
             break
     comparison.add(Side.SOURCE, batch)
-    advance(batch.num_rows)
     if "timestamp" not in reader.columns:
         return None
     timestamp = batch.column("timestamp").cast("int64")[0].as_py()
@@ -233,6 +233,30 @@ def _report(
     )
 
 
+async def offsets_to_compare(
+    source: AsyncConsumer,
+    topics: Mapping[str, Mapping[int, Checkpoint]],
+    partitions: Collection[int] | None = None,
+) -> int:
+    """Return how many offsets of the source `verify_topic` will read now, for all topics together.
+
+    Args:
+        source: a consumer of the source's cluster.
+        topics: names of topics, each with where its partitions continue.
+        partitions: numbers of those to compare; None is all.
+
+    Raises:
+        KafkaError: a topic cannot be read.
+    """
+    listed = await source.list_topics()
+    wanted = [
+        of for topic in topics for of in listed.get(topic, ()) if partitions is None or of.partition in partitions
+    ]
+    first, ends = await source.beginning_offsets(wanted), await source.end_offsets(wanted)
+    starts = {of: _starts(topics[of.topic].get(of.partition), first[of], 0).source_offset for of in wanted}
+    return sum(max(0, ends[of] - starts[of]) for of in wanted)
+
+
 async def verify_topic(  # noqa: PLR0913
     make_source: Callable[[], AsyncConsumer],
     make_target: Callable[[], AsyncConsumer],
@@ -255,7 +279,7 @@ async def verify_topic(  # noqa: PLR0913
         columns: what records are compared by, of `COLUMNS`.
         checkpoints: where to continue, by partition.
         parallel: number of partitions that are compared at once.
-        advance: called with the number of records of the source that were read.
+        advance: called with the number of offsets of the source that were read.
         finished: called with each report.
 
     Returns:

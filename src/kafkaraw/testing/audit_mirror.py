@@ -4,8 +4,9 @@ The input is what both clusters contain in the end, with `read_committed`, and t
 translated (`mirror_history`). Start at `audit_mirror`.
 
 With at-least-once delivery, a process that begins again copies records again, from a position that is behind
-acknowledged records. So the first copies of records have the order of the source, whatever is repeated, and however
-many processes copy at the same time.
+acknowledged records; a process that another one has replaced may write records, too, until it notices that. So the
+first copies of records have the order of the source, whatever is repeated. Offsets are translated by the copies that
+processes have reported, and each record is reported once.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def audit_mirror(mirror: MirrorHistory) -> list[Violation]:
     for partition in sorted(mirror.source.keys() | mirror.copy.keys()):
         found += _contents(mirror, partition)
     found += _transactions(mirror)
+    found += _reported(mirror)
     if not found:  # else the positions of both sides cannot be compared
         found += _translations(mirror)
     return found
@@ -66,6 +68,19 @@ def _transactions(mirror: MirrorHistory) -> Iterator[Violation]:
             yield Violation(
                 Invariant.TORN_TRANSACTION, f"the copy has {len(here)} of {len(transaction.values)} records of {name}"
             )
+
+
+def _reported(mirror: MirrorHistory) -> Iterator[Violation]:
+    """Records that processes have reported as copied twice: offsets are translated with all that is reported."""
+    ends: dict[TopicPartition, int] = {}
+    for batch in sorted(mirror.copied, key=lambda each: (each.source, each.source_offsets.start)):
+        start, end = batch.source_offsets.start, batch.source_offsets.stop
+        if batch.source_offsets and start < ends.get(batch.source, 0):
+            yield Violation(
+                Invariant.REPORTED_TWICE, f"offsets {start} to {min(end, ends[batch.source]) - 1} of {batch.source}"
+            )
+            return
+        ends[batch.source] = max(end, ends.get(batch.source, 0))
 
 
 def _translations(mirror: MirrorHistory) -> Iterator[Violation]:

@@ -103,6 +103,8 @@ class Invariant(StrEnum):
     """The copy of a partition has the order of its source."""
     ABORTED_COPIED = "aborted copied"
     """The copy has no record that the source has not committed."""
+    REPORTED_TWICE = "reported twice"
+    """No two processes of a mirror report the same records as copied: only the last one commits positions."""
     TRANSLATED_AHEAD = "translated ahead"
     """A group that continues at a translated offset misses no record; if it is said to be exact, it repeats none."""
     STUCK = "stuck"

@@ -57,9 +57,13 @@ def test_what_may_pass_is_tried_again_as_a_whole() -> None:
 def test_what_is_final_is_raised_at_once(error: KafkaError) -> None:
     async def play(calls: Calls, simulation: Simulation) -> None:
         once = Failing(error)
-        with pytest.raises(type(error)):
+        with pytest.raises(type(error)) as raised:
             await calls.retry(once, calls.deadline(10))
         assert once.tries == 1
+        assert raised.value.__cause__ is None, "an error that is its own cause has an endless chain of causes"
+        with pytest.raises(type(error)) as raised:
+            calls.raise_first({"item": error})
+        assert raised.value.__cause__ is None
 
     simulate(play)
 

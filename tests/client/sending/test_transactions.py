@@ -591,6 +591,7 @@ def test_every_refusal_of_a_coordinator_says_to_abort_or_to_make_a_new_producer(
     with pytest.raises(KafkaError) as raised:
         transactions._check(code, "commit_transaction")
     said = str(raised.value)
+    assert raised.value.__cause__ is not raised.value, "its chain of causes ends"
     assert "'tx'" in said and (code.name in said or code is ErrorCode.SASL_AUTHENTICATION_FAILED)
     if reaction is Reaction.ABORT:
         assert isinstance(raised.value, TransactionAbortableError) and "call abort_transaction()" in said

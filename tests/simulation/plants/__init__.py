@@ -263,6 +263,11 @@ PLANTS = {
             scenarios.with_at_least_once_mirror,
             frozenset({Invariant.NOT_COPIED}),
         ),
+        Plant(
+            mirrors.at_least_once_mirror_is_not_fenced,
+            scenarios.with_at_least_once_mirror,
+            frozenset({Invariant.REPORTED_TWICE, Invariant.TRANSLATED_AHEAD}),
+        ),
         _mirrors(mirrors.mirror_copies_a_part_of_transactions, Invariant.TORN_TRANSACTION),
         _mirrors(mirrors.mirror_writes_offset_syncs_of_the_next_record, Invariant.TRANSLATED_AHEAD),
         _mirrors(mirrors.mirror_writes_checkpoints_behind_the_next_record, Invariant.TRANSLATED_AHEAD),

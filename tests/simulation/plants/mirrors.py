@@ -12,7 +12,7 @@ import pytest
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.errors import KafkaError
-from kafkaraw.mirror import flow, offset_service, translation
+from kafkaraw.mirror import copying, flow, offset_service, translation
 from kafkaraw.mirror.checkpoints import Checkpoint
 from kafkaraw.mirror.copying import BatchCopier, _offsets
 from kafkaraw.mirror.flow import Flow, _Session
@@ -88,6 +88,26 @@ def at_least_once_mirror_commits_positions_before_it_sends(monkeypatch: pytest.M
         await send(self, read)
 
     monkeypatch.setattr(_Session, "_send", commit_first)
+
+
+def at_least_once_mirror_is_not_fenced(monkeypatch: pytest.MonkeyPatch):
+    """Positions are committed outside of transactions, so an earlier process goes on beside a later one."""
+    clients_of, clients = flow._clients_of, {}
+
+    def remember(settings, runtimes):
+        made = clients_of(settings, runtimes)
+        clients[made.owner] = made
+        return made
+
+    async def take_over(owner, identity):
+        pass
+
+    async def commit(owner, positions, group_id):
+        await clients[owner].target.commit(_offsets(positions))
+
+    monkeypatch.setattr(flow, "_clients_of", remember)
+    monkeypatch.setattr(copying, "_take_over", take_over)
+    monkeypatch.setattr(copying, "_commit_alone", commit)
 
 
 def mirror_copies_a_part_of_transactions(monkeypatch: pytest.MonkeyPatch):

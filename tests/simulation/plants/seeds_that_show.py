@@ -6,6 +6,7 @@ A change of the program shifts what a seed does. `python -m tests.simulation.pla
 SHOWS_AT = {
     "assignor_assigns_a_partition_twice": 5,
     "at_least_once_mirror_commits_positions_before_it_sends": 1,
+    "at_least_once_mirror_is_not_fenced": 2,
     "auto_commit_includes_unprocessed_records": 12,
     "broker_accepts_batches_of_older_epochs": 19,
     "broker_acknowledges_without_appending": 3,

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 BUCKET = "lake"
@@ -66,22 +67,29 @@ class MissingError(Exception):
 
 
 def python_with_moto() -> str:
-    """Return a Python that has moto.
+    """Return a Python that has moto, and s3fs of fsspec's version here.
 
     Raises:
         MissingError: pip could not install it.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaraw"
     cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"moto-{MOTO}"
+    fsspec = version("fsspec")
+    folder = cache / f"moto-{MOTO}-s3fs-{fsspec}"
     with open(cache / f"{folder.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            wanted = (f"moto[s3]=={MOTO}", "flask>=3.1,<4", "flask-cors>=6,<7")
+            wanted = (f"moto[s3]=={MOTO}", "flask>=3.1,<4", "flask-cors>=6,<7", f"s3fs=={fsspec}")
             _run(sys.executable, "-m", "venv", "--clear", str(folder))
             _run(str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", *wanted)
             (folder / "complete").touch()
     return str(folder / "bin" / "python")
+
+
+def packages_with_s3fs() -> str:
+    """Return a folder of packages, s3fs among them, to be the last one of `sys.path`; raises as `python_with_moto`."""
+    (found,) = Path(python_with_moto()).parents[1].glob("lib/python*/site-packages")
+    return str(found)
 
 
 def _run(*command: str) -> None:

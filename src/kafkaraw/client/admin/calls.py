@@ -27,6 +27,7 @@ from kafkaraw.errors import (
     RetriableError,
     StaleMetadataError,
     UsageError,
+    cause_of,
 )
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.declare import Response
@@ -201,7 +202,8 @@ class Calls:
             except KafkaError as error:
                 hopeless = not _passing(error) or not self.engine.cluster.brokers
                 if hopeless or not await self._pause(attempt, deadline):
-                    raise with_principal(error, self.engine.config) from error
+                    named = with_principal(error, self.engine.config)
+                    raise named from cause_of(named, error)
             attempt += 1
 
     async def _try(
@@ -232,7 +234,7 @@ class Calls:
             first = first.reworded("; ".join([first.message, *others]))
         first = with_principal(first, self.engine.config)
         first.failures = MappingProxyType(dict[object, KafkaError](failures.items()))
-        raise first from errors[0]
+        raise first from cause_of(first, errors[0])
 
     async def _pause(self, attempt: int, deadline: Deadline) -> bool:
         """Wait before the next attempt, and refresh the metadata; False when the deadline leaves no time for that."""

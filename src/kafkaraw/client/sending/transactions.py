@@ -30,6 +30,7 @@ from kafkaraw.errors import (
     TransactionAbortableError,
     TransactionalIdAuthorizationError,
     UsageError,
+    cause_of,
 )
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
 from kafkaraw.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -349,7 +350,7 @@ class TransactionManager:
             )
         self.machine.break_down(error)
         self.pause()
-        raise error from cause
+        raise error from cause_of(error, cause)
 
     @property
     def _timeout_hint(self) -> str:

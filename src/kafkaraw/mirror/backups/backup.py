@@ -120,7 +120,7 @@ async def back_up(
     progress = progress or Progress()
     manifests = store.manifests()
     store.begin()
-    run = len(manifests) + 1
+    run = manifests[-1].run + 1 if manifests else 1
     async with source.make_admin() as admin:
         cluster_id = (await admin.describe_cluster()).cluster_id or ""
         _check_cluster(store, manifests, cluster_id)
@@ -248,7 +248,7 @@ def _removed_on_failure(store: BackupStore, writer: RunWriter, folder: str) -> I
 
 def _remove_unfinished(store: BackupStore, manifests: Sequence[Manifest]) -> None:
     """Remove the folders of earlier runs that were killed; those of this number may be of a run that goes on."""
-    counted = {manifest.folder for manifest in manifests}
+    counted = {folder for manifest in manifests for folder in manifest.folders}
     newest = f"{RUNS_FOLDER}/{manifests[-1].run:06}-"
     for folder in store.run_folders():
         if folder not in counted and folder < newest:

@@ -86,7 +86,7 @@ def check(
             except BackupError as error:
                 damages.append(Damage(manifest.run, key, file, str(error)))
             advance(file.size_bytes)
-    counted = {manifest.folder for manifest in every}
+    counted = {folder for manifest in every for folder in manifest.folders}
     files = [file for manifest in manifests for file in manifest.files]
     return Checked(
         len(files),

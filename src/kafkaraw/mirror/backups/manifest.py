@@ -2,10 +2,12 @@
 
 A backup is a sequence of runs, 1, 2, 3 and so on. Each run adds files with records that are newer than those of the run
 before, and then a manifest that names them; files that no manifest names do not count. `states_of` joins the manifests
-of all runs into what there is to restore.
+of all runs into what there is to restore. A backup that was pruned begins with a base: one manifest with everything
+that is left of the runs up to one of them, in place of their manifests (`base_of`).
 
     kafkaraw-backup.json             what this is
     manifests/000001.json            written last
+    manifests/000007-base-0001.json  in place of the manifests up to run 7
     runs/000001-4c1fa90b/            the files of run 1
         orders/0/00000000000000000000.log
 
@@ -15,13 +17,14 @@ Start at `Manifest` and `states_of`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
 from kafkaraw.errors import KafkaError
-from kafkaraw.light_classes import dataclass, field
+from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.cluster_facts import CommittedOffset, GroupOffsets
 from kafkaraw.records import TopicPartition
 
@@ -29,6 +32,7 @@ VERSION: Final = 1
 IDENTITY_FILE: Final = "kafkaraw-backup.json"
 MANIFESTS_FOLDER: Final = "manifests"
 RUNS_FOLDER: Final = "runs"
+_NAME: Final = re.compile(r"(?P<run>\d+)(-base-(?P<base>\d+))?\.json")
 
 
 class BackupError(KafkaError):
@@ -132,6 +136,7 @@ class Manifest:
         topics: by name.
         groups: committed offsets in these topics.
         acls: all ACLs of the cluster; None if it has no authorizer, or they were not wanted.
+        earlier: of a base, when the runs began that it has files of, by folder.
     """
 
     run: int
@@ -142,11 +147,17 @@ class Manifest:
     topics: tuple[TopicRun, ...]
     groups: GroupOffsets
     acls: tuple[StoredAcl, ...] | None
+    earlier: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
-        """The folder of its files, below the backup's root."""
+        """The folder of its own files, below the backup's root."""
         return folder_of(self.run, self.run_id)
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders of all its files."""
+        return {self.folder, *self.earlier}
 
     @property
     def files(self) -> list[DataFile]:
@@ -157,6 +168,24 @@ class Manifest:
 def manifest_path(run: int) -> str:
     """Return the path of a manifest, below the backup's root."""
     return f"{MANIFESTS_FOLDER}/{run:06}.json"
+
+
+def base_path(run: int, number: int) -> str:
+    """Return the path of a base, below the backup's root; each one has another number, so that none is replaced."""
+    return f"{MANIFESTS_FOLDER}/{run:06}-base-{number:04}.json"
+
+
+def numbers_of(name: str) -> tuple[int, int] | None:
+    """Return the run of a manifest's file, and the number of a base, else 0; None if it is no such file."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (int(found["run"]), int(found["base"] or 0))
+
+
+def those_that_count(names: Iterable[str]) -> list[str]:
+    """Return the files among those of manifests that count: the newest base, and the runs behind it, in order."""
+    found = {numbers: name for name in names if (numbers := numbers_of(name)) is not None}
+    base = max((numbers for numbers in found if numbers[1]), default=(0, 0))
+    return [name for numbers, name in sorted(found.items()) if numbers == base or numbers[0] > base[0]]
 
 
 def folder_of(run: int, run_id: str) -> str:
@@ -183,6 +212,8 @@ def write_manifest(manifest: Manifest) -> str:
         },
         "acls": None if manifest.acls is None else [_acl(acl) for acl in manifest.acls],
     }
+    if manifest.earlier:
+        content["earlier"] = dict(manifest.earlier)
     return json.dumps({"checksum": _checksum(content), **content}, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -256,6 +287,7 @@ def read_manifest(text: bytes, where: str) -> Manifest:
                 for group, rows in content["groups"].items()
             },
             acls=None if content["acls"] is None else tuple(StoredAcl(*acl) for acl in content["acls"]),
+            earlier={folder: int(began_ms) for folder, began_ms in content.get("earlier", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError(f"{where}: is damaged ({type(error).__name__}: {error})") from error
@@ -394,13 +426,65 @@ def _add_groups(groups: GroupOffsets, manifest: Manifest) -> None:
         groups.setdefault(group, {}).update(offsets)
 
 
-def check_sequence(manifests: Sequence[Manifest], where: str) -> None:
+def base_of(manifests: Sequence[Manifest], drops: Callable[[TopicState, DataFile], bool]) -> Manifest:
+    """Return one manifest in place of those of consecutive runs.
+
+    Args:
+        manifests: from the first one of the backup on.
+        drops: whether a file is left out; of each partition, only the first files may be.
+    """
+    state, last = states_of(manifests), manifests[-1]
+    topics = tuple(
+        TopicRun(
+            topic.name,
+            topic.topic_id,
+            topic.partitions_count,
+            topic.configs,
+            tuple(
+                part
+                for number, partition in sorted(topic.partitions.items())
+                for part in _parts_of(number, partition, sum(drops(topic, file) for file in partition.files))
+            ),
+        )
+        for topic in state.topics.values()
+    )
+    base = replace(last, topics=topics, groups=state.groups, acls=state.acls, earlier={})
+    began_ms = {each.folder: each.created_ms for each in manifests}
+    for each in manifests:
+        began_ms.update(each.earlier)
+    used = {folder_in(file.path) for file in base.files} - {base.folder}
+    return replace(base, earlier={folder: began_ms[folder] for folder in sorted(used)})
+
+
+def folder_in(path: str) -> str:
+    """Return the folder of the run that has written a file."""
+    return "/".join(path.split("/")[:2])
+
+
+def _parts_of(number: int, state: PartitionState, dropped_count: int) -> Iterator[PartitionRun]:
+    """Yield what is left of a partition as one run would have added it, a part for each range between lost offsets."""
+    files, begin = state.files[dropped_count:], state.begin
+    if dropped_count:
+        begin = files[0].first_offset if files else state.end
+    lost = [each for each in state.lost if each[0] >= begin]
+    starts: list[tuple[int, tuple[int, int] | None]] = [(begin, None), *((each[1], each) for each in lost)]
+    for (start, before), end in zip(starts, [*(each[0] for each in lost), state.end], strict=True):
+        kept = tuple(file for file in files if start <= file.first_offset < end)
+        yield PartitionRun(number, start, end, before is not None, before, kept)
+
+
+def check_sequence(manifests: Sequence[Manifest], where: str, first: int = 1) -> None:
     """Check that no run is missing.
+
+    Args:
+        manifests: in order.
+        where: the backup, for errors.
+        first: the run of the first one; that of the base, if there is one.
 
     Raises:
         BackupError: a manifest is missing, or has the number of another one.
     """
-    for expected, manifest in enumerate(manifests, start=1):
+    for expected, manifest in enumerate(manifests, start=first):
         if manifest.run != expected:
             raise BackupError(
                 f"{where}/{manifest_path(expected)} is missing: the next run is {manifest.run}; restore the file, or "

@@ -7,8 +7,8 @@ file becomes visible under its name when it is whole, as far as the filesystem c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
@@ -22,15 +22,19 @@ from kafkaraw.mirror.backups.manifest import (
     BackupError,
     DataFile,
     Manifest,
+    base_path,
     check_sequence,
     manifest_path,
+    numbers_of,
     read_manifest,
+    those_that_count,
     write_manifest,
 )
 
 _IDENTITY: Final = f'{{"format": "kafkaraw-backup", "version": {VERSION}}}\n'.encode()
 _DRAFT: Final = ".draft"
 _SHOWN_MAX: Final = 3
+_REMOVED_AT_ONCE: Final = 500
 
 
 class Writable(Protocol):
@@ -139,15 +143,18 @@ class BackupStore:
             BackupError: a manifest is missing or damaged.
         """
         self._check_identity()
-        names = [name for name in self._names(MANIFESTS_FOLDER) if name.endswith(".json")]
+        names = those_that_count(self._names(MANIFESTS_FOLDER))
         found = [
             read_manifest(self.read(f"{MANIFESTS_FOLDER}/{name}"), f"{self.url}/{MANIFESTS_FOLDER}/{name}")
             for name in names
         ]
-        check_sequence(found, self.url)
-        if until is not None and not 1 <= until <= len(found):
-            raise UsageError(f"{self.url} has no run {until}: it has {len(found)}")
-        return found[:until]
+        base = (numbers_of(names[0]) or (0, 0)) if names else (0, 0)
+        first = base[0] if base[1] else 1
+        check_sequence(found, self.url, first)
+        if until is not None and not first <= until < first + len(found):
+            pruned = f"; those before {first} were pruned" if first > 1 else ""
+            raise UsageError(f"{self.url} has no run {until}: it has {len(found)}{pruned}")
+        return [manifest for manifest in found if until is None or manifest.run <= until]
 
     def required_manifests(self, until: int | None = None) -> list[Manifest]:
         """Return the manifests as `manifests` does.
@@ -181,6 +188,21 @@ class BackupStore:
                 raise UsageError(f"{self.url} is a file; name a directory") from None
         names = {str(entry).rstrip("/").rpartition("/")[2] for entry in entries}
         return sorted(name for name in names if name and not name.endswith(_DRAFT))
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of all files in the folders of runs, complete or not, by path below the root.
+
+        Raises:
+            BackupError: they cannot be listed.
+        """
+        with self._reported(RUNS_FOLDER):
+            self._files.invalidate_cache()
+            found = self._files.find(f"{self._root}/{RUNS_FOLDER}", detail=True)
+        marker = f"/{RUNS_FOLDER}/"
+        return {
+            f"{RUNS_FOLDER}/{str(path)[len(self._root) :].partition(marker)[2]}": int(entry["size"])
+            for path, entry in found.items()
+        }
 
     def run_folders(self) -> list[str]:
         """Return the folders of runs, complete or not, below the root."""
@@ -260,6 +282,46 @@ class BackupStore:
         if path.rpartition("/")[2] in self._names(MANIFESTS_FOLDER):
             raise BackupError(f"{self.url}/{path}: another process has added run {manifest.run} meanwhile; start again")
         self._replace(path, write_manifest(manifest).encode())
+
+    def add_base(self, manifest: Manifest) -> None:
+        """Write a base: from now on it counts in place of the manifests of its run and those before.
+
+        Raises:
+            BackupError: it cannot be written.
+        """
+        names = [numbers for name in self._names(MANIFESTS_FOLDER) if (numbers := numbers_of(name)) is not None]
+        number = 1 + max((base for run, base in names if run == manifest.run), default=0)
+        self._replace(base_path(manifest.run, number), write_manifest(manifest).encode())
+
+    def superseded_manifests(self) -> list[str]:
+        """Return the paths of manifests that a base has replaced."""
+        names = self._names(MANIFESTS_FOLDER)
+        left = set(names) - set(those_that_count(names))
+        return [f"{MANIFESTS_FOLDER}/{name}" for name in sorted(left) if numbers_of(name) is not None]
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove files, and folders that are empty then; files that do not exist are no error.
+
+        Raises:
+            BackupError: one cannot be removed.
+        """
+        at_once = 1 if self._is_local else _REMOVED_AT_ONCE
+        for at in range(0, len(paths), at_once):
+            chunk = paths[at : at + at_once]
+            with self._reported(chunk[0]), suppress(FileNotFoundError):
+                self._files.rm([f"{self._root}/{path}" for path in chunk])
+        if self._is_local:
+            for folder in sorted({path.rpartition("/")[0] for path in paths}, reverse=True):
+                self._remove_if_empty(folder)
+
+    def _remove_if_empty(self, folder: str) -> None:
+        """Remove a folder without files, and those above it, down to one below the root."""
+        while folder.count("/"):
+            try:
+                os.rmdir(f"{self._root}/{folder}")
+            except OSError:
+                return
+            folder = folder.rpartition("/")[0]
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with all files; one that does not exist is no error.
