@@ -53,7 +53,8 @@ def command(address: str, packages: str) -> Run:
 
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[tuple[str, str]]:
-    with EmbeddedBroker(properties=FEW_PARTITIONS) as one, EmbeddedBroker(properties=FEW_PARTITIONS) as other:
+    properties = {"log.retention.ms": -1, **FEW_PARTITIONS}  # records are of 2020
+    with EmbeddedBroker(properties=properties) as one, EmbeddedBroker(properties=properties) as other:
         yield one.bootstrap_servers, other.bootstrap_servers
 
 
