@@ -14,9 +14,9 @@ import pytest
 from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.ranges import reading
 from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.records import Batch, TopicPartition, encode_batch
-from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import ClientPool
 from kafkaraw.testing.audit_spark import ReadTask, audit_tasks
@@ -115,7 +115,7 @@ def read_slow_partition(seed: int) -> ReadTask:
     task.deadline_s = (STRETCHES * 3 + 20) * FETCH_S[1]
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(reading, "time", clock)
-        monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: consumer))
+        monkeypatch.setattr("kafkaraw.spark.reading.task._consumers", ClientPool(lambda settings: consumer))
         try:
             settings = ReadSettings({}, fail_on_data_loss=True, poll_timeout_ms=int(PATIENCE_S * 1000))
             batches = list(read_ranges([OffsetRange("t", 0, 0, consumer.end)], SCHEMA, settings))

@@ -16,11 +16,11 @@ from kafkaraw.core.fetch.subscription_state import FetchRange
 from kafkaraw.errors import BrokerError, KafkaError, KafkaTimeoutError
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.protocol.error_codes import ErrorCode, error_for
+from kafkaraw.ranges import reading
 from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.ranges.reading import grouped, size_max_bytes
 from kafkaraw.records import Batch, TopicPartition, encode_batch
 from kafkaraw.spark.errors import DataLossError
-from kafkaraw.spark.reading import task as reading
 from kafkaraw.spark.reading.task import ReadSettings, read_ranges
 from kafkaraw.spark.worker import ClientPool
 
@@ -109,7 +109,7 @@ def no_waiting(monkeypatch):
 
 
 def read(monkeypatch, log: Log, start: int, end: int, *, strict: bool = True) -> list[int]:
-    monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
+    monkeypatch.setattr("kafkaraw.spark.reading.task._consumers", ClientPool(lambda settings: Consumer(log)))
     settings = ReadSettings({}, strict, 30_000)
     batches = list(read_ranges([OffsetRange("t", 0, start, end, "id")], SCHEMA, settings))
     assert all(batch.schema.equals(SCHEMA) for batch in batches)
@@ -279,7 +279,7 @@ def test_another_error_of_the_broker_reaches_the_user_and_the_consumer_is_not_us
 
 def test_rows_come_in_batches_of_bounded_length(monkeypatch):
     log = Log(end=65_000, batch_rows=65_000)
-    monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
+    monkeypatch.setattr("kafkaraw.spark.reading.task._consumers", ClientPool(lambda settings: Consumer(log)))
     batches = list(read_ranges([OffsetRange("t", 0, 0, 65_000)], SCHEMA, ReadSettings({}, True, 30_000)))
     assert [batch.num_rows for batch in batches] == [20_000, 20_000, 20_000, 5_000]
 
@@ -291,7 +291,7 @@ def test_a_task_gives_about_16_mib_of_decompressed_records_at_a_time(monkeypatch
     )
     log = Log(end=25)
     log.poll = lambda timeout: {T0: Batch("t", 0, memoryview(wires), start_offset=0)}
-    monkeypatch.setattr(reading, "_consumers", ClientPool(lambda settings: Consumer(log)))
+    monkeypatch.setattr("kafkaraw.spark.reading.task._consumers", ClientPool(lambda settings: Consumer(log)))
     offsets = []
     for batch in read_ranges([OffsetRange("t", 0, 0, 23, "id")], SCHEMA, ReadSettings({}, True, 30_000)):
         assert batch.nbytes <= 20 << 20
