@@ -77,6 +77,7 @@ PACKAGES = {
     "protocol_exports": ("entry", "The protocol for Wireshark, Kaitai Struct and other tools."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
     "metrics": ("entry", "The metrics of clients for Prometheus."),
+    "monitoring": ("role", "What a cluster does: rates, lag, what is wrong."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
     "worker": ("role", "Handlers for records: concurrency, retries, dead letters, commits."),
     "mirror": ("role", "Copies of topics: mirrors, snapshots, backups, comparison."),

@@ -27,6 +27,7 @@ MODULES: Final = (
     "kafkaraw.worker",
     "kafkaraw.opentelemetry",
     "kafkaraw.metrics",
+    "kafkaraw.monitoring",
     "kafkaraw.protocol",
     "kafkaraw.inspect",
 )

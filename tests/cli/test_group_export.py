@@ -11,55 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkaraw import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.cli.clients import Cluster
-from kafkaraw.cli.group_export import SAMPLES_MAX, LagHistory, export
+from kafkaraw.cli.group_export import export
 from kafkaraw.errors import UsageError
 
 PARTITION = TopicPartition("orders", 0)
-
-
-def history(*samples: tuple[float, int]) -> LagHistory:
-    made = LagHistory()
-    for now_s, end in samples:
-        made.add(now_s, {PARTITION: end})
-    return made
-
-
-@pytest.mark.parametrize(
-    ("committed", "lag_s"),
-    [
-        (200, 0),  # at the end
-        (210, 0),  # committed after the end was asked for
-        (150, 15),  # written half-way between the second and the third sample
-        (100, 20),  # the next record came right after the second sample
-        (50, 25),
-        (5, 30),  # before the first sample: at least as old as that
-    ],
-)
-def test_the_age_of_an_offset_is_estimated_from_earlier_ends(committed: int, lag_s: float) -> None:
-    seen = history((0, 10), (10, 100), (20, 200))
-    assert seen.lag_s(PARTITION, committed, 30) == pytest.approx(lag_s, abs=0.6)
-
-
-def test_a_partition_that_nothing_is_written_to_keeps_two_samples_of_its_end() -> None:
-    seen = history((0, 0), *((float(second), 10) for second in range(1, 1000)))
-    assert seen.lag_s(PARTITION, 0, 1000) == pytest.approx(1000)
-    assert seen.lag_s(PARTITION, 9, 1000) == pytest.approx(999.1, abs=0.1)
-
-
-def test_samples_are_bounded_and_reach_back_to_the_first() -> None:
-    seen = history(*((float(second), second) for second in range(10 * SAMPLES_MAX)))
-    assert len(seen._samples[PARTITION]) <= SAMPLES_MAX
-    assert seen.lag_s(PARTITION, 5, 640) == pytest.approx(635, abs=20)
-
-
-def test_a_topic_that_was_made_anew_has_no_old_samples() -> None:
-    assert history((0, 1000), (10, 5)).lag_s(PARTITION, 2, 20) == 10
-
-
-def test_partitions_that_are_gone_are_forgotten() -> None:
-    seen = history((0, 1000))
-    seen.add(1, {})
-    assert seen.lag_s(PARTITION, 2, 20) is None
 
 
 def samples_at(url: str) -> dict[tuple[str, ...], float]:

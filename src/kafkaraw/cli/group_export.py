@@ -3,7 +3,7 @@
 Numbers are read from the cluster when Prometheus asks. The lag in seconds is the age of the oldest record that the
 group has not committed yet; it is estimated from the ends of the log at earlier requests. This must not join a group or
 commit.
-Start at `GroupCollector`; `LagHistory` is the estimate.
+Start at `GroupCollector`; `EndHistory` is the estimate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import fnmatch
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.group_tables import described_groups
 from kafkaraw.client.admin.offsets import OffsetSpec
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.monitoring.history import EndHistory
 
 if TYPE_CHECKING:
     from kafkaraw.client.admin.group_descriptions import GroupDescription
@@ -29,52 +29,8 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger(__name__)
 
-SAMPLES_MAX: Final = 64
-"""Samples of one partition. When there are more, each second one is dropped, so that they reach back further."""
 AGE_MIN_S: Final = 1.0
 """Results younger than this are returned again: several Prometheus servers may ask at once."""
-
-
-class LagHistory:
-    """The ends of partitions at earlier times, from which the age of an offset is estimated."""
-
-    def __init__(self) -> None:
-        self._samples: dict[TopicPartition, deque[tuple[float, int]]] = {}
-
-    def add(self, now_s: float, ends: Mapping[TopicPartition, int]) -> None:
-        """Add a sample of each partition, and forget partitions that are gone."""
-        for gone in self._samples.keys() - ends.keys():
-            del self._samples[gone]
-        for partition, end in ends.items():
-            samples = self._samples.setdefault(partition, deque())
-            if samples and end < samples[-1][1]:
-                samples.clear()  # the topic was made anew, or its log truncated
-            if len(samples) >= 2 and samples[-1][1] == samples[-2][1] == end:
-                samples.pop()  # while nothing is written, the first and the last sample say it
-            samples.append((now_s, end))
-            if len(samples) > SAMPLES_MAX:
-                self._samples[partition] = deque([*list(samples)[:-1:2], samples[-1]])
-
-    def lag_s(self, partition: TopicPartition, committed: int, now_s: float) -> float | None:
-        """Return for how many seconds a group has been behind: since its next record was written.
-
-        Between two samples, records count as written evenly. A record that is older than the first sample counts as old
-        as that one. None if the partition has no sample.
-        """
-        samples = self._samples.get(partition)
-        if not samples:
-            return None
-        if committed >= samples[-1][1]:
-            return 0.0
-        before: tuple[float, int] | None = None
-        for at_s, end in samples:
-            if end > committed:
-                if before is None:
-                    return now_s - at_s
-                share = (committed - before[1]) / (end - before[1])
-                return now_s - (before[0] + share * (at_s - before[0]))
-            before = (at_s, end)
-        raise AssertionError("the last sample is behind the offset")
 
 
 class GroupCollector:
@@ -98,7 +54,7 @@ class GroupCollector:
         self._admin = cluster.admin()
         self._patterns = patterns
         self._timeout_s = timeout_s
-        self._history = LagHistory()
+        self._history = EndHistory()
         self._lock = threading.Lock()
         self._last: tuple[float, list[object]] | None = None
 
