@@ -119,6 +119,10 @@ bench-imports: setup ## CPU of importing our clients and others', in fresh proce
 bench-metadata: setup ## CPU and memory of a client's metadata: up to a million partitions and 1,000 brokers, simulated
 	@$(BIN)/python -m bench.metadata $(ARGS)
 
+.PHONY: bench-top
+bench-top: setup ## What kafkaraw top costs with 10,000 topics and 5,000 groups: snapshots, and drawing
+	@$(BIN)/python -m bench.top $(ARGS)
+
 .PHONY: bench-partitions
 bench-partitions: setup ## Spark's source over 100 to 10,000 partitions: planning, tasks, micro-batches, memory
 	@$(BIN)/python -m bench.spark.partitions $(ARGS)
@@ -191,6 +195,7 @@ docs: setup ## Draw the pictures, and write the reference pages, types of settin
 	@$(BIN)/python -m docs.draw_architecture
 	@$(BIN)/python -m docs.draw_state_machines
 	@$(BIN)/python docs/pictures/wire_decode.py
+	@$(BIN)/python docs/pictures/top.py
 	@$(BIN)/python -m docs.generate_reference
 	@$(BIN)/python -m docs.generate_rights
 	@$(BIN)/python -m docs.generate_settings

@@ -86,6 +86,7 @@ LONG = (
     "cli/test_produce.py",
     "cli/test_registry.py",
     "cli/test_schemas.py",
+    "cli/test_top_live.py",
     "cli/test_wire.py",
     "cli/test_wire_tap.py",
     "client/admin/test_transactions.py",

@@ -87,6 +87,7 @@ SECTIONS: Final = (
                     "docs/how-to/log-in.md",
                     "docs/how-to/use-the-command-line.md",
                     "docs/how-to/administer.md",
+                    "docs/how-to/watch-a-cluster.md",
                     "docs/mirroring.md",
                     "docs/how-to/monitor.md",
                     "docs/how-to/tune-performance.md",

@@ -43,6 +43,7 @@ SAID = {
     ],
     "stop-gracefully": ["stopping\n10 handled"],
     "use-transactions": ["aborted: the second record cannot be made", "[b'{\"id\": 1}']"],
+    "watch-a-cluster": ["orders: 100 records, 0/s\n", "billing: lag 60, Empty\n[]\n"],
 }
 """Page -> texts that its program prints."""
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n+)?```python\n(.*?)```", re.DOTALL)

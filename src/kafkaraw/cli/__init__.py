@@ -44,6 +44,7 @@ COMMANDS = {
     "spark": "kafkaraw.cli.spark:spark",
     "sql": "kafkaraw.cli.sql:sql",
     "tables": "kafkaraw.cli.tables:tables",
+    "top": "kafkaraw.cli.top:top",
     "topics": "kafkaraw.cli.topics:topics",
     "transactions": "kafkaraw.cli.transactions:transactions",
     "users": "kafkaraw.cli.users:users",
