@@ -127,6 +127,10 @@ bench-top: setup ## What kafkaraw top costs with 10,000 topics and 5,000 groups:
 bench-partitions: setup ## Spark's source over 100 to 10,000 partitions: planning, tasks, micro-batches, memory
 	@$(BIN)/python -m bench.spark.partitions $(ARGS)
 
+.PHONY: bench-large-topic
+bench-large-topic: setup ## A topic of 10 GB, read by Spark on two cores: every record checked, memory of its processes
+	@$(BIN)/python -m bench.spark.large_topic $(ARGS)
+
 .PHONY: bench-pipelines
 bench-pipelines: setup ## A pipeline with three outputs, and the same job by hand with our connector and Spark's own
 	@$(BIN)/python -m bench.pipelines $(ARGS)

@@ -194,7 +194,7 @@ def _streamed(engine: SparkSession, job: Job, folder: Path) -> Numbers:
             progress = _progress_after(query, batch_id)
             batch_id = progress["batchId"]
             later.append(progress)
-    memory = _python_memory()
+    memory = python_memory_mebibytes()
     query.stop()
     logged = max((folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda each: each.stat().st_size)
     settled = later[2:]
@@ -246,7 +246,7 @@ def _connections(process_id: int) -> int:
     return sum(os.readlink(link).startswith("socket:") for link in links if link.is_symlink())
 
 
-def _python_memory() -> list[float]:
+def python_memory_mebibytes() -> list[float]:
     """The memory of the Python processes below this one's JVM, in MiB: Spark's driver-side ones and its workers."""
     parents: dict[int, int] = {}
     for each in Path("/proc").glob("[0-9]*"):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from kafkaraw.broker.groups.classic_group import ClassicGroup
 from kafkaraw.broker.groups.consumer_group import ConsumerGroup
 from kafkaraw.broker.groups.coordinator import GroupCoordinator
-from kafkaraw.broker.shares.partitions import LedShare, SharePartitions
+from kafkaraw.broker.shares.partitions import SharePartitions
 from kafkaraw.client.groups.commit_queue import PendingCommit
 from kafkaraw.client.groups.progress import Progress
 from kafkaraw.client.sending.sender import Outbox
@@ -131,25 +131,25 @@ def record_commits(name: str, progress: Progress, group: GroupHistory, clock: Ca
 
 @contextmanager
 def record_loads(shares: ShareHistory, clock: Callable[[], float]) -> Iterator[None]:
-    """In this context, record when a leader reads the state of a share partition, and when it is leader no more.
+    """In this context, record when a leader reads the state of a share partition, and when it forgets it.
 
     From then on, delivery counts begin at the stored ones. This happens inside of brokers; members cannot know it.
     """
-    read, ended = SharePartitions._read, LedShare.ended
+    read, end = SharePartitions._read, SharePartitions._end
 
     def read_and_record(self, led, outcome):
         read(self, led, outcome)
         shares.loads.append(Load(clock(), led.partition.topic_partition))
 
-    def end_and_record(self):
-        ended(self)
-        shares.loads.append(Load(clock(), self.partition.topic_partition))
+    def end_and_record(self, led, error):
+        end(self, led, error)
+        shares.loads.append(Load(clock(), led.partition.topic_partition))
 
-    SharePartitions._read, LedShare.ended = read_and_record, end_and_record
+    SharePartitions._read, SharePartitions._end = read_and_record, end_and_record
     try:
         yield
     finally:
-        SharePartitions._read, LedShare.ended = read, ended
+        SharePartitions._read, SharePartitions._end = read, end
 
 
 @contextmanager

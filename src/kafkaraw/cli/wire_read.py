@@ -23,7 +23,7 @@ HOW_TO_DECRYPT: Final = (
 )
 
 
-tls_keys_option = click.option(
+tls_keys_option: Final = click.option(
     "--tls-keys", type=click.File("rb"), metavar="FILE", help="Session keys of TLS (SSLKEYLOGFILE), to decrypt with."
 )
 

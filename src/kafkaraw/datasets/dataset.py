@@ -143,7 +143,31 @@ def dataset(  # noqa: PLR0913 - what is read, and how it is decoded
     return KafkaDataset(replace(source, key=formats.of_keys(key), value=formats.of_values(value)), ranges)
 
 
-class KafkaDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
+if TYPE_CHECKING:
+
+    class _ArrowDataset:
+        """What data sets inherit of `pyarrow.dataset.Dataset`, which has no types."""
+
+        def to_table(
+            self, columns: Columns = None, filter: pc.Expression | None = None, **options: object
+        ) -> pa.Table: ...
+
+        def head(
+            self, num_rows: int, columns: Columns = None, filter: pc.Expression | None = None, **options: object
+        ) -> pa.Table: ...
+
+        def take(
+            self,
+            indices: pa.Array | Sequence[int],
+            columns: Columns = None,
+            filter: pc.Expression | None = None,
+            **options: object,
+        ) -> pa.Table: ...
+else:
+    _ArrowDataset = ds.Dataset
+
+
+class KafkaDataset(_ArrowDataset):
     """A snapshot of topics; see `dataset`. PyArrow, DuckDB, Polars and others scan it.
 
     Args:
@@ -303,9 +327,11 @@ class KafkaDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """Raise UsageError: the columns are those of the format."""
         raise UsageError("the columns of a data set of topics are fixed; give schema= to `dataset`")
 
-    def sort_by(self, sorting: object, **options: object) -> ds.InMemoryDataset:
+    def sort_by(
+        self, sorting: object, columns: Columns = None, filter: pc.Expression | None = None, **options: object
+    ) -> ds.InMemoryDataset:
         """Return the records in an order, in memory."""
-        return ds.dataset(self.to_table(**options).sort_by(sorting))
+        return ds.dataset(self.to_table(columns, filter, **options).sort_by(sorting))
 
     def join(self, *arguments: object, **options: object) -> ds.InMemoryDataset:
         """Return the join with a table, in memory; arguments as for `pyarrow.Table.join`."""

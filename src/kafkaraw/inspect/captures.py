@@ -87,7 +87,7 @@ class GuessedResponse(Exchange):
             version=best.version,
             correlation_id=correlation_id,
         )
-        self.response = frame
+        self.response: Frame | None = frame
         self.candidates: list[Candidate] = candidates
 
     @property

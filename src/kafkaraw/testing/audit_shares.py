@@ -195,13 +195,17 @@ class _Audit:
         )
 
     def _locked_until_s(self, acquisition: Acquisition) -> float:
-        begins = [acquisition.exchange.asked_s]
-        begins += [
-            each.exchange.asked_s
-            for each in self._sent.get(acquisition.place, ())
-            if each.kind == AcknowledgeType.RENEW and each.code == 0 and _is_of(acquisition, each)
-        ]
-        return max(begins) + self._shares.lock_s - _TICK_S
+        """Return until when a record was certainly locked.
+
+        A renewal that comes after the end of the lock does not make it longer. It is no error for records in front of
+        the start offset (kafka.server.share.SharePartition.acknowledge), which another member may have ended.
+        """
+        until_s = acquisition.exchange.asked_s + self._shares.lock_s - _TICK_S
+        for each in self._sent.get(acquisition.place, ()):
+            is_renewal = each.kind == AcknowledgeType.RENEW and each.code == 0 and _is_of(acquisition, each)
+            if is_renewal and each.exchange.asked_s <= until_s:
+                until_s = max(until_s, each.exchange.asked_s + self._shares.lock_s - _TICK_S)
+        return until_s
 
     # -- what clients said
 

@@ -60,7 +60,9 @@ def test_package_that_is_not_installed_is_refused_with_the_nearest_name():
 
 def test_package_that_the_job_does_not_need_is_left_out_with_what_only_it_requires(environment):
     smaller = executor_environment([], "/opt/python3", left_out=["Fastavro", "httpx"])
-    assert {"fastavro", "httpx", "httpcore", "h11"} == environment.packages.keys() - smaller.packages.keys() - {"idna"}
+    gone = environment.packages.keys() - smaller.packages.keys()
+    assert {"fastavro", "httpx", "httpcore"} <= gone
+    assert gone <= {"fastavro", "httpx", "httpcore", "h11", "anyio", "idna"}, "others may need the last three"
     assert not [target for target in targets(smaller) if "/fastavro/" in target]
 
 

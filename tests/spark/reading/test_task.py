@@ -228,7 +228,7 @@ def test_a_task_does_not_wait_forever(monkeypatch):
     log = Log(end=30)
     log.end_offsets = lambda partitions, timeout: dict.fromkeys(partitions, 100)
     with pytest.raises(
-        KafkaTimeoutError, match="position 30 did not advance within 30000 ms, the task reads up to offset 37"
+        KafkaTimeoutError, match="position 30 did not advance within 30000 ms, the read ends at offset 37"
     ):
         read(monkeypatch, log, 13, 37)
 
