@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
@@ -13,9 +17,12 @@ from kafkaraw.cli.clients import Cluster, cluster_options
 from kafkaraw.cli.registries import registry_option
 
 if TYPE_CHECKING:
+    from kafkaraw.console.serving import Console
     from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings, Pipeline
 
 URL_LINE: Final = "url="
+CONSOLE_LINE: Final = "console="
+_START_S: Final = 10.0
 USERS_VARIABLE: Final = "KAFKARAW_CONSOLE_USERS"
 _DEFAULT_PORT: Final = 8088
 
@@ -97,32 +104,94 @@ def console(cluster: Cluster, **options: Unpack[ConsoleOptions]) -> None:
 
     The first line printed is url=http://HOST:PORT/. Ctrl-C or SIGTERM stops the command.
     """
-    from kafkaraw.cli.stopping import Stop
+    import asyncio
 
-    with Stop() as stop:
-        settings = settings_of(cluster, options)
-        run_console(settings, stop)
-    if stop.asked:
-        click.echo("% Stopped.", err=True)
+    asyncio.run(_run(_made(settings_of(cluster, options))))
+    click.echo("% Stopped.", err=True)
 
 
-def run_console(settings: ConsoleSettings, stop: object) -> None:
-    """Run a console until a signal comes.
+async def _run(console: Console) -> None:
+    """Run a console until a signal comes; a second one ends the process."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        console.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    await console.run(lambda: click.echo(f"{URL_LINE}{console.url}"))
+
+
+def _made(settings: ConsoleSettings) -> Console:
+    """Return a console that listens.
 
     Raises:
         click.UsageError: a package is missing.
     """
-    import asyncio
-
     try:
         from kafkaraw.console.serving import Console
     except ImportError as error:
         raise click.UsageError(
             f"the console needs {error.name}, which is not installed: pip install 'kafkaraw[console]'"
         ) from error
+    return Console(settings)
 
-    made = Console(settings)
-    asyncio.run(made.run(lambda: click.echo(f"{URL_LINE}{made.url}")))
+
+class ConsoleOfBroker:
+    """The console of a broker in the same process, for `run_broker`: called when the broker has started.
+
+    Args:
+        host: to listen on.
+        port: to listen on.
+        users: of the broker; the console authenticates as the first one.
+        allow_writes: whether it changes anything.
+
+    Raises:
+        click.UsageError: other machines could use it, or a package is missing.
+    """
+
+    def __init__(self, host: str, port: int, users: Mapping[str, str], *, allow_writes: bool) -> None:
+        from kafkaraw.console.settings import ClusterSettings, ConsoleSettings
+        from kafkaraw.errors import ConfigError
+
+        self._users = users
+        try:
+            self._settings = ConsoleSettings(
+                [ClusterSettings("broker", {}, {})], host=host, port=port, allow_writes=allow_writes
+            )
+        except ConfigError as error:
+            text = f"--console {host}: only addresses of this machine; `kafkaraw console` has logins for others"
+            raise click.UsageError(text) from error
+        if find_spec("starlette") is None or find_spec("jinja2") is None:
+            raise click.UsageError("--console needs packages that are not installed: pip install 'kafkaraw[console]'")
+
+    def __call__(self, servers: str) -> Callable[[], None]:
+        """Start the console; return what stops it."""
+        import asyncio
+        import threading
+
+        client: dict[str, object] = {"bootstrap_servers": servers}
+        if self._users:
+            name, password = next(iter(self._users.items()))
+            client |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+            client |= {"sasl_username": name, "sasl_password": password}
+        cluster = replace(self._settings.clusters[0], client=client, consumer=client, option=f"-b {servers}")
+        made = _made(replace(self._settings, clusters=[cluster]))
+        is_started = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(made.run(is_started.set)), name="console", daemon=True)
+        thread.start()
+        is_started.wait(_START_S)
+        click.echo(f"{CONSOLE_LINE}{made.url}")
+
+        def stop() -> None:
+            made.stop()
+            thread.join(_START_S)
+
+        return stop
 
 
 def settings_of(cluster: Cluster, options: ConsoleOptions) -> ConsoleSettings:

@@ -28,7 +28,7 @@ from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import TopicPartition
 
 PER_PAGE: Final = 50
-_LIST_S: Final = 5.0
+_LIST_S: Final = 2.0
 _SAMPLE_S: Final = 5.0
 _SAMPLED_FOR_S: Final = 900.0
 _SAMPLES_MAX: Final = 180

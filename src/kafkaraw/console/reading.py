@@ -79,7 +79,7 @@ async def read_newest(
         found = Found(ranges=ranges)
         windows = {each: Place(max(place.start, place.end - count), place.end) for each, place in ranges.items()}
         await _read(consumer, windows, found, count * len(windows))
-    found.records.sort(key=lambda record: (record.timestamp_ms, record.offset), reverse=True)
+    found.records.sort(key=lambda record: (record.timestamp_ms, record.offset, record.partition), reverse=True)
     del found.records[count:]
     return found
 

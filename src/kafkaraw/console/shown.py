@@ -239,7 +239,7 @@ class Decoder:
 
         async def deserialize(data: bytes, topic: str, field: str) -> Any:  # noqa: ANN401
             context = DeserializationContext(topic, field, [])  # type: ignore[arg-type]
-            found = made.deserialize(data, context)
+            found = made(data, context)
             found = await found if hasattr(found, "__await__") else found
             if hasattr(found, "DESCRIPTOR"):
                 from google.protobuf.json_format import MessageToDict

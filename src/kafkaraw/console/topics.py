@@ -24,7 +24,7 @@ from kafkaraw.protocol.config_codes import ConfigSource
 from kafkaraw.records import TopicPartition
 
 PER_PAGE: Final = 100
-_LIST_S: Final = 5.0
+_LIST_S: Final = 2.0
 _SIZES_S: Final = 15.0
 _PAGES_MAX: Final = 1_000_000
 _RATE_MIN_S: Final = 2.0
