@@ -125,17 +125,32 @@ VALUES = st.recursive(
 )
 
 
-@given(value=VALUES, wanted=VALUES, is_ascii=st.booleans(), form=st.sampled_from(["{}", "{}e0", "{}.0"]))
+NUMBERS = st.integers(-3, 30) | st.sampled_from([0.5, 7.0, 1e3, 12.5])
+
+
+@given(
+    value=VALUES | NUMBERS,
+    wanted=VALUES | NUMBERS,
+    is_ascii=st.booleans(),
+    form=st.sampled_from(["{}", "{}e0", "{}.0"]),
+)
 def test_needed_bytes_leave_out_no_record_that_matches(value: Any, wanted: Any, is_ascii: bool, form: str) -> None:
-    text = json.dumps({"a": {"é": value}, "é": wanted}, ensure_ascii=is_ascii)
+    text = json.dumps({"a": {"é": value, "b": value}, "b": wanted, "é": wanted}, ensure_ascii=is_ascii)
     if isinstance(wanted, int) and not isinstance(wanted, bool):
         text = re.sub(r"(\d+)(?=[,}\]])", lambda found: form.format(found[1]), text)
     written = text.encode()
-    for filter_text in (f"$.é = {json.dumps(wanted)}", "$.a.é ~ a", f"$.a.é = {json.dumps(wanted)}"):
+    literal, other = json.dumps(wanted), json.dumps(value)
+    filters = [
+        f"{path} {sign} {each}"
+        for path in ("$.é", "$.b", "$.a.b")
+        for sign in ("=", "<", ">=")
+        for each in (literal, other)
+    ]
+    for filter_text in (*filters, "$.a.é ~ a", "$.a[*] ~ a", f"$.a.b != {literal}"):
         if len(filter_text) > 2_000:
             continue
         (term,) = parse_filter(filter_text, NONE)
         batch = pa.record_batch({"value": pa.array([written, None], pa.binary())})
         kept = _with_needed(batch, term, has_registry=False)
         record = Candidate(None, written, (), lambda: parsed(written))
-        assert kept.num_rows == 1 or not term.matches(record)
+        assert kept.num_rows == 1 or not term.matches(record), filter_text

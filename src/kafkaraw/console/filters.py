@@ -25,7 +25,6 @@ _PATH: Final = re.compile(
 )
 _PART: Final = re.compile(r"(key|value|header\.[^\s=!:]+)\s*(!=|=|:)\s*(.+)", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^\s.\[\]]+)|\[(\d+)\]|\[(\*)\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
-_EXPONENT: Final = "[0-9][eE][-+0-9]"
 _INTEGER_MAX: Final = 10**15
 _DIGITS_MAX: Final = 4_000
 
@@ -50,16 +49,35 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class NumberOf:
+    """A comparison of a number with a field that a value may have once.
+
+    Attributes:
+        pattern: a regex with the group `number` where the field's number is.
+        field: the field as it is written.
+        operator: one of `<`, `<=`, `>` and `>=`.
+        wanted: the other number.
+    """
+
+    pattern: str
+    field: str
+    operator: str
+    wanted: float
+
+
+@dataclass(frozen=True)
 class Need:
     """What must be found in bytes for a record to match: one of the texts, or the pattern.
 
     Attributes:
         texts: in UTF-8.
         pattern: a regex of ASCII; None for none.
+        number: in JSON, the field whose number decides; None for none.
     """
 
     texts: tuple[str, ...]
     pattern: str | None = None
+    number: NumberOf | None = None
 
 
 @dataclass(frozen=True)
@@ -307,18 +325,31 @@ _TESTS: Final[dict[str, Callable[[Any], Callable[[Any], bool]]]] = {
 
 def _needed(steps: Sequence[str | int | _Every], operator: str, wanted: Any) -> tuple[Need, ...]:  # noqa: ANN401
     """Return what JSON must have for the term to be true, however it escapes texts and writes numbers."""
-    needs = []
-    if operator == "=" and isinstance(wanted, str) and wanted:
-        needs.append(_as_written(wanted))
-    elif operator == "=" and isinstance(wanted, int) and not isinstance(wanted, bool) and 0 <= wanted < _INTEGER_MAX:
-        needs.append(Need((str(wanted),), _EXPONENT if wanted else None))
     names = [step for step in steps if isinstance(step, str)]
-    if names:
-        needs.append(_as_written(names[-1], '"'))
-    return tuple(needs)
+    if not names:
+        return ()
+    name = names[-1]
+    if name is not steps[-1] or not _is_plain(name):
+        return (_as_written(name, '"'),)
+    before = f'"{re.escape(name)}"\\s*:\\s*'
+    if operator == "=" and isinstance(wanted, str) and _is_plain(wanted):
+        return (Need(("\\",), f'{before}"{re.escape(wanted)}"'),)
+    if operator == "=" and isinstance(wanted, int) and not isinstance(wanted, bool) and 0 < wanted < _INTEGER_MAX:
+        return (Need(("\\",), f"{before}(?:{wanted}|[0-9.]+[eE])"),)
+    if operator in _ORDERS and _is_number(wanted) and abs(wanted) < _INTEGER_MAX:
+        return (Need((), None, NumberOf(f"{before}(?P<number>{_JSON_NUMBER})", f'"{name}"', operator, float(wanted))),)
+    return (_as_written(name, '"'),)
+
+
+_ORDERS: Final = ("<", "<=", ">", ">=")
+_JSON_NUMBER: Final = "-?[0-9]+(?:[.][0-9]+)?(?:[eE][-+]?[0-9]+)?"
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether JSON writes a text as it is, unless it escapes without need."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
 def _as_written(text: str, quote: str = "") -> Need:
     """Return how a text is found in JSON: as it is, or with a character escaped."""
-    is_plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
-    return Need((f"{quote}{text}{quote}" if is_plain else text, "\\"))
+    return Need((f"{quote}{text}{quote}" if _is_plain(text) else text, "\\"))

@@ -8,15 +8,16 @@ at once. Must not render anything. Start at `Search`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.console.clusters import ClusterConnection
-from kafkaraw.console.filters import Candidate, Need, Term
+from kafkaraw.console.filters import Candidate, Need, NumberOf, Term
 from kafkaraw.console.shown import Decoder, UnreadableJsonError, parsed
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import Record
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KEPT_MAX: Final = 200
+_SEARCHING: Final = {
+    "client_id": "kafkaraw-console-search",
+    "fetch_max_bytes": 2 << 20,  # memory rather than the last tenth of speed
+    "max_partition_fetch_bytes": 512 << 10,
+}
 SECONDS_MAX: Final = 900.0
 _SCHEMA_TIMEOUT_S: Final = 10.0
 _FRAME: Final = 0
@@ -130,6 +136,7 @@ class Search:
         finally:
             with self._lock:
                 self._ended_at = time.monotonic()
+            _release_memory()
 
     def _scan(self) -> None:
         import pyarrow.compute as pc
@@ -137,7 +144,7 @@ class Search:
         from kafkaraw.datasets.dataset import dataset
 
         scope = self._scope
-        found = dataset(scope.topic, **{**self._cluster.settings.consumer, "client_id": "kafkaraw-console-search"})
+        found = dataset(scope.topic, **{**self._cluster.settings.consumer, **_SEARCHING})
         condition = None
         if scope.partitions is not None:
             condition = pc.field("partition").isin(list(scope.partitions))
@@ -171,22 +178,11 @@ class Search:
             if not batch.num_rows:
                 return
             batch = _with_needed(batch, term, has_registry=has_registry)
-        for record in _records(batch, self._scope.topic):
+        for row, record in enumerate(_candidates(batch, self._decoded)):
             if self._stopped.is_set():
                 return
-            if self._matching(record):
-                self._keep(record)
-
-    def _matching(self, record: Record) -> bool:
-        known: list[Any] = []
-
-        def value_json() -> Any:  # noqa: ANN401
-            if not known:
-                known.append(self._decoded(record.value))
-            return known[0]
-
-        candidate = Candidate(record.key, record.value, record.headers, value_json)
-        return all(term.matches(candidate) for term in self._terms)
+            if all(term.matches(record) for term in self._terms):
+                self._keep(_record(batch, row, self._scope.topic, record))
 
     def _decoded(self, data: bytes | None) -> Any:  # noqa: ANN401
         if not data:
@@ -209,6 +205,13 @@ class Search:
                 heapq.heappush(self._newest, entry)
             else:
                 heapq.heappushpop(self._newest, entry)
+
+
+def _release_memory() -> None:
+    """Give memory back to the operating system: a search may have needed much."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
 
 
 def _timestamp(milliseconds: int) -> Any:  # noqa: ANN401 - a scalar of Arrow
@@ -236,7 +239,7 @@ def _has(column: pa.Array, need: Need) -> pa.Array:
     """Return for each row whether the bytes have one of the texts or the pattern; null has not."""
     import pyarrow.compute as pc
 
-    mask = None
+    mask = None if need.number is None else _may_compare(column, need.number)
     for text in need.texts:
         found = pc.fill_null(pc.match_substring(column, text), False)
         mask = found if mask is None else _either(mask, found)
@@ -247,6 +250,27 @@ def _has(column: pa.Array, need: Need) -> pa.Array:
         mask = found if mask is None else _either(mask, found)
     assert mask is not None
     return mask
+
+
+def _may_compare(column: pa.Array, number: NumberOf) -> pa.Array:
+    """Return for each row whether the comparison may be true: where the field is there once, its number decides."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = pc.fill_null(pc.count_substring(column, number.field), 0)
+    escapes = pc.fill_null(pc.match_substring(column, "\\"), False)
+    found = pc.extract_regex(column, number.pattern).field("number")
+    try:
+        numbers = found.cast(pa.string()).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return _either(pc.greater(times, 0), escapes)
+    slack = abs(number.wanted) * 1e-14
+    if number.operator.startswith("<"):
+        is_true = pc.less_equal(numbers, number.wanted + slack)
+    else:
+        is_true = pc.greater_equal(numbers, number.wanted - slack)
+    once = pc.and_(pc.equal(times, 1), pc.fill_null(is_true, False))
+    return _either(_either(pc.greater(times, 1), once), escapes)
 
 
 def _any_column(batch: pa.RecordBatch, need: Need) -> pa.Array:
@@ -276,24 +300,21 @@ def _either(one: pa.Array, other: pa.Array) -> pa.Array:
     return pc.or_(one, other)
 
 
-def _records(batch: pa.RecordBatch, topic: str) -> Iterator[Record]:
+def _candidates(batch: pa.RecordBatch, decoded: Callable[[bytes | None], Any]) -> Iterator[Candidate]:
+    """Return what terms test, row by row; a value is decoded once, if a term asks for it."""
+    has_headers = "headers" in batch.schema.names
+    headers = batch.column("headers").to_pylist() if has_headers else [None] * batch.num_rows
+    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+    for key, value, pairs in zip(keys, values, headers, strict=True):
+        found = [(each["key"], each["value"]) for each in pairs] if pairs else ()
+        yield Candidate(key, value, found, functools.cache(functools.partial(decoded, value)))
+
+
+def _record(batch: pa.RecordBatch, row: int, topic: str, found: Candidate) -> Record:
     import pyarrow as pa
 
-    names = batch.schema.names
-    times = batch.column("timestamp").cast(pa.int64())
+    time_of = batch.column("timestamp").slice(row, 1).cast(pa.int64())[0].as_py()
     unit = 1_000 if batch.schema.field("timestamp").type.unit == "us" else 1
-    headers = batch.column("headers") if "headers" in names else None
-    for row in range(batch.num_rows):
-        time_of = times[row].as_py()
-        found = headers[row].as_py() if headers is not None else None
-        pairs = [tuple(each.values()) for each in found or ()]
-        yield Record(
-            topic,
-            batch.column("partition")[row].as_py(),
-            batch.column("offset")[row].as_py(),
-            -1 if time_of is None else time_of // unit,
-            0,
-            batch.column("key")[row].as_py(),
-            batch.column("value")[row].as_py(),
-            pairs,
-        )
+    partition, offset = batch.column("partition")[row].as_py(), batch.column("offset")[row].as_py()
+    timestamp_ms = -1 if time_of is None else time_of // unit
+    return Record(topic, partition, offset, timestamp_ms, 0, found.key, found.value, list(found.headers))

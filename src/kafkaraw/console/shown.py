@@ -70,7 +70,7 @@ def parsed(data: bytes) -> Any:  # noqa: ANN401 - any JSON
         raise UnreadableJsonError("nested too deep") from None
     except ValueError as error:
         raise UnreadableJsonError(str(error)) from None
-    if _is_deep(found):
+    if len(data) > 2 * _NESTED_MAX and _is_deep(found):
         raise UnreadableJsonError(f"nested deeper than {_NESTED_MAX}")
     return found
 
