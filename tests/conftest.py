@@ -42,6 +42,7 @@ FOREIGN = (
     "protocol/oracle",
     "protocol_exports/test_kaitai.py",
     "protocol_exports/test_wireshark.py",
+    "console/test_browser.py",
     "docs/test_other_tools.py",
     "docs/test_schemas.py",
     "pipelines/test_command_run.py",

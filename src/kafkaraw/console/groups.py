@@ -311,7 +311,7 @@ def _about_members(group: GroupDescription, rows: Sequence[PartitionLag], lag: i
         said.append(
             (
                 "bad",
-                f"The committed offset of {names} is behind the log's end: the topic is a new one, or lost records.",
+                f"The committed offset of {names} is beyond the log's end: the topic is a new one, or lost records.",
             )
         )
     return said

@@ -90,6 +90,7 @@ function dependents(form) {
   select.addEventListener("change", show);
   show();
   // Addresses stay short: what is empty is not sent.
+  addEventListener("pageshow", () => form.querySelectorAll("input, select").forEach((field) => { field.disabled = false; }));
   form.addEventListener("submit", () => form.querySelectorAll("input, select").forEach((field) => { if (!field.value || field.closest("[hidden]")) field.disabled = true; }));
 }
 
