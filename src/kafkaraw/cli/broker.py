@@ -126,7 +126,7 @@ def broker(  # noqa: PLR0913  # one for each option
         raise click.UsageError("--allow-writes is about the console: give --console PORT, too")
     console = None
     if console_address is not None:
-        from kafkaraw.cli.console import ConsoleOfBroker
+        from kafkaraw.cli.console_server import ConsoleOfBroker
 
         console = ConsoleOfBroker(*console_address, parse_users(users), allow_writes=allow_writes)
     try:

@@ -19,7 +19,6 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.filters import Candidate, Term, parse_filter
 from kafkaraw.console.reading import COUNT_MAX, Found, offsets_of, read_from, read_newest, read_one
@@ -542,6 +541,8 @@ def _editable(one: Record) -> tuple[dict[str, Any], str]:
 
 async def send(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Send a record."""
+    from kafkaraw.client.producer import AsyncProducer  # most consoles send nothing
+
     fields = await site.form(request)
     topic = request.path_params["topic"]
     await _known(cluster, topic)  # a producer could create it
