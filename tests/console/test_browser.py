@@ -102,6 +102,7 @@ def test_a_search_fills_the_page(page: Any, address: str) -> None:
     page.keyboard.type("$.user.id = 7")
     page.keyboard.press("Enter")
     page.get_by_text("1 found in 60 of 60 records").wait_for()
+    assert not page.get_by_role("button", name="Stop").is_visible()
     assert page.locator("#records tr").count() == 1
     assert "q=%24.user.id" in page.url
     page.keyboard.press("Escape")
