@@ -8,6 +8,7 @@ that only its own pages have, and browsers are told to run no script but ours. M
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -28,6 +29,9 @@ log: logging.Logger = logging.getLogger(__name__)
 COOKIE: Final = "kafkaraw_console"
 TOKEN_FIELD: Final = "token"
 BODY_MAX_BYTES: Final = 4 << 20
+_UNAUTHORIZED: Final = 401
+_WRONG_PASSWORD_S: Final = 0.5
+"""Guessing passwords takes long: this, and the number of connections is limited."""
 _SAFE: Final = ("GET", "HEAD")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -86,6 +90,8 @@ class Access:
                 message["headers"] = [*message["headers"], *headers]
             await send(message)
 
+        if refusal is not None and refusal.status_code == _UNAUTHORIZED and "authorization" in request.headers:
+            await asyncio.sleep(_WRONG_PASSWORD_S)
         await (refusal or self._app)(scope, receive, with_headers)
 
     def is_valid(self, request: Request, token: str) -> bool:

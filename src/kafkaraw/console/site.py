@@ -5,6 +5,7 @@ Must not know single pages. Start at `Site.page`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from kafkaraw.errors import AuthorizationError, KafkaError, RetriableError, Unkn
 log: logging.Logger = logging.getLogger(__name__)
 
 FOLDER: Final = Path(__file__).parent
+_FORM_S: Final = 30.0
 SEARCHES_MAX: Final = 2
 """A search uses all it gets: more of them would only take turns."""
 _MISSING: Final = ("GROUP_ID_NOT_FOUND", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION")
@@ -122,10 +124,14 @@ class Site:
             UsageError: the form is too large, or not one of this console.
         """
         body = b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > BODY_MAX_BYTES:
-                raise UsageError(f"the form has more than {BODY_MAX_BYTES >> 20} MiB")
+        try:
+            async with asyncio.timeout(_FORM_S):
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > BODY_MAX_BYTES:
+                        raise UsageError(f"the form has more than {BODY_MAX_BYTES >> 20} MiB")
+        except TimeoutError:
+            raise UsageError(f"the form did not arrive within {_FORM_S:.0f} s") from None
         try:
             found = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000))
         except ValueError as error:
