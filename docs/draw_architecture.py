@@ -67,6 +67,7 @@ class Step:
 PACKAGES = {
     "cli": ("entry", "The command line: one module for each command."),
     "demo": ("entry", "The flights demo, built on everything below."),
+    "console": ("entry", "The web console: pages about clusters, rendered on the server."),
     "testing": ("entry", "Virtual time, a network in memory, the pytest plugin."),
     "pipelines": ("entry", "Declared pipelines: definitions, checks, runs, dead letters."),
     "spark": ("entry", 'The data source format("kafkaraw"): source, sink, session.'),

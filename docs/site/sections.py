@@ -61,6 +61,7 @@ SECTIONS: Final = (
                     "docs/how-to/consume-in-a-group.md",
                     "docs/how-to/share-records-between-workers.md",
                     "docs/how-to/query-topics.md",
+                    "docs/how-to/console.md",
                     "docs/how-to/choose-a-group-protocol.md",
                     "docs/how-to/stop-gracefully.md",
                     "docs/how-to/*worker*.md",

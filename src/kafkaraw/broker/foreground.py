@@ -13,10 +13,10 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaraw.broker.cluster import Cluster
 from kafkaraw.broker.configs.arguments import (
@@ -43,6 +43,8 @@ CONTROL_LINE = "control.socket="
 METRICS_LINE = "metrics.url="
 # Arguments of gc.set_threshold(). A full collection visits all partitions: 0.3 s for 10,000. With Python's thresholds,
 # every other request about all of them causes one.
+OnStarted: TypeAlias = Callable[[str], Callable[[], None]]
+"""Called with the bootstrap servers, on a thread of its own; what it returns is called at the end."""
 _GC_THRESHOLDS = (10_000, 10, 20)
 _METRICS_S = 5.0
 """How long the event loop may take to read metrics, in seconds."""
@@ -61,6 +63,7 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
     ports: Sequence[int] | None = None,
     control_socket: Path | None = None,
     metrics: tuple[str, int] | None = None,
+    on_started: OnStarted | None = None,
 ) -> None:
     """Run a broker, or several in this one process, until SIGINT or SIGTERM.
 
@@ -76,6 +79,8 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
         ports: the port of each node of a cluster, instead of `port`: a list, or a range with a step.
         control_socket: path of the socket for commands to a cluster; None is a path of its own for each process.
         metrics: host and port at which the metrics that clients push are served for Prometheus; port 0 is a free one.
+        on_started: called with the bootstrap servers when clients can connect, on another thread; what it returns is
+            called at the end.
 
     Raises:
         ConfigError: a property is unknown or has an invalid value, ids or ports contradict each other, or the data
@@ -86,13 +91,15 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
     if (nodes is None or nodes == 1) and node_ids is None and ports is None and control_socket is None:
         node = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users))
         with rare_collections():
-            asyncio.run(_run(node, end_with_stdin=end_with_stdin, metrics=metrics))
+            asyncio.run(_run(node, end_with_stdin=end_with_stdin, metrics=metrics, on_started=on_started))
         return
     ids = chosen_node_ids(1 if nodes is None and node_ids is None else nodes, node_ids)
     config_of = cluster_configs(ids, properties, host=host, port=port, ports=ports, users=users)
     cluster = real_cluster(ids, config_of, data_directories(data_dir))
     with rare_collections():
-        asyncio.run(_run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin, metrics=metrics))
+        asyncio.run(
+            _run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin, metrics=metrics, on_started=on_started)
+        )
 
 
 @contextlib.contextmanager
@@ -107,7 +114,12 @@ def rare_collections() -> Iterator[None]:
 
 
 async def _run_cluster(
-    cluster: Cluster, path: Path | None, *, end_with_stdin: bool, metrics: tuple[str, int] | None
+    cluster: Cluster,
+    path: Path | None,
+    *,
+    end_with_stdin: bool,
+    metrics: tuple[str, int] | None,
+    on_started: OnStarted | None,
 ) -> None:
     control = ControlSocket(path or default_path(), NodeCommands(cluster).answer)
     lines = [f"{CONTROL_LINE}{control.path}"]
@@ -119,7 +131,7 @@ async def _run_cluster(
         sys.stderr.write(f"no commands about nodes are taken: {error}\n")
         lines = []
     try:
-        await _run(cluster, end_with_stdin=end_with_stdin, more_lines=lines, metrics=metrics)
+        await _run(cluster, end_with_stdin=end_with_stdin, more_lines=lines, metrics=metrics, on_started=on_started)
     finally:
         await control.close()
 
@@ -130,6 +142,7 @@ async def _run(
     end_with_stdin: bool,
     more_lines: Sequence[str] = (),
     metrics: tuple[str, int] | None = None,
+    on_started: OnStarted | None = None,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -145,9 +158,12 @@ async def _run(
         for line in lines:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
+        end = None if on_started is None else await asyncio.to_thread(on_started, broker.bootstrap_servers)
         try:
             await stop.wait()
         finally:
+            if end is not None:
+                await asyncio.to_thread(end)
             if server is not None:
                 server.close()
 

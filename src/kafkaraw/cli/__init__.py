@@ -23,6 +23,7 @@ COMMANDS = {
     "completion": "kafkaraw.cli.completing:completion",
     "configs": "kafkaraw.cli.configs:configs",
     "consume": "kafkaraw.cli.consume:consume",
+    "console": "kafkaraw.cli.console:console",
     "copy": "kafkaraw.cli.copy:copy",
     "demo": "kafkaraw.cli.demo:demo",
     "doctor": "kafkaraw.cli.doctor:doctor",

@@ -73,6 +73,14 @@ def _address(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     help="Serve the metrics that clients push (KIP-714), and those of share groups, at http://HOST:PORT/metrics, for "
     "Prometheus; port 0 is a free one.  [default HOST: 127.0.0.1]",
 )
+@click.option(
+    "--console",
+    "console_address",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Show the cluster in a web console at http://HOST:PORT/; port 0 is a free one. HOST is of this machine only.",
+)
+@click.option("--allow-writes", is_flag=True, help="Allow changes in the console.")
 @click.pass_context
 def broker(  # noqa: PLR0913  # one for each option
     context: click.Context,
@@ -89,6 +97,8 @@ def broker(  # noqa: PLR0913  # one for each option
     port_step: int | None,
     control_socket: Path | None,
     metrics: tuple[str, int] | None,
+    console_address: tuple[str, int] | None,
+    allow_writes: bool,
 ) -> None:
     """Run a broker, or a cluster of several, for development and tests.
 
@@ -112,6 +122,13 @@ def broker(  # noqa: PLR0913  # one for each option
         if ports is not None:
             raise click.UsageError("--ports and --port-step exclude each other: --ports names the port of each node")
         port, ports = None, _stepped(port, port_step, len(node_ids) if node_ids else nodes or 1)
+    if allow_writes and console_address is None:
+        raise click.UsageError("--allow-writes is about the console: give --console PORT, too")
+    console = None
+    if console_address is not None:
+        from kafkaraw.cli.console_server import ConsoleOfBroker
+
+        console = ConsoleOfBroker(*console_address, parse_users(users), allow_writes=allow_writes)
     try:
         run_broker(
             given,
@@ -124,6 +141,7 @@ def broker(  # noqa: PLR0913  # one for each option
             ports=ports,
             control_socket=control_socket,
             metrics=metrics,
+            on_started=console,
         )
     except OSError as error:
         raise click.ClickException(f"--data-dir {','.join(data_dirs)}: {error}") from error

@@ -1,0 +1,242 @@
+"""`kafkaraw console`: look into clusters with a browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.console_server import console_of
+from kafkaraw.cli.registries import registry_option
+
+if TYPE_CHECKING:
+    from kafkaraw.console.serving import Console
+    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings, Pipeline
+
+URL_LINE: Final = "url="
+USERS_VARIABLE: Final = "KAFKARAW_CONSOLE_USERS"
+_DEFAULT_PORT: Final = 8088
+
+EPILOG: Final = """\b
+Examples:
+  kafkaraw console -b localhost:9092
+  kafkaraw console --cluster staging --cluster production:red      profiles, each with its color
+  kafkaraw console -b localhost:9092 --allow-writes --audit-file console.log
+  KAFKARAW_CONSOLE_USERS=ada:secret kafkaraw console -b kafka:9092 --host 0.0.0.0
+  kafkaraw console -b kafka:9092 --host 0.0.0.0 --user-header X-Forwarded-User --proxy 10.0.0.7
+\b
+The console listens on 127.0.0.1 and changes nothing, unless options say otherwise. On other addresses it demands a
+login.
+"""
+
+
+class ConsoleOptions(TypedDict):
+    """The command's options, by click's names."""
+
+    registry_url: str | None
+    cluster_names: tuple[str, ...]
+    pipelines: tuple[Path, ...]
+    host: str
+    port: int
+    users: tuple[str, ...]
+    user_header: str | None
+    proxies: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
+    allow_writes: bool
+    masks: tuple[str, ...]
+    audit_file: Path | None
+
+
+@click.command(epilog=EPILOG)
+@cluster_options
+@registry_option
+@click.option(
+    "--cluster",
+    "cluster_names",
+    multiple=True,
+    metavar="PROFILE[:COLOR]",
+    help="A cluster of this profile; repeatable. Colors: blue, green, purple, orange, teal, pink, brown, red.",
+)
+@click.option(
+    "--pipeline",
+    "pipelines",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="A pipeline's folder or specification, whose dead letters are shown with the first cluster; repeatable.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a login.")
+@click.option(
+    "--port", default=_DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 for a free port."
+)
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="NAME:PASSWORD",
+    help=f"A user for basic authentication. Other users of this machine can see options: {USERS_VARIABLE} with "
+    "NAME:PASSWORD,... is not seen.",
+)
+@click.option("--user-header", metavar="NAME", help="The request header in which a proxy names the user.")
+@click.option("--proxy", "proxies", multiple=True, metavar="ADDRESS[/BITS]", help="The address of this proxy.")
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME", help="Answer to this name, too.")
+@click.option("--allow-writes", is_flag=True, help="Allow changes: topics, records, groups, dead letters.")
+@click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="NAME",
+    help="Do not show fields of values and headers of this name, at any depth; repeatable. SQL is off then.",
+)
+@click.option(
+    "--audit-file", type=click.Path(dir_okay=False, path_type=Path), help="Append each change to this file, as JSON."
+)
+def console(cluster: Cluster, **options: Unpack[ConsoleOptions]) -> None:
+    """Look into clusters with a browser: topics, messages, groups and their lag, schemas, SQL.
+
+    The first line printed is url=http://HOST:PORT/. Ctrl-C or SIGTERM stops the command.
+    """
+    import asyncio
+
+    asyncio.run(_run(console_of(settings_of(cluster, options))))
+    click.echo("% Stopped.", err=True)
+
+
+async def _run(console: Console) -> None:
+    """Run a console until a signal comes; a second one ends the process."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        console.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    await console.run(lambda: click.echo(f"{URL_LINE}{console.url}"))
+
+
+def settings_of(cluster: Cluster, options: ConsoleOptions) -> ConsoleSettings:
+    """Return what the options say.
+
+    Raises:
+        click.UsageError: an option is invalid, or none names a cluster.
+    """
+    from kafkaraw.cli.broker import parse_users
+    from kafkaraw.console.settings import ConsoleSettings
+    from kafkaraw.errors import ConfigError
+
+    given = [each for each in os.environ.get(USERS_VARIABLE, "").split(",") if each]
+    try:
+        return ConsoleSettings(
+            clusters=_clusters(cluster, options),
+            host=options["host"],
+            port=options["port"],
+            users=parse_users((*given, *options["users"])),
+            user_header=options["user_header"],
+            proxies=[_network(each) for each in options["proxies"]],
+            allowed_hosts=options["allowed_hosts"],
+            allow_writes=options["allow_writes"],
+            masks=frozenset(each.lower() for each in options["masks"]),
+            audit_file=options["audit_file"],
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--proxy") from error
+
+
+def _clusters(cluster: Cluster, options: ConsoleOptions) -> list[ClusterSettings]:
+    from kafkaraw.console.settings import COLORS
+
+    chosen: list[tuple[str, str, Cluster]] = []
+    for each in options["cluster_names"]:
+        name, _, color = each.partition(":")
+        chosen.append((name, color, Cluster(None, None, cluster.given, name)))
+    if not chosen or cluster.servers or cluster.config_file or cluster.profile:
+        chosen.insert(0, (cluster.profile or "cluster", "", cluster))
+    found = []
+    for index, (name, color, each_cluster) in enumerate(chosen):
+        pipelines = options["pipelines"] if not index else ()
+        color = color or COLORS[index % (len(COLORS) - 1)]  # not red, which is chosen by the user
+        found.append(cluster_settings(each_cluster, name, color, options["registry_url"], pipelines))
+    return found
+
+
+def cluster_settings(
+    cluster: Cluster, name: str, color: str, registry_url: str | None, pipelines: tuple[Path, ...]
+) -> ClusterSettings:
+    """Return the settings of one cluster of a console."""
+    from kafkaraw.client.config import AdminConfig, ConsumerConfig
+    from kafkaraw.console.settings import ClusterSettings
+
+    address = cluster.registry(registry_url)
+    registry: dict[str, object] | None = None
+    if address.is_given:
+        registry = dict(address.properties)
+        if address.url is not None:
+            registry.pop("schema.registry.url", None)
+            registry["url"] = address.url
+    if cluster.profile:
+        option = f"--profile {cluster.profile}"
+    else:
+        option = f"-F {cluster.config_file}" if cluster.config_file else f"-b {cluster.servers or ''}"
+    return ClusterSettings(
+        name=name,
+        client=cluster.settings(AdminConfig),
+        consumer=cluster.settings(ConsumerConfig),
+        color=color,
+        option=option,
+        registry=registry,
+        diagnose=_Diagnosis(cluster).checks,
+        pipelines={each_name: each for each_name, each in map(_pipeline, pipelines)},
+    )
+
+
+class _Diagnosis:
+    """Does what `kafkaraw doctor` does, for a page."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def checks(self) -> list[Check]:
+        from kafkaraw.client.config import AdminConfig, parse
+        from kafkaraw.client.network.diagnosis import diagnose
+        from kafkaraw.console.settings import Check
+
+        found = await diagnose(parse(AdminConfig, self._cluster.settings(AdminConfig)), timeout=_CHECK_TIMEOUT_S)
+        return [
+            Check(
+                f"{visit.who} {visit.address}",
+                visit.failed is None,
+                visit.found if visit.failed is None else f"{visit.failed}: {visit.why}. Try: {visit.remedy}",
+            )
+            for visit in found.visits
+        ]
+
+
+_CHECK_TIMEOUT_S: Final = 3.0
+
+
+def _pipeline(path: Path) -> tuple[str, Pipeline]:
+    from kafkaraw.console.settings import Pipeline
+    from kafkaraw.pipelines.dead_letters.store import EVERY, DeadLetters, Filter
+    from kafkaraw.pipelines.specification import read_specification
+
+    specification = read_specification(path)
+
+    def places(chosen: frozenset[tuple[int, int]] | None) -> Filter:
+        return EVERY if chosen is None else Filter(places=chosen)
+
+    return specification.name, Pipeline(DeadLetters(specification.name, specification.settings), places)

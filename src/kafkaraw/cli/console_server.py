@@ -1,0 +1,88 @@
+"""Makes consoles for `kafkaraw console` and for `kafkaraw broker --console`, whose broker is in the same process.
+
+Start at `console_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from kafkaraw.console.serving import Console
+    from kafkaraw.console.settings import ConsoleSettings
+
+CONSOLE_LINE: Final = "console="
+_START_S: Final = 10.0
+
+
+def console_of(settings: ConsoleSettings) -> Console:
+    """Return a console that listens.
+
+    Raises:
+        click.UsageError: a package is missing.
+    """
+    try:
+        from kafkaraw.console.serving import Console
+    except ImportError as error:
+        raise click.UsageError(
+            f"the console needs {error.name}, which is not installed: pip install 'kafkaraw[console]'"
+        ) from error
+    return Console(settings)
+
+
+class ConsoleOfBroker:
+    """The console of a broker in the same process, for `run_broker`: called when the broker has started.
+
+    Args:
+        host: to listen on.
+        port: to listen on.
+        users: of the broker; the console authenticates as the first one.
+        allow_writes: whether it changes anything.
+
+    Raises:
+        click.UsageError: other machines could use it, or a package is missing.
+    """
+
+    def __init__(self, host: str, port: int, users: Mapping[str, str], *, allow_writes: bool) -> None:
+        from kafkaraw.console.settings import ClusterSettings, ConsoleSettings
+        from kafkaraw.errors import ConfigError
+
+        self._users = users
+        try:
+            self._settings = ConsoleSettings(
+                [ClusterSettings("broker", {}, {})], host=host, port=port, allow_writes=allow_writes
+            )
+        except ConfigError as error:
+            text = f"--console {host}: only addresses of this machine; `kafkaraw console` has logins for others"
+            raise click.UsageError(text) from error
+        if find_spec("starlette") is None or find_spec("jinja2") is None:
+            raise click.UsageError("--console needs packages that are not installed: pip install 'kafkaraw[console]'")
+
+    def __call__(self, servers: str) -> Callable[[], None]:
+        """Start the console; return what stops it."""
+        import asyncio
+        import threading
+
+        client: dict[str, object] = {"bootstrap_servers": servers}
+        if self._users:
+            name, password = next(iter(self._users.items()))
+            client |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+            client |= {"sasl_username": name, "sasl_password": password}
+        cluster = replace(self._settings.clusters[0], client=client, consumer=client, option=f"-b {servers}")
+        made = console_of(replace(self._settings, clusters=[cluster]))
+        is_started = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(made.run(is_started.set)), name="console", daemon=True)
+        thread.start()
+        is_started.wait(_START_S)
+        click.echo(f"{CONSOLE_LINE}{made.url}")
+
+        def stop() -> None:
+            made.stop()
+            thread.join(_START_S)
+
+        return stop

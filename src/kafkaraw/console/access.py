@@ -1,0 +1,166 @@
+"""What stands in front of every page: names of hosts, logins, tokens against forged requests, and headers.
+
+A page of another site can send requests to 127.0.0.1 through the reader's browser, also under a name that it has had
+resolved to 127.0.0.1. So a console without logins answers only to names of this machine, every change needs a token
+that only its own pages have, and browsers are told to run no script but ours. Must not know what pages show. Start at
+`Access`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import logging
+import secrets
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kafkaraw.console.settings import ConsoleSettings
+
+log: logging.Logger = logging.getLogger(__name__)
+
+COOKIE: Final = "kafkaraw_console"
+TOKEN_FIELD: Final = "token"
+BODY_MAX_BYTES: Final = 4 << 20
+_UNAUTHORIZED: Final = 401
+_WRONG_PASSWORD_S: Final = 0.5
+"""Guessing passwords takes long: this, and the number of connections is limited."""
+_SAFE: Final = ("GET", "HEAD")
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+_SALT: Final = secrets.token_bytes(16)
+
+
+class Access:
+    """ASGI middleware that lets in whom the settings allow.
+
+    Args:
+        app: the pages.
+        settings: of the console.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
+        self._app = app
+        self._settings = settings
+        self._secret = secrets.token_bytes(32)
+        self._passwords = {name: _digest(password) for name, password in settings.users.items()}
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self._hosts = {*_LOCAL_NAMES, host.lower(), *(each.lower() for each in settings.allowed_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
+        refusal = self._refusal(request)
+        scope["state"]["token"] = self._token(cookie, scope["state"].get("user", ""))
+        scope["state"]["cookie"] = cookie
+        is_new = COOKIE not in request.cookies
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                if not request.url.path.startswith("/static/"):
+                    headers.append((b"cache-control", b"no-store"))
+                if is_new and refusal is None:
+                    text = f"{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict"
+                    headers.append((b"set-cookie", text.encode()))
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        if refusal is not None and refusal.status_code == _UNAUTHORIZED and "authorization" in request.headers:
+            await asyncio.sleep(_WRONG_PASSWORD_S)
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def is_valid(self, request: Request, token: str) -> bool:
+        """Return whether a form has the token of the page that it came from."""
+        return hmac.compare_digest(token.encode(), str(request.state.token).encode())
+
+    def _token(self, cookie: str, user: str) -> str:
+        return hmac.new(self._secret, f"{cookie}\0{user}".encode(), hashlib.sha256).hexdigest()
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return the answer to a request that is not let in; otherwise note the user."""
+        request.scope.setdefault("state", {})["user"] = ""
+        host = request.headers.get("host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if not self._settings.has_login and name.lower() not in self._hosts:
+            text = (
+                f"This console answers to {', '.join(sorted(self._hosts))} only. Start it with --allowed-host {name!r}."
+            )
+            return PlainTextResponse(text, 421)
+        if self._settings.has_login:
+            user = self._user(request)
+            if user is None:
+                return self._login()
+            request.scope["state"]["user"] = user
+        if request.method not in _SAFE and not _is_own_page(request, host):
+            log.warning("a request of another site was refused: %s %s", request.method, request.url.path)
+            return PlainTextResponse("This request comes from the page of another site.", 403)
+        return None
+
+    def _login(self) -> Response:
+        if self._passwords:
+            challenge = {"www-authenticate": 'Basic realm="kafkaraw console", charset="UTF-8"'}
+            return PlainTextResponse("A user name and a password are needed.", 401, challenge)
+        return PlainTextResponse(f"The proxy has not named the user in {self._settings.user_header}.", 401)
+
+    def _user(self, request: Request) -> str | None:
+        name = self._settings.user_header
+        if name is not None and request.client is not None and self._is_proxy(request.client.host):
+            user = request.headers.get(name)
+            if user:
+                return user
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "basic" or not self._passwords:
+            return None
+        try:
+            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except ValueError:  # no Base64, or no UTF-8
+            return None
+        expected = self._passwords.get(user, b"")
+        is_right = hmac.compare_digest(expected, _digest(password))  # as long for users that do not exist
+        return user if colon and is_right else None
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._settings.proxies)
+
+
+def _digest(password: str) -> bytes:
+    """Return what is kept and compared; each request is checked, so that it must be quick."""
+    return hmac.digest(_SALT, password.encode(), "sha256")
+
+
+def _is_own_page(request: Request, host: str) -> bool:
+    """Return whether the browser says that a request comes from a page of this console."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == host.lower()

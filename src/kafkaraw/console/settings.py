@@ -1,0 +1,147 @@
+"""What the console shows, and who may see it. Must not connect to anything. Start at `ConsoleSettings`."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kafkaraw.errors import ConfigError
+
+COLORS: Final = ("blue", "green", "purple", "orange", "teal", "pink", "brown", "red")
+"""Of the stripes that tell clusters apart; red is for those that should make the reader careful."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One address that was tried because a cluster does not answer.
+
+    Attributes:
+        place: what it is, and where.
+        is_good: whether everything went well.
+        text: what went well, or why it failed, and what to change.
+    """
+
+    place: str
+    is_good: bool
+    text: str
+
+
+class Letters(Protocol):
+    """The dead letters of one pipeline, as `kafkaraw pipelines dead-letters` has them."""
+
+    def find(self, wanted: Any = ..., states: Any = ...) -> Sequence[Any]:  # noqa: ANN401 - the store's own classes
+        """Return dead letters, in the order of the topic."""
+
+    def replay(self, wanted: Any = ..., *, limit: int | None = ..., dry_run: bool = ...) -> Any:  # noqa: ANN401
+        """Write open dead letters again."""
+
+    def discard(self, wanted: Any, *, limit: int | None = ..., dry_run: bool = ...) -> Any:  # noqa: ANN401
+        """Mark open dead letters as discarded."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline whose dead letters are shown.
+
+    Attributes:
+        letters: its store.
+        places: makes the store's filter for positions in the dead-letter topic; None for all.
+    """
+
+    letters: Letters
+    places: Callable[[frozenset[tuple[int, int]] | None], Any]
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """A cluster.
+
+    Attributes:
+        name: in addresses and on pages: letters, digits, `.`, `_` and `-`.
+        client: settings that all clients have, by our names.
+        consumer: settings of consumers, by our names.
+        color: one of `COLORS`.
+        option: what selects this cluster on the command line, for commands that are copied, such as `-b HOST:PORT`.
+        registry: settings of the schema registry's client; None if there is no registry.
+        diagnose: finds out why the cluster does not answer; None if nothing does.
+        pipelines: by name, those whose dead letters are shown.
+    """
+
+    name: str
+    client: Mapping[str, Any] = field(repr=False)
+    consumer: Mapping[str, Any] = field(repr=False)
+    color: str = COLORS[0]
+    option: str = ""
+    registry: Mapping[str, object] | None = field(default=None, repr=False)
+    diagnose: Callable[[], Awaitable[Sequence[Check]]] | None = None
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(f"cluster {self.name!r}: a name has 1 to 64 letters, digits, `.`, `_` and `-`")
+        if self.color not in COLORS:
+            raise ConfigError(f"cluster {self.name!r}: color {self.color!r} is none of {', '.join(COLORS)}")
+
+
+@dataclass(frozen=True)
+class ConsoleSettings:
+    """The settings of a console.
+
+    Attributes:
+        clusters: what it shows.
+        host: the address to listen on.
+        port: the port to listen on; 0 for a free one.
+        users: passwords by user name, for basic authentication.
+        user_header: the request header in which a proxy names the user; None if there is no proxy.
+        proxies: the addresses of the proxy, as networks; the header of others is not believed.
+        allowed_hosts: more names under which browsers may ask for the console.
+        allow_writes: whether anything can be changed.
+        masks: names of fields of values, and of headers, whose contents are not shown.
+        audit_file: each change is appended to this file; None logs it only.
+    """
+
+    clusters: Sequence[ClusterSettings]
+    host: str = "127.0.0.1"
+    port: int = 0
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    user_header: str | None = None
+    proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
+    allowed_hosts: Sequence[str] = ()
+    allow_writes: bool = False
+    masks: frozenset[str] = frozenset()
+    audit_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.clusters:
+            raise ConfigError("a console needs a cluster")
+        names = [each.name for each in self.clusters]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"several clusters have the name {twice[0]!r}: give each its own")
+        if not self.has_login and not self.is_local:
+            raise ConfigError(
+                f"--host {self.host}: other machines could read the cluster: give a --user or --user-header, or listen "
+                "on 127.0.0.1"
+            )
+        if self.user_header is not None and not self.proxies:
+            raise ConfigError("--user-header: anyone could send it: name the addresses of the proxy with --proxy")
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the console asks who is there."""
+        return bool(self.users) or self.user_header is not None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine reach the console."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
