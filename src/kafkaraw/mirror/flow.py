@@ -27,12 +27,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, engine_of
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.coordinator import CoordinatorKind, find_coordinators
 from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.fetch.failures import name_of
@@ -69,6 +72,8 @@ FETCH_BYTES: Final = 8 << 20
 """Of one response."""
 REQUEST_BYTES: Final = 8 << 20
 """Of one Produce request, which has at most one batch of each partition."""
+FIND_S: Final = 10.0
+"""For the first look-up of the coordinator of the flow's group."""
 IDLE_S: Final = 0.01
 """How long the source has nothing new until positions are committed before `commit_interval_s` has passed."""
 METADATA_KEPT_MS: Final = 24 * 3_600_000
@@ -359,7 +364,7 @@ class _Session:
             await self._check_not_replaced(topics)  # else this process would fence the one that has replaced it
             await self._commits.open()
         else:
-            topics, _ = await together(self._plan.refresh(), self._commits.open())
+            topics, *_ = await together(self._plan.refresh(), self._commits.open(), self._find_coordinator())
         await self._settle(topics)
         if self._part is None and await self._end_shares():
             await self._settle(topics)
@@ -367,6 +372,12 @@ class _Session:
         await self._adopt(topics)
         if any(position.run_id != self._runs.own for position in self.committed.values()):
             self._schedule.all_at_s = _now_s()  # an earlier process that is alive finds that it was replaced
+
+    async def _find_coordinator(self) -> None:
+        """Look up the coordinator of the flow's group: the first look-up in a new cluster creates its topic."""
+        engine, group_id = engine_of(self._clients.target), self._settings.group_id
+        with suppress(KafkaError):  # calls that need it look it up again
+            await find_coordinators(engine, CoordinatorKind.GROUP, [group_id], Deadline(FIND_S))
 
     async def _check_not_replaced(self, topics: Sequence[CopiedTopic]) -> None:
         """Check that no other process has committed positions since the sessions before.
@@ -809,7 +820,8 @@ class _CommitSchedule:
     """When positions are committed: when the source has no more, or after the interval.
 
     While old records are copied, up to `CATCH_UP_INTERVALS` intervals make one transaction: that delays them by no more
-    than their age. Each commit costs the time until all batches are acknowledged, and three round trips.
+    than their age. Each commit costs the time until all batches are acknowledged, and three round trips. The first
+    transaction of a session has what was read first, so that readers of the copy soon see records.
 
     Args:
         interval_s: of commits under load.
@@ -822,6 +834,7 @@ class _CommitSchedule:
         self._interval_s = interval_s
         self._sent_at_s: float | None = None  # of the first batch since the last commit
         self._committed_at_s = 0.0
+        self._is_first = True
         self.all_at_s: float = _now_s() + POSITIONS_KEPT_S
 
     def sent(self, now_s: float) -> None:
@@ -843,7 +856,7 @@ class _CommitSchedule:
             return False
         idle = is_idle and now_s >= self._committed_at_s + min(COMMIT_PAUSE_S, self._interval_s)
         open_s = min(max(self._interval_s, age_s), self._interval_s * CATCH_UP_INTERVALS)
-        return idle or now_s >= self._sent_at_s + open_s
+        return idle or self._is_first or now_s >= self._sent_at_s + open_s
 
     @property
     def is_open(self) -> bool:
@@ -852,6 +865,7 @@ class _CommitSchedule:
 
     def committed(self, now_s: float, *, everything: bool) -> None:
         """Positions were committed, or there was none to commit."""
+        self._is_first = self._is_first and self._sent_at_s is None
         self._sent_at_s = None
         self._committed_at_s = now_s
         if everything:

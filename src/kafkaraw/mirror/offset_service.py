@@ -26,6 +26,7 @@ from kafkaraw.errors import AuthorizationError, KafkaError, ProtocolError, Usage
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
 from kafkaraw.mirror.clients import FlowClients, create_compacted, newest
+from kafkaraw.mirror.copying import together
 from kafkaraw.mirror.interfaces import CopiedBatch, Delivery
 from kafkaraw.mirror.mapping import OffsetMapping, Run, mapping_key, paired, parsed_mapping_key
 from kafkaraw.mirror.offset_syncs import SyncSchedule
@@ -111,8 +112,7 @@ class OffsetService:
             enter = stack.enter_async_context
             source, target = [await enter(self._clients.admin(of_source=side)) for side in (True, False)]
             producers = {side: await enter(self._clients.producer(of_source=side)) for side in self._written_sides()}
-            await self._create_topics(source, target)
-            await self._load()
+            await together(self._create_topics(source, target), self._load())
             started()
             duties: list[tuple[float | None, Callable[[], Awaitable[None]], str]] = [
                 (WRITE_INTERVAL_S, lambda: self._write(producers), "writing offset mappings"),
@@ -172,14 +172,21 @@ class OffsetService:
         in_target = [self._policy.offset_mapping_topic(route.source_alias)]
         if self._settings.checkpoints_interval_s is not None:
             in_target.append(self._policy.checkpoints_topic(route.source_alias))
-        await create_compacted(target, in_target, factors["checkpoints"])
+        written: list[tuple[AsyncAdmin, str, str]] = []
+        if self._settings.emits_offset_syncs:
+            side = source if self._settings.offset_syncs_in_source else target
+            written.append((side, self._syncs_topic(), "offset-syncs"))
+        if self._settings.heartbeats_interval_s is not None:
+            written += [(admin, HEARTBEATS, "heartbeats") for admin in (source, target)]
+        await together(
+            create_compacted(target, in_target, factors["checkpoints"]),
+            *(self._create_written(admin, topic, factors[name]) for admin, topic, name in written),
+        )
+
+    async def _create_written(self, admin: AsyncAdmin, topic: str, replication_factor: int | None) -> None:
+        """Create a topic that the configuration can do without."""
         try:
-            if self._settings.emits_offset_syncs:
-                side = source if self._settings.offset_syncs_in_source else target
-                await create_compacted(side, [self._syncs_topic()], factors["offset-syncs"])
-            if self._settings.heartbeats_interval_s is not None:
-                for admin in (source, target):
-                    await create_compacted(admin, [HEARTBEATS], factors["heartbeats"])
+            await create_compacted(admin, [topic], replication_factor)
         except AuthorizationError as error:
             raise UsageError(
                 f"{self._flow.name}: {error}; or let the mirror only read the source: emit.heartbeats.enabled = false, "
@@ -192,11 +199,16 @@ class OffsetService:
         return self._policy.offset_syncs_topic(route.target_alias if in_source else route.source_alias)
 
     async def _load(self) -> None:
+        """Read mappings and checkpoints; topics that do not exist yet have none."""
         alias = self._flow.route.source_alias
-        self.mappings.update(await load_mappings(self._clients, self._policy.offset_mapping_topic(alias)))
-        if self._settings.checkpoints_interval_s is not None:
-            records = await self._clients.records(self._policy.checkpoints_topic(alias), of_source=False)
-            self._checkpoints = CheckpointLog(read_checkpoints(newest(records)))
+        mappings = load_mappings(self._clients, self._policy.offset_mapping_topic(alias))
+        if self._settings.checkpoints_interval_s is None:
+            self.mappings.update(await mappings)
+            return
+        checkpoints = self._clients.records(self._policy.checkpoints_topic(alias), of_source=False)
+        found, records = await together(mappings, checkpoints)
+        self.mappings.update(found)
+        self._checkpoints = CheckpointLog(read_checkpoints(newest(records)))
 
     # -- duties
 
