@@ -57,6 +57,7 @@ from kafkaraw.mirror.positions import (
     PartitionFacts,
     Position,
     RunIds,
+    positions_of,
     random_run_id,
     start_of,
 )
@@ -388,12 +389,7 @@ class _Session:
         names = {topic.source: topic.target for topic in topics}
         copies = {of: TopicPartition(names[of.topic], of.partition) for of in self._before if of.topic in names}
         committed = await self._clients.target.committed(copies.values())
-        positions = {
-            of: Position.parse(found.offset, found.leader_epoch, found.metadata)
-            for of, copy in copies.items()
-            if (found := committed[copy]) is not None
-        }
-        self._runs.check(positions, self._settings.name)
+        self._runs.check(positions_of(copies, committed), self._settings.name)
 
     async def _settle(self, topics: Sequence[CopiedTopic]) -> None:
         """Make what earlier processes have committed readable."""
@@ -412,13 +408,14 @@ class _Session:
             Whether there are any.
         """
         claim = self._settings.claim
-        if claim is None or (found := (await self._clients.target.committed([claim]))[claim]) is None:
+        if claim is None:
             return False
-        self._runs.check({claim: Position.parse(found.offset, found.leader_epoch, found.metadata)}, self._settings.name)
-        if found.offset == 0:
+        found = positions_of({claim: claim}, await self._clients.target.committed([claim]))
+        self._runs.check(found, self._settings.name)
+        if not found or found[claim].offset == 0:
             return False
         async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
-            await admin.fence_producers(self._settings.transactional_ids(found.offset))
+            await admin.fence_producers(self._settings.transactional_ids(found[claim].offset))
         return True
 
     def _check_clusters(self) -> None:
