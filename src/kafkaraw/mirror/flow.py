@@ -106,6 +106,7 @@ class Flow:
         plan: which topics.
         on_copied: called with what the target has acknowledged and, with transactions, committed.
         ready: no batch is copied before it is set; the flow connects meanwhile. None waits for nothing.
+        on_opened: called when a session begins to copy, after `on_copied` with the partitions that begin anew.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
         part: of a process that copies a share of the flow: it runs one session, and raises its failure.
@@ -122,12 +123,14 @@ class Flow:
         on_copied: OnCopied = lambda _: None,
         *,
         ready: asyncio.Event | None = None,
+        on_opened: Callable[[], None] = lambda: None,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
         part: FlowPart | None = None,
     ) -> None:
         self.settings: FlowSettings = settings
         self.sessions_count: int = 0
+        self._on_opened = on_opened
         self._plan = plan
         self._on_copied = on_copied
         self._ready = ready
@@ -201,6 +204,8 @@ class Flow:
             self._sessions.has_opened = True
             if self._ready is not None:
                 await self._ready.wait()
+            session.tell_begun()
+            self._on_opened()
             await session.copy(self._stop)
             await session.close()
         except KafkaError as error:
@@ -619,7 +624,7 @@ class _Session:
             await self._commit()
         while not stop.is_set():
             await self._refresh_if_due()
-            self._tell_begun()
+            self.tell_begun()
             read = await self._read()
             self._copier.check()
             if read:
@@ -630,7 +635,7 @@ class _Session:
             await self._check_committing()
         await self._commit(wait=True)
 
-    def _tell_begun(self) -> None:
+    def tell_begun(self) -> None:
         """Tell which partitions begin anew: offsets of an earlier copy must not be translated to those of this one."""
         if self._begun:
             begun, self._begun = self._begun, []

@@ -4,7 +4,8 @@ Theory of operation. The flow calls `on_copied` for what is copied and committed
 One task for each duty does the rest: mappings and offset syncs are written each second, checkpoints, group offsets and
 heartbeats at their intervals. A mapping is written after the data, so after a crash it may lack the last second; the
 next batch then leaves a gap. Both topics have the same records in the gap, in the same order, so reading their offsets
-fills it. Group offsets are translated with what is copied, so none is ahead of the copy.
+fills it. Group offsets are translated with what is copied, so none is ahead of the copy. None is translated before the
+flow has looked at the copies: one that was created again has other offsets than the mapping that was loaded.
 
 A duty that fails is logged and done again at its next interval: the copy goes on. Start at `OffsetService.run`.
 Source: Kafka's MirrorCheckpointTask, MirrorHeartbeatTask, OffsetSyncWriter.
@@ -82,6 +83,11 @@ class OffsetService:
         self._syncs = SyncSchedule(self._settings.offset_lag_max)
         self._checkpoints = CheckpointLog()
         self._groups = _Groups(flow)
+        self._opened = asyncio.Event()
+
+    def on_opened(self) -> None:
+        """Take note that the mappings are about the copies that are there now; the flow calls this."""
+        self._opened.set()
 
     def on_copied(self, batches: Sequence[CopiedBatch]) -> None:
         """Take note of what was copied; the flow calls this."""
@@ -116,6 +122,9 @@ class OffsetService:
             started()
             duties: list[tuple[float | None, Callable[[], Awaitable[None]], str]] = [
                 (WRITE_INTERVAL_S, lambda: self._write(producers), "writing offset mappings"),
+                (self._settings.heartbeats_interval_s, lambda: self._beat(producers), "heartbeats"),
+            ]
+            translating: list[tuple[float | None, Callable[[], Awaitable[None]], str]] = [
                 (
                     self._settings.checkpoints_interval_s,
                     lambda: self._checkpoint(source, producers[False]),
@@ -126,15 +135,19 @@ class OffsetService:
                     lambda: self._commit(source, target),
                     "committing group offsets",
                 ),
-                (self._settings.heartbeats_interval_s, lambda: self._beat(producers), "heartbeats"),
             ]
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for interval_s, duty, name in duties:
                         if interval_s is not None:
                             tasks.create_task(self._repeat(interval_s, duty, name))
+                    await self._opened.wait()
+                    for interval_s, duty, name in translating:
+                        if interval_s is not None:
+                            tasks.create_task(self._repeat(interval_s, duty, name))
             finally:
-                await self._finish([duty for interval_s, duty, _ in duties[:-1] if interval_s is not None])
+                last = [*duties[:1], *(translating if self._opened.is_set() else ())]
+                await self._finish([duty for interval_s, duty, _ in last if interval_s is not None])
 
     async def _finish(self, duties: Iterable[Callable[[], Awaitable[None]]]) -> None:
         """Write what the last batches have changed, so that a failover after a stop finds it."""
