@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import pytest
 
+from kafkaraw.client.consumer import engine_of
 from kafkaraw.client.credentials.source import CachedTokens, Token
 from kafkaraw.client.sending.accumulator import BufferPool
 from kafkaraw.errors import DeliveryTimeoutError
@@ -195,3 +196,33 @@ def test_a_sender_of_rows_that_is_cancelled_while_it_lets_the_network_catch_up_h
             await cancel_first(pool.drain, pool.drain, turns)
 
     run_virtual(main, 1)
+
+
+def test_client_whose_close_is_cancelled_leaves_no_connection_open() -> None:
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("t")
+        loop = asyncio.get_running_loop()
+        for turns in range(TURNS):
+            consumer = cluster.consumer()
+            consumer.assign([TopicPartition("t", 0)])
+            await consumer.poll(0.01)
+            pool = engine_of(consumer)._pool
+            connections = [connection for _, connection in pool._open.values()]
+            refresh = asyncio.ensure_future(consumer.list_topics())
+            await asyncio.sleep(0)
+            closing = asyncio.ensure_future(consumer.close())
+
+            def count_down(left: int, closing: asyncio.Future[None] = closing) -> None:
+                if left:
+                    loop.call_soon(count_down, left - 1)
+                else:
+                    closing.cancel()
+
+            if turns:
+                loop.call_soon(count_down, turns - 1)
+            await asyncio.gather(closing, refresh, return_exceptions=True)
+            assert connections, "nothing was open: nothing was tested"
+            assert all(connection.closed for connection in connections), turns
+            assert pool._idle._timer is None, turns
+
+    on_cluster(test)

@@ -30,11 +30,21 @@ def test_transaction_is_open_for_the_interval_or_longer_if_its_records_are_older
     age_s: float, is_idle: bool, after_s: float
 ) -> None:
     schedule = asyncio.run(schedule_of(0.5))
+    schedule.sent(-1.0)
+    schedule.committed(0.0, everything=False)
     schedule.sent(0.0)
     assert not schedule.is_due(after_s - 0.01, is_idle=is_idle, age_s=age_s)
     assert schedule.is_due(after_s, is_idle=is_idle, age_s=age_s)
     schedule.committed(after_s, everything=False)
     assert not schedule.is_due(100.0, is_idle=True, age_s=age_s)
+
+
+def test_first_transaction_of_a_session_is_short_so_that_readers_soon_see_records() -> None:
+    schedule = asyncio.run(schedule_of(0.5))
+    assert not schedule.is_due(0.0, is_idle=False, age_s=3600.0), "nothing was sent"
+    schedule.committed(0.0, everything=True)  # of positions, before the first record
+    schedule.sent(1.0)
+    assert schedule.is_due(1.0, is_idle=False, age_s=3600.0)
 
 
 def test_source_that_is_slow_is_not_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,15 @@ def test_what_was_copied_before_the_mapping_began_is_mended_from_both_topics() -
     assert made.translate(9) is None
 
 
+def test_what_was_copied_before_a_mapping_that_begins_without_records_is_filled_up_to_its_begin() -> None:
+    """The process that copied it was killed before it wrote; the next one read markers and aborted records first."""
+    mapping = OffsetMapping()
+    mapping.add(batch(range(99, 129), [], 78))
+    mapping.fill_gap(range(99), range(78), [Run(0, 0, 9), Run(83, 62, 15)])
+    mapping.add(batch(range(129, 142), [range(129, 142)], 78))
+    assert mapping.translate(98) == mapping.translate(129) == Translation(78, is_exact=True)
+
+
 def test_a_gap_is_mended_with_the_records_that_both_sides_have() -> None:
     made = OffsetMapping()
     made.add(batch(range(10), [range(10)], 0))

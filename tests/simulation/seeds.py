@@ -59,8 +59,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     # a release that was due by less than the resolution of the clock; a leader that was never asked for records
     "workers in a share group": (11, 12),
     # killed while a session closed its clients after a failure; a filled gap that closed the one behind it; three
-    # filled gaps behind which a run had been thinned meanwhile; an error that was its own cause
-    "mirror": (125, 10000, 10064, 10024, 10139, 20093),
+    # filled gaps behind which a run had been thinned meanwhile; an error that was its own cause; a consumer that was
+    # cancelled while it closed
+    "mirror": (125, 10000, 10064, 10024, 10139, 20093, 22101),
     # a group whose offset was translated by a suspended process, to the later one of two copies
     "at-least-once mirror": (10,),
     # a late renewal, which the auditor took for a longer lock; a lock whose timer was early by the resolution of the

@@ -37,7 +37,7 @@ from kafkaraw.light_classes import replace
 from kafkaraw.mirror.copying import settle_group
 from kafkaraw.mirror.flow import owner_of
 from kafkaraw.mirror.interfaces import FlowSettings
-from kafkaraw.mirror.positions import Position, RunIds
+from kafkaraw.mirror.positions import Position, RunIds, positions_of
 from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.records import TopicPartition
 
@@ -121,12 +121,7 @@ class Claim:
             FlowTakenOverError: one has.
             KafkaError: the target does not answer.
         """
-        committed = await self._target.committed(copies.values())
-        positions = {
-            of: Position.parse(found.offset, found.leader_epoch, found.metadata)
-            for of, copy in copies.items()
-            if (found := committed[copy]) is not None
-        }
+        positions = positions_of(copies, await self._target.committed(copies.values()))
         self._runs.note_absent(copies.keys() - positions.keys())
         self._runs.check(positions, self._settings.name)
 
@@ -137,13 +132,12 @@ class Claim:
 
     async def _read(self) -> int:
         """Return the number of workers of the last claim."""
-        found = (await self._target.committed([self._key]))[self._key]
-        if found is None:
+        found = positions_of({self._key: self._key}, await self._target.committed([self._key]))
+        if not found:
             self._runs.note_absent([self._key])
             return 0
-        claim = Position.parse(found.offset, found.leader_epoch, found.metadata)
-        self._runs.check({self._key: claim}, self._settings.name)
-        return claim.offset
+        self._runs.check(found, self._settings.name)
+        return found[self._key].offset
 
     def _claimed(self, count: int) -> OffsetAndMetadata:
         return OffsetAndMetadata(count, Position(count, -1, ZERO_UUID, ZERO_UUID, self._runs.own).metadata)

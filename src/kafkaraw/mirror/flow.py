@@ -27,12 +27,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.client.consumer import AsyncConsumer, engine_of
+from kafkaraw.client.deadline import Deadline
+from kafkaraw.client.network.coordinator import CoordinatorKind, find_coordinators
 from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime, system_runtime
 from kafkaraw.core.fetch.failures import name_of
@@ -54,6 +57,7 @@ from kafkaraw.mirror.positions import (
     PartitionFacts,
     Position,
     RunIds,
+    positions_of,
     random_run_id,
     start_of,
 )
@@ -69,6 +73,8 @@ FETCH_BYTES: Final = 8 << 20
 """Of one response."""
 REQUEST_BYTES: Final = 8 << 20
 """Of one Produce request, which has at most one batch of each partition."""
+FIND_S: Final = 10.0
+"""For the first look-up of the coordinator of the flow's group."""
 IDLE_S: Final = 0.01
 """How long the source has nothing new until positions are committed before `commit_interval_s` has passed."""
 METADATA_KEPT_MS: Final = 24 * 3_600_000
@@ -100,6 +106,7 @@ class Flow:
         plan: which topics.
         on_copied: called with what the target has acknowledged and, with transactions, committed.
         ready: no batch is copied before it is set; the flow connects meanwhile. None waits for nothing.
+        on_opened: called when a session begins to copy, after `on_copied` with the partitions that begin anew.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
         part: of a process that copies a share of the flow: it runs one session, and raises its failure.
@@ -116,12 +123,14 @@ class Flow:
         on_copied: OnCopied = lambda _: None,
         *,
         ready: asyncio.Event | None = None,
+        on_opened: Callable[[], None] = lambda: None,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
         part: FlowPart | None = None,
     ) -> None:
         self.settings: FlowSettings = settings
         self.sessions_count: int = 0
+        self._on_opened = on_opened
         self._plan = plan
         self._on_copied = on_copied
         self._ready = ready
@@ -195,6 +204,8 @@ class Flow:
             self._sessions.has_opened = True
             if self._ready is not None:
                 await self._ready.wait()
+            session.tell_begun()
+            self._on_opened()
             await session.copy(self._stop)
             await session.close()
         except KafkaError as error:
@@ -359,7 +370,7 @@ class _Session:
             await self._check_not_replaced(topics)  # else this process would fence the one that has replaced it
             await self._commits.open()
         else:
-            topics, _ = await together(self._plan.refresh(), self._commits.open())
+            topics, *_ = await together(self._plan.refresh(), self._commits.open(), self._find_coordinator())
         await self._settle(topics)
         if self._part is None and await self._end_shares():
             await self._settle(topics)
@@ -367,6 +378,12 @@ class _Session:
         await self._adopt(topics)
         if any(position.run_id != self._runs.own for position in self.committed.values()):
             self._schedule.all_at_s = _now_s()  # an earlier process that is alive finds that it was replaced
+
+    async def _find_coordinator(self) -> None:
+        """Look up the coordinator of the flow's group: the first look-up in a new cluster creates its topic."""
+        engine, group_id = engine_of(self._clients.target), self._settings.group_id
+        with suppress(KafkaError):  # calls that need it look it up again
+            await find_coordinators(engine, CoordinatorKind.GROUP, [group_id], Deadline(FIND_S))
 
     async def _check_not_replaced(self, topics: Sequence[CopiedTopic]) -> None:
         """Check that no other process has committed positions since the sessions before.
@@ -377,12 +394,7 @@ class _Session:
         names = {topic.source: topic.target for topic in topics}
         copies = {of: TopicPartition(names[of.topic], of.partition) for of in self._before if of.topic in names}
         committed = await self._clients.target.committed(copies.values())
-        positions = {
-            of: Position.parse(found.offset, found.leader_epoch, found.metadata)
-            for of, copy in copies.items()
-            if (found := committed[copy]) is not None
-        }
-        self._runs.check(positions, self._settings.name)
+        self._runs.check(positions_of(copies, committed), self._settings.name)
 
     async def _settle(self, topics: Sequence[CopiedTopic]) -> None:
         """Make what earlier processes have committed readable."""
@@ -401,13 +413,14 @@ class _Session:
             Whether there are any.
         """
         claim = self._settings.claim
-        if claim is None or (found := (await self._clients.target.committed([claim]))[claim]) is None:
+        if claim is None:
             return False
-        self._runs.check({claim: Position.parse(found.offset, found.leader_epoch, found.metadata)}, self._settings.name)
-        if found.offset == 0:
+        found = positions_of({claim: claim}, await self._clients.target.committed([claim]))
+        self._runs.check(found, self._settings.name)
+        if not found or found[claim].offset == 0:
             return False
         async with AsyncAdmin(runtime=self._runtime, **dict[str, Any](self._settings.target)) as admin:
-            await admin.fence_producers(self._settings.transactional_ids(found.offset))
+            await admin.fence_producers(self._settings.transactional_ids(found[claim].offset))
         return True
 
     def _check_clusters(self) -> None:
@@ -611,7 +624,7 @@ class _Session:
             await self._commit()
         while not stop.is_set():
             await self._refresh_if_due()
-            self._tell_begun()
+            self.tell_begun()
             read = await self._read()
             self._copier.check()
             if read:
@@ -622,7 +635,7 @@ class _Session:
             await self._check_committing()
         await self._commit(wait=True)
 
-    def _tell_begun(self) -> None:
+    def tell_begun(self) -> None:
         """Tell which partitions begin anew: offsets of an earlier copy must not be translated to those of this one."""
         if self._begun:
             begun, self._begun = self._begun, []
@@ -809,7 +822,8 @@ class _CommitSchedule:
     """When positions are committed: when the source has no more, or after the interval.
 
     While old records are copied, up to `CATCH_UP_INTERVALS` intervals make one transaction: that delays them by no more
-    than their age. Each commit costs the time until all batches are acknowledged, and three round trips.
+    than their age. Each commit costs the time until all batches are acknowledged, and three round trips. The first
+    transaction of a session has what was read first, so that readers of the copy soon see records.
 
     Args:
         interval_s: of commits under load.
@@ -822,6 +836,7 @@ class _CommitSchedule:
         self._interval_s = interval_s
         self._sent_at_s: float | None = None  # of the first batch since the last commit
         self._committed_at_s = 0.0
+        self._is_first = True
         self.all_at_s: float = _now_s() + POSITIONS_KEPT_S
 
     def sent(self, now_s: float) -> None:
@@ -843,7 +858,7 @@ class _CommitSchedule:
             return False
         idle = is_idle and now_s >= self._committed_at_s + min(COMMIT_PAUSE_S, self._interval_s)
         open_s = min(max(self._interval_s, age_s), self._interval_s * CATCH_UP_INTERVALS)
-        return idle or now_s >= self._sent_at_s + open_s
+        return idle or self._is_first or now_s >= self._sent_at_s + open_s
 
     @property
     def is_open(self) -> bool:
@@ -852,6 +867,7 @@ class _CommitSchedule:
 
     def committed(self, now_s: float, *, everything: bool) -> None:
         """Positions were committed, or there was none to commit."""
+        self._is_first = self._is_first and self._sent_at_s is None
         self._sent_at_s = None
         self._committed_at_s = now_s
         if everything:

@@ -128,7 +128,7 @@ class OffsetMapping:
         if end is not None and settled.start < end:
             self._truncate(settled.start)
             self._open_gap()
-        elif end is not None and settled.start > end:
+        elif settled.start > (end or 0):
             self._open_gap()
             self._gap_stop = settled.start
         if may_repeat and self.target_end is not None and batch.target_base_offset > self.target_end:

@@ -4,7 +4,8 @@ Theory of operation. The flow calls `on_copied` for what is copied and committed
 One task for each duty does the rest: mappings and offset syncs are written each second, checkpoints, group offsets and
 heartbeats at their intervals. A mapping is written after the data, so after a crash it may lack the last second; the
 next batch then leaves a gap. Both topics have the same records in the gap, in the same order, so reading their offsets
-fills it. Group offsets are translated with what is copied, so none is ahead of the copy.
+fills it. Group offsets are translated with what is copied, so none is ahead of the copy. None is translated before the
+flow has looked at the copies: one that was created again has other offsets than the mapping that was loaded.
 
 A duty that fails is logged and done again at its next interval: the copy goes on. Start at `OffsetService.run`.
 Source: Kafka's MirrorCheckpointTask, MirrorHeartbeatTask, OffsetSyncWriter.
@@ -26,6 +27,7 @@ from kafkaraw.errors import AuthorizationError, KafkaError, ProtocolError, Usage
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
 from kafkaraw.mirror.clients import FlowClients, create_compacted, newest
+from kafkaraw.mirror.copying import together
 from kafkaraw.mirror.interfaces import CopiedBatch, Delivery
 from kafkaraw.mirror.mapping import OffsetMapping, Run, mapping_key, paired, parsed_mapping_key
 from kafkaraw.mirror.offset_syncs import SyncSchedule
@@ -81,6 +83,11 @@ class OffsetService:
         self._syncs = SyncSchedule(self._settings.offset_lag_max)
         self._checkpoints = CheckpointLog()
         self._groups = _Groups(flow)
+        self._opened = asyncio.Event()
+
+    def on_opened(self) -> None:
+        """Take note that the mappings are about the copies that are there now; the flow calls this."""
+        self._opened.set()
 
     def on_copied(self, batches: Sequence[CopiedBatch]) -> None:
         """Take note of what was copied; the flow calls this."""
@@ -111,11 +118,13 @@ class OffsetService:
             enter = stack.enter_async_context
             source, target = [await enter(self._clients.admin(of_source=side)) for side in (True, False)]
             producers = {side: await enter(self._clients.producer(of_source=side)) for side in self._written_sides()}
-            await self._create_topics(source, target)
-            await self._load()
+            await together(self._create_topics(source, target), self._load())
             started()
             duties: list[tuple[float | None, Callable[[], Awaitable[None]], str]] = [
                 (WRITE_INTERVAL_S, lambda: self._write(producers), "writing offset mappings"),
+                (self._settings.heartbeats_interval_s, lambda: self._beat(producers), "heartbeats"),
+            ]
+            translating: list[tuple[float | None, Callable[[], Awaitable[None]], str]] = [
                 (
                     self._settings.checkpoints_interval_s,
                     lambda: self._checkpoint(source, producers[False]),
@@ -126,15 +135,19 @@ class OffsetService:
                     lambda: self._commit(source, target),
                     "committing group offsets",
                 ),
-                (self._settings.heartbeats_interval_s, lambda: self._beat(producers), "heartbeats"),
             ]
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for interval_s, duty, name in duties:
                         if interval_s is not None:
                             tasks.create_task(self._repeat(interval_s, duty, name))
+                    await self._opened.wait()
+                    for interval_s, duty, name in translating:
+                        if interval_s is not None:
+                            tasks.create_task(self._repeat(interval_s, duty, name))
             finally:
-                await self._finish([duty for interval_s, duty, _ in duties[:-1] if interval_s is not None])
+                last = [*duties[:1], *(translating if self._opened.is_set() else ())]
+                await self._finish([duty for interval_s, duty, _ in last if interval_s is not None])
 
     async def _finish(self, duties: Iterable[Callable[[], Awaitable[None]]]) -> None:
         """Write what the last batches have changed, so that a failover after a stop finds it."""
@@ -172,14 +185,21 @@ class OffsetService:
         in_target = [self._policy.offset_mapping_topic(route.source_alias)]
         if self._settings.checkpoints_interval_s is not None:
             in_target.append(self._policy.checkpoints_topic(route.source_alias))
-        await create_compacted(target, in_target, factors["checkpoints"])
+        written: list[tuple[AsyncAdmin, str, str]] = []
+        if self._settings.emits_offset_syncs:
+            side = source if self._settings.offset_syncs_in_source else target
+            written.append((side, self._syncs_topic(), "offset-syncs"))
+        if self._settings.heartbeats_interval_s is not None:
+            written += [(admin, HEARTBEATS, "heartbeats") for admin in (source, target)]
+        await together(
+            create_compacted(target, in_target, factors["checkpoints"]),
+            *(self._create_written(admin, topic, factors[name]) for admin, topic, name in written),
+        )
+
+    async def _create_written(self, admin: AsyncAdmin, topic: str, replication_factor: int | None) -> None:
+        """Create a topic that the configuration can do without."""
         try:
-            if self._settings.emits_offset_syncs:
-                side = source if self._settings.offset_syncs_in_source else target
-                await create_compacted(side, [self._syncs_topic()], factors["offset-syncs"])
-            if self._settings.heartbeats_interval_s is not None:
-                for admin in (source, target):
-                    await create_compacted(admin, [HEARTBEATS], factors["heartbeats"])
+            await create_compacted(admin, [topic], replication_factor)
         except AuthorizationError as error:
             raise UsageError(
                 f"{self._flow.name}: {error}; or let the mirror only read the source: emit.heartbeats.enabled = false, "
@@ -192,11 +212,16 @@ class OffsetService:
         return self._policy.offset_syncs_topic(route.target_alias if in_source else route.source_alias)
 
     async def _load(self) -> None:
+        """Read mappings and checkpoints; topics that do not exist yet have none."""
         alias = self._flow.route.source_alias
-        self.mappings.update(await load_mappings(self._clients, self._policy.offset_mapping_topic(alias)))
-        if self._settings.checkpoints_interval_s is not None:
-            records = await self._clients.records(self._policy.checkpoints_topic(alias), of_source=False)
-            self._checkpoints = CheckpointLog(read_checkpoints(newest(records)))
+        mappings = load_mappings(self._clients, self._policy.offset_mapping_topic(alias))
+        if self._settings.checkpoints_interval_s is None:
+            self.mappings.update(await mappings)
+            return
+        checkpoints = self._clients.records(self._policy.checkpoints_topic(alias), of_source=False)
+        found, records = await together(mappings, checkpoints)
+        self.mappings.update(found)
+        self._checkpoints = CheckpointLog(read_checkpoints(newest(records)))
 
     # -- duties
 

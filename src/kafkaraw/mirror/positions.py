@@ -25,6 +25,8 @@ from kafkaraw.records import TopicPartition
 if TYPE_CHECKING:
     from random import Random
 
+    from kafkaraw.client.committed import OffsetAndMetadata
+
 _SOURCE: Final = "source="
 _TARGET: Final = "target="
 _RUN: Final = "run="
@@ -122,6 +124,22 @@ def _id_of(text: str) -> Uuid:
         return Uuid.parse(text)
     except ValueError:
         return ZERO_UUID
+
+
+def positions_of(
+    copies: Mapping[TopicPartition, TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata | None]
+) -> dict[TopicPartition, Position]:
+    """Return the positions among committed offsets, by partition of the source.
+
+    Args:
+        copies: partitions of the target by partition of the source.
+        committed: by partition of the target; None if there is no position.
+    """
+    return {
+        of: Position.parse(found.offset, found.leader_epoch, found.metadata)
+        for of, copy in copies.items()
+        if (found := committed[copy]) is not None
+    }
 
 
 def random_run_id(rng: Random) -> str:

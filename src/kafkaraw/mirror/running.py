@@ -119,16 +119,25 @@ class MirrorRun:
         return bool(found)
 
     def _flow(self, topics: MirrorTopics) -> Flow | SharedFlow:
-        settings, on_copied = self._settings.copy, self.offsets.on_copied
+        settings, on_copied, on_opened = self._settings.copy, self.offsets.on_copied, self.offsets.on_opened
         source, target = self._runtimes
         if self._runner is None:
-            return Flow(settings, topics, on_copied, ready=self._started, source_runtime=source, target_runtime=target)
+            return Flow(
+                settings,
+                topics,
+                on_copied,
+                ready=self._started,
+                on_opened=on_opened,
+                source_runtime=source,
+                target_runtime=target,
+            )
         return SharedFlow(
             settings,
             topics,
             on_copied,
             self._runner,
             ready=self._started,
+            on_opened=on_opened,
             round_s=self._round_s,
             source_runtime=source,
             target_runtime=target,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kafkaraw.client.consumer import AsyncConsumer
@@ -81,6 +81,7 @@ class SharedFlow:
         on_copied: called with what was committed, after each round.
         runner: runs the tasks.
         ready: no round begins before it is set.
+        on_opened: called after each round without a failure, and while there is nothing to copy.
         round_s: how long a round lasts.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
@@ -90,7 +91,7 @@ class SharedFlow:
         rounds_count: how many rounds have ended.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - given in one place only
         self,
         settings: FlowSettings,
         plan: TopicPlan,
@@ -98,6 +99,7 @@ class SharedFlow:
         runner: ShareRunner,
         *,
         ready: asyncio.Event | None = None,
+        on_opened: Callable[[], None] = lambda: None,
         round_s: float = ROUND_S,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
@@ -108,6 +110,7 @@ class SharedFlow:
         self._on_copied = on_copied
         self._runner = runner
         self._ready = ready
+        self._on_opened = on_opened
         self._round_s = round_s
         self._runtimes = (source_runtime, target_runtime)
         self._stop = asyncio.Event()
@@ -150,8 +153,10 @@ class SharedFlow:
                 shares = topics_of_shares(rounds.topics, rounds.partitions, max(1, self._runner.tasks_count()))
                 if shares:
                     await self._run_round(claim, shares)
+                    self._on_opened()
                 else:
                     self._sessions.has_opened = True
+                    self._on_opened()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_IDLE_S):
                             await self._stop.wait()

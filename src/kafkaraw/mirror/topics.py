@@ -274,16 +274,19 @@ class MirrorTopics:
             UsageError: source and target are one cluster.
             KafkaError: a cluster does not answer.
         """
-        brokers_count = await self._check_clusters()
-        listed = await asyncio.gather(self._source.list_topics(), self._target.list_topics())
-        source, target = (ClusterTopics({topic.name: topic.partitions for topic in topics}) for topics in listed)
+        brokers_count, ours, theirs, (source_acls, target_acls) = await asyncio.gather(
+            self._check_clusters(), self._source.list_topics(), self._target.list_topics(), self._acls(wanted=acls)
+        )
+        source, target = (ClusterTopics({each.name: each.partitions for each in topics}) for topics in (ours, theirs))
         names = list(filter(self._settings.route.selects, source.partitions))
         copies = {name: self._settings.route.remote_topic(name) for name in names}
         wanted = [name for name in names if configs or copies[name] not in target.partitions]
         there = [copies[name] for name in names if configs and copies[name] in target.partitions]
-        source_acls, target_acls = await self._acls() if acls else (None, None)
-        source = replace(source, configs=await self._described(self._source, wanted), acls=source_acls)
-        target = replace(target, configs=await self._described(self._target, there), acls=target_acls)
+        source_configs, target_configs = await asyncio.gather(
+            self._described(self._source, wanted), self._described(self._target, there)
+        )
+        source = replace(source, configs=source_configs, acls=source_acls)
+        target = replace(target, configs=target_configs, acls=target_acls)
         return planned(self._settings, self._topology, source, target, brokers_count)
 
     async def apply(self, changes: TopicChanges) -> dict[str, str]:
@@ -354,8 +357,10 @@ class MirrorTopics:
             self._reported["configs"] = text
             _log.warning("%s: configurations are not compared: %s", self._flow.name, text)
 
-    async def _acls(self) -> tuple[Collection[AclBinding] | None, Collection[AclBinding] | None]:
-        """Return the ACLs of topics of both sides; None without an authorizer on one of them."""
+    async def _acls(self, *, wanted: bool) -> tuple[Collection[AclBinding] | None, Collection[AclBinding] | None]:
+        """Return the ACLs of topics of both sides; None if they do not matter, or without an authorizer on one side."""
+        if not wanted:
+            return None, None
         matching = AclBindingFilter(resource_type=ResourceType.TOPIC)
         try:
             source, target = await asyncio.gather(

@@ -340,11 +340,13 @@ class Reading:
     async def close(self, deadline: Deadline | None = None) -> None:
         """End every request; the engine is closed, too, by the deadline if there is one."""
         self.end()
-        await self._fetch_requests.close()
-        if self._lookup:
-            self._lookup.cancel()
-            await asyncio.gather(self._lookup, return_exceptions=True)
-        await (self._engine.close() if deadline is None else self._engine.close(deadline.remaining))
+        try:
+            await self._fetch_requests.close()
+            if self._lookup:
+                self._lookup.cancel()
+                await asyncio.gather(self._lookup, return_exceptions=True)
+        finally:
+            await (self._engine.close() if deadline is None else self._engine.close(deadline.remaining))
         if self.interception is not None:
             self.interception.close()
         self.wake()

@@ -20,6 +20,7 @@ from kafkaraw.client.network.security import with_principal
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.core.retry import Backoff
 from kafkaraw.errors import KafkaError, KafkaTimeoutError, NetworkError, RetriableError, StaleMetadataError
+from kafkaraw.light_classes import replace
 from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.error_codes import ErrorCode, error_for, is_retriable
 from kafkaraw.protocol.messages.find_coordinator import Coordinator as CoordinatorEntry
@@ -32,6 +33,10 @@ R = TypeVar("R", bound=Response)
 MANY_KEYS_FROM_VERSION: Final = 4
 _FIND_COORDINATOR_KEY: Final = 10
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_ENDING: Final = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+"""Codes while the markers of a transaction are written, which takes some milliseconds."""
+_ENDING_BACKOFF_MS: Final = 20
+"""The first wait for them; the Java client's, for partitions that are added behind a transaction that ends."""
 
 
 class CoordinatorKind(IntEnum):
@@ -57,6 +62,7 @@ class Coordinator:
         self._node_id: int | None = None
         config = engine.config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._ending_backoff = replace(self._backoff, initial_ms=min(_ENDING_BACKOFF_MS, config.retry_backoff_ms))
 
     @property
     def what(self) -> str:
@@ -90,6 +96,7 @@ class Coordinator:
         attempt, last = 0, "no broker was asked yet"
         cause: KafkaError | None = None
         while True:
+            backoff = self._backoff
             try:
                 response = await self._attempt(message, deadline, version_max)
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
@@ -102,7 +109,9 @@ class Coordinator:
                 last = str(cause)
                 if code in _MOVED:
                     self._node_id = None
-            await self._pause(attempt, last, deadline, cause)
+                elif code in _ENDING:
+                    backoff = self._ending_backoff
+            await self._pause(backoff.delay_ms(attempt, self._engine.runtime.rng), last, deadline, cause)
             attempt += 1
 
     async def connection(self, deadline: Deadline) -> Connection:
@@ -120,7 +129,7 @@ class Coordinator:
                 return await self._engine.connection(node_id, timeout=deadline.at_most(longest))
             except (NetworkError, KafkaTimeoutError, StaleMetadataError) as error:
                 last = self._lost(error, attempt, last, deadline)
-            await self._pause(attempt, last, deadline)
+            await self._pause(self._backoff.delay_ms(attempt, self._engine.runtime.rng), last, deadline)
             attempt += 1
 
     def _lost(self, error: Exception, attempt: int, last: str, deadline: Deadline) -> str:
@@ -131,7 +140,7 @@ class Coordinator:
             return last
         return str(error)
 
-    async def _pause(self, attempt: int, last: str, deadline: Deadline, cause: KafkaError | None = None) -> None:
+    async def _pause(self, delay_ms: float, last: str, deadline: Deadline, cause: KafkaError | None = None) -> None:
         """Wait before the next attempt.
 
         Raises:
@@ -141,7 +150,7 @@ class Coordinator:
             text = f"{self.what}: not done within {shown(deadline.timeout)} s; last seen: {last}"
             raise KafkaTimeoutError(text) from cause
         log.debug("%s: %s; trying again", self.what, last)
-        await deadline.sleep(self._backoff.delay_ms(attempt, self._engine.runtime.rng) / 1000)
+        await deadline.sleep(delay_ms / 1000)
 
     async def once(self, message: Ask[R], *, timeout: float, lane: Lane = "main", find_s: float | None = None) -> R:
         """Send a request once. If the broker cannot be reached or is not the coordinator, the next call looks it up.

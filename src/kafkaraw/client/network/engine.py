@@ -150,7 +150,7 @@ class Engine:
             raise ClosedError("the client is closed; make a new one")
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Close all connections; pending requests fail. May be called twice.
+        """Close all connections; pending requests fail. May be called twice. If it is cancelled, nothing stays open.
 
         Args:
             timeout: seconds, as for `Connection.close`.
@@ -161,11 +161,13 @@ class Engine:
             if self._telemetry is not None:
                 await self._telemetry.close(timeout)
         finally:
-            if self._keeper is not None:
-                self._keeper.cancel()
-                await asyncio.gather(self._keeper, return_exceptions=True)
-            await self._metadata.close()
-            await self._pool.close(deadline.remaining)
+            try:
+                if self._keeper is not None:
+                    self._keeper.cancel()
+                    await asyncio.gather(self._keeper, return_exceptions=True)
+                await self._metadata.close()
+            finally:
+                await self._pool.close(deadline.remaining)
 
     @property
     def is_started(self) -> bool:

@@ -126,12 +126,14 @@ class Metadata:
 
     async def close(self) -> None:
         """Fail all pending calls."""
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.gather(self._sender, return_exceptions=True)
-        for wave in self._waves.values():
-            _fail(wave, ClosedError("the client was closed"))
-        self._waves.clear()
+        try:
+            if self._sender is not None:
+                self._sender.cancel()
+                await asyncio.gather(self._sender, return_exceptions=True)
+        finally:
+            for wave in self._waves.values():
+                _fail(wave, ClosedError("the client was closed"))
+            self._waves.clear()
 
     async def _try(self, topics: Sequence[str], deadline: Deadline, allow_auto_create: bool) -> KafkaError | None:
         """One refresh; a network failure is returned, because the next try may reach a broker."""

@@ -130,7 +130,7 @@ class ConnectionPool:
         self._keep((node.node_id, "main"), node, connection)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Close all connections at the same time; requests in flight fail.
+        """Close all connections at the same time; requests in flight fail. If this is cancelled, they close at once.
 
         Args:
             timeout: seconds, as for `Connection.close`.
@@ -141,10 +141,15 @@ class ConnectionPool:
         self._opening.clear()
         for attempt in attempts:
             attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-        connections = [connection for _, connection in self._open.values()]
-        self._open.clear()
-        await asyncio.gather(*(connection.close(timeout) for connection in connections))
+        try:
+            await asyncio.gather(*attempts, return_exceptions=True)
+            await asyncio.gather(*(connection.close(timeout) for _, connection in self._open.values()))
+        except BaseException:
+            for _, connection in self._open.values():
+                connection.abort()
+            raise
+        finally:
+            self._open.clear()
 
     async def _connect(self, key: _Key, node: BrokerNode) -> Connection:
         try:
