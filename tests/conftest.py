@@ -45,6 +45,7 @@ FOREIGN = (
     "console/test_browser.py",
     "docs/test_other_tools.py",
     "docs/test_schemas.py",
+    "mirror/backups/test_object_store.py",
     "pipelines/test_command_run.py",
     "records/test_other_clients.py",
     "schemas/serializers/test_confluent_serializers.py",

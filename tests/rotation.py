@@ -54,6 +54,8 @@ SCENARIOS: Final = (
     "interop/test_killed_share_groups.py",
     "interop/test_share_clients.py",
     "mirror/backups/test_object_store.py",
+    "spark/lake/test_store_readers.py",
+    "spark/lake/test_killed_streams.py",
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 

@@ -2,9 +2,11 @@
 
     python -m tests.spark.shown_by_spark FOLDER OPTIONS.json
 
-The file has the options of the connection, "client", and of reads with typed columns, "typed".
+The file has the options of the connection, "client", of reads with typed columns, "typed", and of formats that write
+tables, "tables".
 
-It reads, by DataFrame and by SQL view, and copies a topic as a stream. The event log goes to the folder; so does a file
+It reads, by DataFrame and by SQL view, copies a topic as a stream, and writes tables by batches and streams. The event
+log goes to the folder; so does a file
 for each thing that users see: explanations, the pages of the user interface, its REST API, and the query's progress.
 """
 
@@ -51,7 +53,7 @@ def pages(spark: SparkSession) -> dict[str, str]:
     context = spark.sparkContext
     api = f"api/v1/applications/{context.applicationId}"
     paths = [f"{page}/" for page in _PAGES] + [f"{api}/{what}" for what in _REST]
-    return page_texts(spark, [*paths, *(f"SQL/execution/?id={number}" for number in range(3))])
+    return page_texts(spark, [*paths, *(f"SQL/execution/?id={number}" for number in range(8))])
 
 
 def page_texts(spark: SparkSession, paths: Sequence[str]) -> dict[str, str]:
@@ -75,7 +77,26 @@ def shown_in(folder: Path) -> dict[str, str]:
     }
 
 
-def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
+def write_tables(
+    frame: DataFrame, stream: DataFrame, folder: Path, tables: dict[str, dict[str, str]]
+) -> dict[str, str]:
+    """Write tables of each format, by a batch and by a stream; return what Spark shows of that."""
+    shown = {}
+    for name, options in tables.items():
+        place = {"path": str(folder / "tables" / name)} if name.endswith("delta") else {"table": "shown.rows"}
+        given = options | place
+        frame.select("value").write.format(name).options(**given).mode("append").save()
+        writing = stream.select("value").writeStream.format(name).options(**given).trigger(availableNow=True)
+        query = writing.option("checkpointLocation", str(folder / "checkpoints" / name)).start()
+        assert query.awaitTermination(60)
+        shown[f"progress-{name}"] = str(query.recentProgress)
+        shown[f"query-{name}"] = printed(lambda query=query: query.explain(True))
+        with contextlib.suppress(Exception):
+            frame.selectExpr("1 AS other").write.format(name).options(**given).mode("append").save()
+    return shown
+
+
+def main(folder: Path, options: dict[str, str], typed: dict[str, str], tables: dict[str, dict[str, str]]) -> None:
     reads = options | typed
     spark = session("what is shown", master="local[2]", conf=shown_in(folder))
     frame = spark.read.format("kafkaraw").options(**reads, subscribe="secret-in").load()
@@ -93,6 +114,7 @@ def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
         "stream": printed(lambda: query.explain(True)),
         "query": str(query.status),
     }
+    shown |= write_tables(frame, stream.load(), folder, tables)
     shown |= pages(spark)
     spark.stop()
     for name, text in shown.items():
@@ -101,4 +123,4 @@ def main(folder: Path, options: dict[str, str], typed: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     given = json.loads(Path(sys.argv[2]).read_text())
-    main(Path(sys.argv[1]), given["client"], given["typed"])
+    main(Path(sys.argv[1]), given["client"], given["typed"], given["tables"])

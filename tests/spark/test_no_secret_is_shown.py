@@ -30,6 +30,7 @@ from kafkaraw.spark.writing.task import write_settings
 
 PASSWORD, KEY_PASSWORD, CLIENT_SECRET = "Sesam-1-login", "Sesam-2-key", "Sesam-4-oauth"
 URL_PASSWORD, REGISTRY_PASSWORD = "Sesam-5-url", "Sesam-6-registry"
+STORE_KEY = "Sesam8storekey=="  # base64, as keys of Azure are
 # The keys are null and the schema is given, so the registry is not asked.
 TYPED = {
     "key.format": "avro",
@@ -40,6 +41,19 @@ BASIC = {
     "schema.registry.url": "http://127.0.0.1:1",
     "schema.registry.basic.auth.credentials.source": "USER_INFO",
     "schema.registry.basic.auth.user.info": f"ada:{REGISTRY_PASSWORD}",
+}
+# The tables are local: their formats pass these settings on, and nothing uses them.
+DELTA = {
+    "storage.azure_storage_account_key": STORE_KEY,
+    "storage.azure_storage_sas_key": f"se=2026-01-01&sig={STORE_KEY}",
+    "storage.google_service_account_key": json.dumps({"private_key": STORE_KEY}),
+}
+ICEBERG = {
+    "catalog.adls.account-key": STORE_KEY,
+    "catalog.adls.connection-string": f"AccountName=a;AccountKey={STORE_KEY}",
+    "catalog.gcs.oauth2.token": STORE_KEY,
+    "catalog.s3.secret-access-key": STORE_KEY,
+    "catalog.type": "sql",
 }
 _LOGIN = "org.apache.kafka.common.security"
 JAAS = f'{_LOGIN}.plain.PlainLoginModule required username="ada" password="{PASSWORD}";'
@@ -64,6 +78,7 @@ SECRETS = (
     PRIVATE_KEY.splitlines()[2],
     URL_PASSWORD,
     REGISTRY_PASSWORD,
+    STORE_KEY,
 )
 
 
@@ -96,7 +111,9 @@ def broker_properties() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory) -> dict[str, str]:
     """What Spark shows, by name; the event log among it."""
-    folder = tmp_path_factory.mktemp("shown")
+    folder, lake = tmp_path_factory.mktemp("shown"), tmp_path_factory.mktemp("lake")
+    catalog = {"catalog.uri": f"sqlite:///{lake}/catalog.db", "catalog.warehouse": lake.as_uri()}
+    tables = {"kafkaraw.delta": DELTA, "kafkaraw.iceberg": ICEBERG | catalog}
     given = tmp_path_factory.mktemp("given") / "options.json"
     with EmbeddedBroker(properties=broker_properties(), users={"ada": PASSWORD}) as broker:
         servers = broker.bootstrap_servers
@@ -107,7 +124,7 @@ def shown(tmp_path_factory) -> dict[str, str]:
         with Producer(bootstrap_servers=servers, **login) as producer:
             for _ in range(3):
                 producer.send("secret-in", b"1")
-        given.write_text(json.dumps({"client": options(servers), "typed": TYPED | BASIC}))
+        given.write_text(json.dumps({"client": options(servers), "typed": TYPED | BASIC, "tables": tables}))
         command = [sys.executable, "-m", "tests.spark.shown_by_spark", str(folder), str(given)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -15,6 +16,12 @@ CLIENT_PREFIX: Final = "kafka."
 """Prefix of the options that are settings of the client."""
 
 _log = logging.getLogger(__name__)
+
+# deltalake prints the causes of an error as a tree, in colours.
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_BRANCH: Final = re.compile(r"\s*↳\s*")
+# Of a shared access signature of Azure, which pyarrow has in the URLs of its errors.
+_SIGNATURE: Final = re.compile(r"\bsig=[^&\s'\"]+")
 
 # Spark reads the first when it shows an error, and sets one of the others for its Python processes.
 _HIDE: Final = "SPARK_HIDE_TRACEBACK"
@@ -47,6 +54,16 @@ class TableSchemaError(TableError, UsageError):
 
 class ChangedBatchError(TableError, UsageError):
     """A micro-batch with this number, but other rows, is in the table already."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the message of a library's error in one line, without colours and signatures."""
+    return " ".join(_SIGNATURE.sub("sig=***", _BRANCH.sub(": ", _COLOUR.sub("", str(error)))).split())
+
+
+def as_cause(error: BaseException) -> BaseException | None:
+    """Return a library's error as the cause of another one; None if its message shows a signature."""
+    return None if _SIGNATURE.search(str(error)) else error
 
 
 def as_options(what: object) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafkaraw.spark import session
@@ -14,14 +15,17 @@ from tests.spark.lake.tables import FORMATS, Lake
 
 ROWS_PER_BATCH = 40
 
+Stores = Mapping[str, tuple[str, Mapping[str, str]]]
+"""Format -> URL in an object store, and its options."""
 
-def main(folder: str, servers: str, topic: str, ends: bool) -> None:
+
+def main(folder: str, servers: str, topic: str, ends: bool, stores: Stores) -> None:
     """Stream until the end of the topic, or for as long as the process lives."""
     spark = session("to be killed", master="local[2,4]", conf={"spark.sql.shuffle.partitions": "1"})
     spark.sparkContext.setLogLevel("OFF")
     queries = []
     for kind in FORMATS:
-        lake = lake_in(folder, kind)
+        lake = lake_in(folder, kind, stores)
         rows = (
             spark.readStream.format("kafkaraw")
             .option("kafka.bootstrap.servers", servers)
@@ -38,8 +42,9 @@ def main(folder: str, servers: str, topic: str, ends: bool) -> None:
         query.awaitTermination()
 
 
-def lake_in(folder: str | Path, kind: str) -> Lake:
-    found = Lake(kind, Path(folder, kind))
+def lake_in(folder: str | Path, kind: str, stores: Stores) -> Lake:
+    """The table of a format: in the folder, or in an object store."""
+    found = Lake(kind, Path(folder, kind), *stores.get(kind, ()))
     found.folder.mkdir(exist_ok=True)
     return found
 

@@ -1,7 +1,8 @@
 """Servers with S3's interface, in processes of their own, since deltalake keeps Python's lock while it uploads.
 
 Run as a script with the name of a server: it prints its address, and ends when its standard input is closed. moto is
-in an environment of its own, which is made once per user (decision 0006), so a script may import nothing else.
+in an environment of its own, which is made once per user (decision 0006), so a script may import nothing else. The
+packages with which fsspec opens object stores are in such environments, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 BUCKET = "lake"
+SECRET_KEY = "Sesam-7-amazon"
 MOTO = "5.2.5"
+ADLFS, GCSFS = "2026.8.0", "2026.8.2"
 PIP_TIMEOUT_S = 90
 
 
@@ -72,24 +75,38 @@ def python_with_moto() -> str:
     Raises:
         MissingError: pip could not install it.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaraw"
-    cache.mkdir(parents=True, exist_ok=True)
     fsspec = version("fsspec")
-    folder = cache / f"moto-{MOTO}-s3fs-{fsspec}"
-    with open(cache / f"{folder.name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
-            wanted = (f"moto[s3]=={MOTO}", "flask>=3.1,<4", "flask-cors>=6,<7", f"s3fs=={fsspec}")
-            _run(sys.executable, "-m", "venv", "--clear", str(folder))
-            _run(str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", *wanted)
-            (folder / "complete").touch()
-    return str(folder / "bin" / "python")
+    wanted = (f"moto[s3]=={MOTO}", "flask>=3.1,<4", "flask-cors>=6,<7", f"s3fs=={fsspec}")
+    return str(_environment(f"moto-{MOTO}-s3fs-{fsspec}", wanted) / "bin" / "python")
 
 
 def packages_with_s3fs() -> str:
     """Return a folder of packages, s3fs among them, to be the last one of `sys.path`; raises as `python_with_moto`."""
-    (found,) = Path(python_with_moto()).parents[1].glob("lib/python*/site-packages")
+    return _packages(Path(python_with_moto()).parents[1])
+
+
+def packages_with_adlfs_and_gcsfs() -> str:
+    """Return a folder of packages, with what fsspec opens Azure's and Google's stores; raises as `python_with_moto`."""
+    return _packages(_environment(f"adlfs-{ADLFS}-gcsfs-{GCSFS}", (f"adlfs=={ADLFS}", f"gcsfs=={GCSFS}")))
+
+
+def _packages(environment: Path) -> str:
+    (found,) = environment.glob("lib/python*/site-packages")
     return str(found)
+
+
+def _environment(name: str, wanted: tuple[str, ...]) -> Path:
+    """Return the folder of an environment of its own, which is made at the first call."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaraw"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / name
+    with open(cache / f"{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _run(sys.executable, "-m", "venv", "--clear", str(folder))
+            _run(str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", *wanted)
+            (folder / "complete").touch()
+    return folder
 
 
 def _run(*command: str) -> None:
@@ -117,7 +134,7 @@ def running(name: str) -> Iterator[str]:
 
 def settings(kind: str, address: str) -> dict[str, str]:
     """The options of a format for such a server."""
-    given = (address, "key", "secret", "us-east-1")
+    given = (address, "key", SECRET_KEY, "us-east-1")
     if kind == "delta":
         names = ("endpoint_url", "access_key_id", "secret_access_key", "region")
         found = {f"storage.aws_{name}": value for name, value in zip(names, given, strict=True)}

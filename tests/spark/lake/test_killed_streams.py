@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.kafka import Kafka
 from tests.spark.lake import killed_stream
-from tests.spark.lake.killed_stream import ROWS_PER_BATCH, checkpoint_in, lake_in
+from tests.spark.lake.cloud_stores import FIRST_TIMEOUT_S
+from tests.spark.lake.killed_stream import ROWS_PER_BATCH, Stores, checkpoint_in, lake_in
 from tests.spark.lake.tables import FORMATS
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +29,8 @@ TIMEOUT_S = 120
 
 
 @contextmanager
-def driver(folder: Path, servers: str, topic: str, *, ends: bool) -> Iterator[subprocess.Popen[bytes]]:
-    given = {"folder": str(folder), "servers": servers, "topic": topic, "ends": ends}
+def driver(folder: Path, servers: str, topic: str, stores: Stores, *, ends: bool) -> Iterator[subprocess.Popen[bytes]]:
+    given = {"folder": str(folder), "servers": servers, "topic": topic, "ends": ends, "stores": stores}
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     with open(folder / "driver.log", "ab") as log:
         process = subprocess.Popen(
@@ -70,23 +72,35 @@ def wait_until_begun(folder: Path, count: int, process: subprocess.Popen[bytes])
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(3))
 def test_each_record_is_in_the_tables_once_though_the_driver_is_killed(kafka, tmp_path, seed):
+    check_kills(kafka, tmp_path, {}, seed, KILLS)
+
+
+@pytest.mark.timeout(FIRST_TIMEOUT_S)
+@pytest.mark.parametrize("name", ["azure", "google"])
+def test_each_record_is_in_an_object_store_once_though_the_driver_is_killed(request, kafka, tmp_path, name):
+    store = request.getfixturevalue(name)
+    stores = {kind: (f"{store.url}/killed/{kind}", store.settings(kind)) for kind in FORMATS}
+    check_kills(kafka, tmp_path, stores, 0, 1)
+
+
+def check_kills(kafka: Kafka, folder: Path, stores: Stores, seed: int, kills: int) -> None:
     draw = random.Random(seed)
     were_open = 0
     topic = kafka.new_topic(2)
     for partition in range(2):
         kafka.produce(topic, range(partition, ROWS, 2), partition)
-    for _ in range(KILLS):
-        with driver(tmp_path, kafka.servers, topic, ends=False) as process:
-            wait_until_begun(tmp_path, begun(tmp_path) + BATCHES_PER_RUN, process)
+    for _ in range(kills):
+        with driver(folder, kafka.servers, topic, stores, ends=False) as process:
+            wait_until_begun(folder, begun(folder) + BATCHES_PER_RUN, process)
             time.sleep(draw.random() * 0.3)  # so that it is killed at any step of a micro-batch
-        were_open += sum(has_open_batch(tmp_path, kind) for kind in FORMATS)
-    assert were_open > KILLS / 2, "the kills came between micro-batches"
-    numbers = {kind: len(lake_in(tmp_path, kind).numbers()) for kind in FORMATS}
+        were_open += sum(has_open_batch(folder, kind) for kind in FORMATS)
+    assert were_open > kills / 2, "the kills came between micro-batches"
+    numbers = {kind: len(lake_in(folder, kind, stores).numbers()) for kind in FORMATS}
     assert all(0 < count < ROWS for count in numbers.values()), f"the kills came too late: {numbers}"
-    with driver(tmp_path, kafka.servers, topic, ends=True) as process:
-        assert process.wait(TIMEOUT_S) == 0, (tmp_path / "driver.log").read_text()[-3000:]
+    with driver(folder, kafka.servers, topic, stores, ends=True) as process:
+        assert process.wait(TIMEOUT_S) == 0, (folder / "driver.log").read_text()[-3000:]
     for kind in FORMATS:
-        lake = lake_in(tmp_path, kind)
+        lake = lake_in(folder, kind, stores)
         assert lake.numbers() == [*range(ROWS)]
         assert len(lake.maintenance().vacuum(0, dry_run=False)) < 100
         assert lake.numbers() == [*range(ROWS)]

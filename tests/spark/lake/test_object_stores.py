@@ -1,10 +1,12 @@
-"""Lake tables in an object store with S3's interface: as in a folder; errors of stores, disks and credentials."""
+"""Lake tables in object stores of Amazon, Azure and Google: as in a folder; errors of stores, disks and credentials."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+import re
+import traceback
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -13,35 +15,28 @@ from kafkaraw.spark.errors import TableError
 from kafkaraw.spark.lake.commits import Verdict, commit_batch
 from kafkaraw.spark.lake.delta import DeltaLayout
 from kafkaraw.spark.lake.iceberg import IcebergLayout
-from kafkaraw.spark.lake.layout import Commit, CommitConflictError
+from kafkaraw.spark.lake.layout import Commit, CommitConflictError, Layout
 from tests.rotation import rotating
-from tests.spark.lake.object_stores import BUCKET, MissingError, python_with_moto, running, settings
+from tests.spark.lake.cloud_stores import FIRST_TIMEOUT_S, Credentials, Store
+from tests.spark.lake.object_stores import BUCKET
 from tests.spark.lake.tables import FORMATS, Lake, batch, no_pause, numbered
 
+pytestmark = pytest.mark.timeout(FIRST_TIMEOUT_S)
 _numbers = itertools.count(1)
+_places = [((store, kind),) for store in ("amazon", "azure", "google") for kind in FORMATS]
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of a server with a bucket."""
-    try:
-        python_with_moto()
-    except MissingError as missing:
-        pytest.skip(f"moto is missing: {missing}")
-    with running("moto") as address:
-        yield address
+@pytest.fixture(params=rotating(_places, 2), ids="-".join)
+def place(request) -> tuple[Store, str]:
+    """A store, and a format."""
+    store, kind = request.param
+    return request.getfixturevalue(store), kind
 
 
-@pytest.fixture(scope="module")
-def expired() -> Iterator[str]:
-    """The address of a server whose credentials have expired."""
-    with running("expired") as address:
-        yield address
-
-
-@pytest.fixture(params=rotating(FORMATS, 1))
-def lake(request, tmp_path, s3) -> Lake:
-    return Lake(request.param, tmp_path, f"s3://{BUCKET}/{next(_numbers)}", settings(request.param, s3))
+@pytest.fixture
+def lake(place, tmp_path) -> Lake:
+    store, kind = place
+    return Lake(kind, tmp_path, f"{store.url}/{next(_numbers)}", store.settings(kind))
 
 
 @pytest.fixture(params=FORMATS)
@@ -90,23 +85,45 @@ def test_files_of_several_parts_are_uploaded(lake):
     assert lake.rows().sort_by("n").equals(rows)
 
 
-def test_expired_credentials_are_told_with_table_and_options(lake, expired):
+@pytest.mark.parametrize("credentials", [Credentials.WRONG, Credentials.EXPIRED])
+def test_refused_credentials_are_told_with_stage_table_and_options(place, lake, credentials):
+    store, kind = place
     _, layout = lake.prepare(numbered([]).schema)
-    late = Lake(lake.kind, lake.folder, lake.store, settings(lake.kind, expired))
+    late = Lake(kind, lake.folder, lake.store, store.settings(kind, credentials))
     with pytest.raises(TableError) as on_driver:
         late.prepare(numbered([]).schema)
-    changed = {"settings": late.options().settings}
-    if lake.kind == "iceberg":
-        changed = {"io_properties": {**layout.io_properties, "s3.endpoint": expired}}
     with pytest.raises(TableError) as on_executor:
-        late.files(numbered([1]), batch(0), dataclasses.replace(layout, **changed))
-    option = "storage.NAME" if lake.kind == "delta" else "catalog.NAME"
+        late.files(numbered([1]), batch(0), changed(layout, lake, late))
     for error in (on_driver, on_executor):
-        assert lake.options().table in str(error.value)
-        assert option in str(error.value)
+        check_told(error.value, late, store)
         assert "credentials" in str(error.value)
-    assert "writing the data file" in str(on_executor.value)
-    assert "kafkaraw_query_0_0_" in str(on_executor.value)
+    assert "opening the table failed" in str(on_driver.value)
+    assert re.search(r"(writing|completing) the data file .*kafkaraw_query_0_0_", str(on_executor.value))
+
+
+def changed(layout: Layout, before: Lake, after: Lake) -> Layout:
+    """The layout of a table with the settings of another store."""
+    old, new = before.options().settings, after.options().settings
+    if before.kind == "delta":
+        return dataclasses.replace(layout, settings=new)
+    kept = {name: value for name, value in layout.io_properties.items() if name not in old}
+    return dataclasses.replace(layout, io_properties=kept | dict(new))
+
+
+def check_told(error: TableError, lake: Lake, store: Store) -> None:
+    """Check that an error names the table and the options, and that neither it nor its causes show a secret."""
+    assert lake.options().table in str(error)
+    assert ("storage.NAME" if lake.kind == "delta" else "catalog.NAME") in str(error)
+    told = "".join(traceback.format_exception(error))
+    assert not [secret for secret in store.secrets if secret in told or quote(secret, safe="") in told]
+
+
+def test_a_missing_bucket_is_told_with_stage_table_and_options(place, tmp_path):
+    store, kind = place
+    lake = Lake(kind, tmp_path, f"{store.url.replace(BUCKET, 'absent', 1)}/1", store.settings(kind))
+    with pytest.raises(TableError, match=r"(opening|creating) the table failed") as told:
+        lake.prepare(numbered([]).schema)
+    check_told(told.value, lake, store)
 
 
 def test_a_full_disk_names_table_and_file_and_leaves_the_table_as_it_is(local, monkeypatch):

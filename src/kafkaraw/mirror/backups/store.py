@@ -35,6 +35,8 @@ _IDENTITY: Final = f'{{"format": "kafkaraw-backup", "version": {VERSION}}}\n'.en
 _DRAFT: Final = ".draft"
 _SHOWN_MAX: Final = 3
 _REMOVED_AT_ONCE: Final = 500
+# They have no folders; some packages would create a bucket that does not exist.
+_OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
 
 
 class Writable(Protocol):
@@ -128,6 +130,8 @@ class BackupStore:
             raise UsageError(f"{self.url} cannot be opened: {error}") from error
         self._root = str(root).rstrip("/")
         self._is_local = isinstance(self._files, LocalFileSystem)
+        protocols = self._files.protocol
+        self._has_folders = _OBJECT_STORES.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
         self._unsynced: set[str] = set()
 
     # -- what there is
@@ -257,7 +261,7 @@ class BackupStore:
         full = f"{self._root}/{path}"
         with self._reported(path):
             self._make_folder(full)
-            file = self._files.open(full, "wb")
+            file = self._files.open(full, "wb")  # some stores answer at the end only
         try:
             yield HashedFile(file, f"{self.url}/{path}")
             with self._reported(path):
@@ -350,7 +354,8 @@ class BackupStore:
 
     def _make_folder(self, full: str) -> None:
         folder = full.rpartition("/")[0]
-        self._files.makedirs(folder, exist_ok=True)
+        if self._has_folders:
+            self._files.makedirs(folder, exist_ok=True)
         while self._is_local and len(folder) >= len(self._root) and folder not in self._unsynced:
             self._unsynced.add(folder)
             folder = folder.rpartition("/")[0]
@@ -364,8 +369,9 @@ class BackupStore:
         except KafkaError:
             raise
         except FileNotFoundError as error:
-            raise BackupError(f"{where}: is missing") from error
+            hint = "" if self._has_folders else ", or its bucket: create the bucket, or check the name"
+            raise BackupError(f"{where}: is missing{hint}") from error
         except OSError as error:
             raise BackupError(f"{where}: {error.strerror or error}") from error
         except Exception as error:  # the packages behind fsspec have errors of their own
-            raise BackupError(f"{where}: {type(error).__name__}: {error}") from error
+            raise BackupError(f"{where}: {type(error).__name__}: {' '.join(str(error).split())}") from error

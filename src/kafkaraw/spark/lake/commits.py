@@ -22,7 +22,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from kafkaraw.spark.errors import ChangedBatchError, TableConflictError, TableError
+from kafkaraw.spark.errors import ChangedBatchError, TableConflictError, TableError, as_cause, in_one_line
 from kafkaraw.spark.lake.batches import BatchId, CommittedBatch, of_batch
 from kafkaraw.spark.lake.layout import RETENTION_MIN_S, Commit, CommitConflictError, LakeTable, Layout
 from kafkaraw.spark.options.lake import OnChangedBatch
@@ -156,9 +156,10 @@ def _check_files(table: LakeTable, commit: Commit, layout: Layout) -> None:
         missing = layout.missing(old) if old else []
     except OSError as error:
         raise TableError(
-            f"{table.name}: looking for {len(old)} data files of {commit.batch} before the commit failed: {error}. "
-            f"Check the credentials of the object store, and start the query again"
-        ) from error
+            f"{table.name}: looking for {len(old)} data files of {commit.batch} before the commit failed: "
+            f"{in_one_line(error)}. Check the credentials of the object store (options {layout.store_options}), and "
+            f"start the query again"
+        ) from as_cause(error)
     if missing:
         raise TableError(
             f"{table.name}: {len(missing)} data files of {commit.batch} were deleted before they were committed, among "

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkaraw.errors import KafkaError
-from kafkaraw.spark.errors import TableError
+from kafkaraw.spark.errors import TableError, as_cause, in_one_line
 from kafkaraw.spark.lake.batches import BatchId, file_name
 from kafkaraw.spark.lake.layout import DataFile, Layout, PartitionKey
 from kafkaraw.spark.lake.schemas import fitted
@@ -229,6 +229,7 @@ def _told(layout: Layout, doing: str) -> Iterator[None]:
         raise
     except (OSError, pa.ArrowException) as error:
         raise TableError(
-            f"{layout.table}: {doing} failed: {error}. Nothing of this batch is in the table; check space, permissions "
-            f"and credentials (options storage.NAME or catalog.NAME), and start the query again"
-        ) from error
+            f"{layout.table}: {doing} failed: {in_one_line(error)}. Nothing of this batch is in the table; check "
+            f"space, permissions, and for an object store the credentials (options {layout.store_options}), and start "
+            f"the query again"
+        ) from as_cause(error)

@@ -27,10 +27,11 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from kafkaraw.errors import ConfigError, KafkaError
-from kafkaraw.spark.errors import TableError, TableSchemaError
+from kafkaraw.spark.errors import TableError, TableSchemaError, as_cause, in_one_line
 from kafkaraw.spark.lake.batches import CommittedBatch
 from kafkaraw.spark.lake.layout import Commit, CommitConflictError, DataFile, Layout, PartitionKey
 from kafkaraw.spark.lake.schemas import check_partition_columns, compare, described, nullable, plain
+from kafkaraw.spark.options.lake import options_of_store
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -123,9 +124,10 @@ def told(options: LakeOptions, doing: str) -> Iterator[None]:
         raise
     except (DeltaError, OSError, pa.ArrowException, ValueError, RuntimeError) as error:
         raise TableError(
-            f"Delta table {options.hidden}: {doing} failed: {error}. Check the path, and for an object store the "
-            f"options storage.NAME: region, endpoint, and credentials that may have expired"
-        ) from error
+            f"Delta table {options.hidden}: {doing} failed: {in_one_line(error)}. Check the path, and for an object "
+            f"store its address and the credentials, which may have expired: options "
+            f"{options_of_store(options.table, is_delta=True)}"
+        ) from as_cause(error)
 
 
 class DeltaLakeTable:
@@ -344,7 +346,12 @@ class DeltaLayout:
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     table_id: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # may have secrets
+
+    @property
+    def store_options(self) -> str:
+        """The options with which tasks find the object store, for messages."""
+        return options_of_store(self.uri, is_delta=True)
 
     @property
     def file_schema(self) -> pa.Schema:

@@ -15,17 +15,18 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyarrow import fs
 
 from kafkaraw.errors import ConfigError, KafkaError
-from kafkaraw.spark.errors import TableError, TableSchemaError
+from kafkaraw.spark.errors import TableError, TableSchemaError, as_cause, in_one_line
 from kafkaraw.spark.lake.batches import CommittedBatch
 from kafkaraw.spark.lake.layout import Commit, CommitConflictError, DataFile, Layout, PartitionKey
 from kafkaraw.spark.lake.schemas import check_partition_columns, compare, nullable
+from kafkaraw.spark.options.lake import options_of_store
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -42,8 +43,8 @@ try:
         TableAlreadyExistsError,
         ValidationException,
     )
+    from pyiceberg.io import PY_IO_IMPL
     from pyiceberg.io.pyarrow import (
-        PyArrowFileIO,
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
         parquet_path_to_id_mapping,
@@ -66,6 +67,8 @@ try:
         YearTransform,
     )
     from pyiceberg.typedef import Record
+
+    from kafkaraw.spark.lake.iceberg_file_io import LakeFileIO
 except ImportError as _missing:
     raise ConfigError(
         f'format kafkaraw.iceberg needs the package pyiceberg ({_missing}): pip install "kafkaraw[iceberg]", on the '
@@ -94,7 +97,9 @@ def open_iceberg(options: LakeOptions) -> IcebergLakeTable | None:
 
 def _catalog(options: LakeOptions) -> Catalog:
     with told(options, f"opening the catalog {options.catalog!r}"):
-        return load_catalog(options.catalog, **options.settings)
+        catalog = load_catalog(options.catalog, **options.settings)
+        catalog.properties.setdefault(PY_IO_IMPL, f"{LakeFileIO.__module__}.{LakeFileIO.__qualname__}")
+        return catalog
 
 
 def prepare_iceberg(options: LakeOptions, rows: pa.Schema) -> tuple[IcebergLakeTable, IcebergLayout]:
@@ -164,11 +169,13 @@ def told(options: LakeOptions, doing: str) -> Iterator[None]:
         yield
     except (KafkaError, CommitConflictError, NoSuchTableError, CommitFailedException):
         raise
-    except Exception as error:  # the library has no common base class, and catalogs raise those of their own libraries
+    except Exception as error:  # noqa: BLE001 - there is no common base class; catalogs raise those of other libraries
+        store = options_of_store(options.settings.get("warehouse", ""), is_delta=False)
         raise TableError(
-            f"Iceberg table {options.table}: {doing} failed: {type(error).__name__}: {error}. Check the options "
-            f"catalog and catalog.NAME: type, uri, warehouse, and credentials that may have expired"
-        ) from error
+            f"Iceberg table {options.table}: {doing} failed: {type(error).__name__}: {in_one_line(error)}. Check the "
+            f"options catalog, catalog.type, catalog.uri and catalog.warehouse, and for an object store the "
+            f"credentials, which may have expired: options {store}"
+        ) from as_cause(error)
 
 
 class IcebergLakeTable:
@@ -379,9 +386,9 @@ class IcebergLakeTable:
 
 def file_system(io: Any, location: str) -> tuple[fs.FileSystem, str]:  # noqa: ANN401 - pyiceberg has several classes
     """Return the file system of a location, and the path there."""
-    if not isinstance(io, PyArrowFileIO):
-        io = PyArrowFileIO(io.properties)
-    scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
+    if not isinstance(io, LakeFileIO):
+        io = LakeFileIO(io.properties)
+    scheme, netloc, path = LakeFileIO.parse_location(location, io.properties)
     return io.fs_by_scheme(scheme, netloc), path
 
 
@@ -405,7 +412,12 @@ class IcebergLayout:
     location: str
     properties: Mapping[str, str]
     table_uuid: str
-    io_properties: Mapping[str, Any]
+    io_properties: Mapping[str, Any] = field(repr=False)  # may have secrets
+
+    @property
+    def store_options(self) -> str:
+        """The options with which tasks find the object store, for messages."""
+        return options_of_store(self.location, is_delta=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -443,8 +455,8 @@ class IcebergLayout:
         provider = load_location_provider(self.location, dict(self.properties))
         return provider.new_data_location(name, self._key(partition) if partition else None)
 
-    def _io(self) -> PyArrowFileIO:
-        return PyArrowFileIO(dict(self.io_properties))
+    def _io(self) -> LakeFileIO:
+        return LakeFileIO(self.io_properties)
 
     def create(self, path: str) -> pa.NativeFile:
         """Create a data file."""

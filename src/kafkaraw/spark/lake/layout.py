@@ -52,6 +52,10 @@ class Layout(Protocol):
         """What the table is called in messages."""
 
     @property
+    def store_options(self) -> str:
+        """The options with which tasks find the object store, for messages."""
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of the table."""
 

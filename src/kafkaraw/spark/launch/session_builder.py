@@ -34,8 +34,10 @@ _FORMAT = "kafkaraw"
 
 _CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
+# The names of options, and parts of their texts; abfss://container@account is no login.
 _SECRET_OPTIONS = (
-    r"(?i)secret|password|token|access[.]?key|credential|jaas|keystore[.]key|private key|user[.]info|://[^/\s]*@"
+    r"(?i)secret|password|token|credential|jaas|(keystore|access|account|master|sas|encryption)[._-]?key|private key|"
+    r"connection[._-]?string|shared[._-]?access|\bsig=|user[.]info|(?<!abfs)(?<!abfss)(?<!wasb)(?<!wasbs)://[^/\s]*@"
 )
 
 # Settings that a later session in the same JVM needs, or that cannot differ there.

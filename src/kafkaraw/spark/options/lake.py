@@ -72,7 +72,7 @@ class LakeOptions:
     on_changed_batch: OnChangedBatch = OnChangedBatch.FAIL
     batch: tuple[str, int] | None = None
     catalog: str = "default"
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)  # may have secrets
 
     @property
     def hidden(self) -> str:
@@ -112,6 +112,20 @@ _ICEBERG: Final[KnownOptions] = {
 }
 _STORAGE: Final = "storage."
 _CATALOG: Final = "catalog."
+_STORES: Final = (
+    (
+        re.compile(r"s3[an]?:"),
+        "aws_region, aws_endpoint_url, aws_access_key_id, aws_secret_access_key",
+        "s3.region, s3.endpoint, s3.access-key-id, s3.secret-access-key",
+    ),
+    (
+        re.compile(r"(abfss?|wasbs?|azure|az|adl):"),
+        "azure_storage_account_name, azure_storage_account_key, azure_storage_sas_token",
+        "adls.account-name, adls.account-key, adls.sas-token",
+    ),
+    (re.compile(r"gc?s:"), "google_service_account, google_service_account_key", "gcs.oauth2.token, gcs.service.host"),
+)
+"""Schemes of object stores, and the settings that Delta and Iceberg need most for them."""
 
 DESCRIPTIONS: Final[Mapping[str, tuple[str, str, str]]] = {
     "path": (
@@ -144,6 +158,17 @@ DESCRIPTIONS: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
 }
 """For the reference: for which formats, the default, and the meaning."""
+
+
+def options_of_store(url: str, *, is_delta: bool) -> str:
+    """Return the options with which a format finds an object store and its credentials, for messages.
+
+    Args:
+        url: of the table; any other place than an object store is possible.
+        is_delta: whether it is a Delta table, as opposed to an Iceberg table.
+    """
+    named = next((settings[0 if is_delta else 1] for scheme, *settings in _STORES if scheme.match(url)), "")
+    return f"{_STORAGE if is_delta else _CATALOG}NAME" + (f", such as {named}" if named else "")
 
 
 def parse_delta(options: Mapping[str, str]) -> LakeOptions:
