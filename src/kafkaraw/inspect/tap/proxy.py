@@ -30,9 +30,10 @@ from kafkaraw.client.config import Address, parse_addresses
 from kafkaraw.errors import NetworkError, UsageError
 from kafkaraw.inspect.exchanges import Connection, Exchange, TopicNames
 from kafkaraw.inspect.tap.addresses import Node, Role
-from kafkaraw.inspect.tap.passage import Passage
+from kafkaraw.inspect.tap.passage import KEPT_HELD_BYTES, Passage
 from kafkaraw.inspect.tap.ports import Gate, PortRange
 from kafkaraw.inspect.tap.recording import RECORDED_MAX, Recording
+from kafkaraw.inspect.tap.stream import Buffers
 from kafkaraw.net import LoopThread
 from kafkaraw.net.dial import connect_socket, tls_failed
 from kafkaraw.net.listener import TLS_HANDSHAKE_TIMEOUT_S, stop_accepting
@@ -73,6 +74,7 @@ class Tap:
 
     Attributes:
         topic_names: names of topics by id, as answers have said them so far.
+        buffers: memory that the connections share.
         dropped: number of exchanges that no observer has seen, since observers are slower than the traffic.
 
     Raises:
@@ -102,6 +104,7 @@ class Tap:
         self._bootstrap: Gate | None = None
         self._gates: dict[tuple[Role, int], Gate] = {}
         self._passages: set[Passage] = set()
+        self.buffers: Buffers = Buffers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
         self.topic_names: TopicNames = TopicNames()
@@ -292,7 +295,7 @@ class Tap:
 
     async def _connect(self, passage: Passage) -> None:
         """Connect a passage to the first target that accepts; refuse the client if none does."""
-        self._connections += 1
+        self._connections = number = self._connections + 1
         gate, client = passage.gate, host_port(*passage.client.address("peername"))
         failures = []
         for host, port in list(gate.targets):
@@ -302,7 +305,7 @@ class Tap:
                 failures.append(str(error))
                 continue
             address = host_port(*passage.broker.address("peername"))
-            passage.begin(Connection(self._connections, client, host_port(host, port), gate.node_id, address))
+            passage.begin(Connection(number, client, host_port(host, port), gate.node_id, address))
             return
         reason = f"{gate.name}: {'; '.join(failures)}"
         passage.refuse(reason)
@@ -359,6 +362,11 @@ class Tap:
     def faults_if_set(self) -> Faults | None:
         """Faults to inject now; None without."""
         return self._faults if self._faults is not None and self._faults.are_set else None
+
+    @property
+    def kept_whole_bytes(self) -> int:
+        """How much of a long frame is kept as it passes: what a capture file needs, or what an exchange keeps."""
+        return KEPT_HELD_BYTES if self._savings else self._kept_bytes
 
     def accepted(self, passage: Passage) -> None:
         """Connect the broker's side of a client that has connected; passages call this."""
