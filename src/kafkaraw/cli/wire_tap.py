@@ -21,6 +21,7 @@ import click
 from kafkaraw.cli.clients import Cluster, cluster_options
 from kafkaraw.cli.stopping import TURN_S, Stop
 from kafkaraw.errors import UsageError
+from kafkaraw.protocol.printable import printable
 
 if TYPE_CHECKING:
     import ssl
@@ -261,7 +262,7 @@ class _Screen:
                 self.is_done.set()
 
     def _note(self, text: str) -> None:
-        click.echo(f"% {text}", err=True)
+        click.echo(f"% {printable(text)}", err=True)
 
 
 def _wait(stop: Stop, screen: _Screen, seconds: float | None) -> None:
@@ -366,4 +367,4 @@ def _print_text(summary: Summary, notes: list[str]) -> None:
     if remarks or notes:
         click.echo("\nWhat stands out:")
     for text in (*remarks, *notes):
-        click.echo(f"- {text}")
+        click.echo(f"- {printable(text)}")

@@ -230,6 +230,18 @@ def test_summary_counts_by_client_and_api():
     assert summary.document()["uses"][0]["latency_ms"]["p50"] == pytest.approx(4.2, rel=0.06)
 
 
+@pytest.mark.parametrize("client_id", ["c" * 30_000, "\x1b[2J\nforged" * 10])
+def test_client_ids_of_any_kind_leave_the_terminal_readable(client_id: str):
+    summary = Summary()
+    for _ in range(3):
+        summary.add(metadata(client_id=client_id, error_code=3))
+    (row,) = summary.rows()
+    for text in (row["CLIENT"], *summary.remarks(), Lines().text(metadata(client_id=client_id))):
+        assert len(text) < 500
+        assert text.rstrip("\n").isprintable()
+    assert summary.document()["uses"][0]["client"] == client_id
+
+
 def test_percentiles_are_exact_to_five_percent():
     latencies = Latencies()
     for number in range(1, 1001):

@@ -24,6 +24,7 @@ from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
 from kafkaraw.protocol.messages import fetch
 from tests.inspect.tap.peers import WAIT_S, Client, asked, broker, client, metadata_of, metadata_request, on_loop, sized
+from tests.waiting import wait_until
 
 
 def brokers_in(frame: bytes, version: int = 9) -> list[tuple[int, str, int]]:
@@ -484,6 +485,30 @@ async def test_tls_on_either_side(tls_contexts, near, far):
         recording = tap.record()
         assert brokers_in(await peer.ask(metadata_request()))[0][1] == "127.0.0.1"
         await asyncio.to_thread(recording.wait_for)
+
+
+def shake_hands(servers: str) -> None:
+    """As a client that does not know the tap's certificate."""
+    host, _, port = servers.rpartition(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as sock:
+        ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+
+
+@on_loop
+async def test_tls_handshakes_that_fail_are_said(tls_contexts):
+    server, _ = tls_contexts
+    async with broker(metadata_of((1, "one.example", 9092))) as address:
+        async with Tap(address, listen_tls=server) as tap:
+            async with client(tap.bootstrap_servers) as plain:
+                plain.writer.write(metadata_request())
+                assert await plain.rest() == b""
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await asyncio.to_thread(shake_hands, tap.bootstrap_servers)
+            assert await asyncio.to_thread(wait_until, lambda: len(tap.notes) == 2, WAIT_S)
+        no_tls, distrust = sorted(tap.notes, key=lambda note: "trust" in note)
+    assert "it does not speak TLS: set its security.protocol" in no_tls
+    assert "it does not trust the tap's certificate" in distrust
+    assert server.sslobject_class is ssl.SSLObject
 
 
 @pytest.mark.parametrize(

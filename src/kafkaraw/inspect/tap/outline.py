@@ -19,7 +19,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.declare import ArrayOf, Kind, StructOf, spec_of
 from kafkaraw.protocol.frames import SIZE_PREFIX, request_header_version, response_header_version
-from kafkaraw.protocol.types import RECORDS, STRING, Primitive, decode_uvarint, encode_uvarint
+from kafkaraw.protocol.types import RECORDS, STRING, decode_uvarint, encode_uvarint
 
 RECORDS_BYTES: Final = 61
 """So much of each records field is kept: the header of its first batch (KIP-98)."""

@@ -3,9 +3,10 @@
 Theory of operation. Bytes are written to the other side in the call that read them, before anything is noted. If the
 other side does not take them all, the rest waits in the transport, and this side is not read until it has left: so a
 slow peer slows the other one down, as without a tap. A client that ends its direction only still gets its answers
-(`Passage.half_closed`); brokers have no half-open connections: the end of theirs is the end of the connection. An answer that has addresses is held until it can be rewritten
-(`addresses`). Then the frames go to the `Conversation`, and exchanges that have ended to the tap's observers, which run
-later. What observers cost, or an exchange that cannot be decoded, never keeps bytes back.
+(`Passage.half_closed`); brokers have no half-open connections: the end of theirs is the end of the connection. An
+answer that has addresses is held until it can be rewritten (`addresses`). Then the frames go to the `Conversation`, and
+exchanges that have ended to the tap's observers, which run later. What observers cost, or an exchange that cannot be
+decoded, never keeps bytes back.
 
 Start at `Passage`; `End` is one socket.
 """

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kafkaraw.broker.faults import Faults
+    from kafkaraw.inspect.tap.certificates import FailedHandshakes
     from kafkaraw.inspect.tap.saving import Saving
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class Tap:
         self._thread: LoopThread | None = None
         self._bootstrap: Gate | None = None
         self._gates: dict[tuple[Role, int], Gate] = {}
+        self._failed_handshakes: FailedHandshakes | None = None
         self._passages: set[Passage] = set()
         self.buffers: Buffers = Buffers()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -216,6 +218,10 @@ class Tap:
         self._stopped.clear()
         sock, port = self._ports.open_first()
         self._bootstrap = Gate("bootstrap servers", port, self._servers, None, sock)
+        if self._listen_tls is not None:
+            from kafkaraw.inspect.tap.certificates import FailedHandshakes  # most taps need none of it
+
+            self._failed_handshakes = FailedHandshakes(self._listen_tls, self.note)
         await self._serve(self._bootstrap)
 
     async def stop(self) -> None:
@@ -240,6 +246,8 @@ class Tap:
                     self._one_closed.clear()
                     await self._one_closed.wait()
         self._gates.clear()
+        if self._failed_handshakes is not None:
+            self._failed_handshakes.stop()
         while self._queue:
             self._show(self._queue.popleft())
         if self._drain_timer is not None:

@@ -98,8 +98,8 @@ class Stream:
         self._is_first = True
         self._left = b""  # the beginning of a frame whose plan cannot be made yet
         self._began_s = 0.0
-        # Of a long frame: the memory of one that is kept whole; the beginning and the held end of another one; its size,
-        # how many bytes were received, and how many of a whole one were passed on.
+        # Of a long frame: the memory of one that is kept whole; the beginning and the held end of another one; its
+        # size, how many bytes were received, and how many of a whole one were passed on.
         self._memory: Memory | None = None
         self._beginning = bytearray()
         self._held = bytearray()
@@ -252,7 +252,7 @@ class Stream:
         self._memory, self._beginning, self._held, self._plan = None, bytearray(), bytearray(), Plan(0, 0)
 
     def _grow(self) -> None:
-        """Make room for more of a frame that is kept whole: a claim allocates little, the memory grows as bytes come."""
+        """Make room for more of a frame that is kept whole: a claim allocates little, memory grows as bytes come."""
         old = self._memory
         capacity = min(self._size, max(ENTRANCE_BYTES, 4 * len(old or b"")))
         larger = self._buffers.spares.make(capacity)
