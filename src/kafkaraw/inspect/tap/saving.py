@@ -5,7 +5,8 @@ the tap saw them; the addresses in answers are those that the brokers sent. Of t
 addresses at the same time, one has another port: a client may use a port for each port of the tap. TLS is left out: the
 file has what was in it. Secrets are overwritten (`masking`) unless they are asked for. A thread writes the file. If it
 is slower than the traffic, bytes are left out and counted; readers see them as lost packets. Needs the package `dpkt`.
-Start at `Saving`."""
+Start at `Saving`.
+"""
 
 from __future__ import annotations
 
