@@ -105,7 +105,8 @@ class Stream:
         self._held = bytearray()
         self._size = self._filled = self._passed = 0
         self._plan = Plan(0, 0)
-        self._buffer = memoryview(b"")  # the last one that was given out
+        # The last buffer that was given out. As long as it is a view of a frame's memory, no other stream gets that.
+        self._buffer = memoryview(b"")
 
     @property
     def missing(self) -> int:
