@@ -203,9 +203,18 @@ class Outline:
         self._at = start + len(prefix) + kept
 
 
-@lru_cache(maxsize=256)
+_known_steps: dict[tuple[type[object], int, bool], tuple[object, ...]] = {}
+
+
 def _steps_of(cls: type[object], version: int, is_flexible: bool) -> tuple[object, ...]:
     """Return what lies one after another in a structure; a number is so many bytes."""
+    steps = _known_steps.get((cls, version, is_flexible))
+    if steps is None:
+        steps = _known_steps[cls, version, is_flexible] = _listed_steps(cls, version, is_flexible)
+    return steps
+
+
+def _listed_steps(cls: type[object], version: int, is_flexible: bool) -> tuple[object, ...]:
     steps: list[object] = []
     for declared in spec_of(cls).fields:
         if not declared.versions.includes(version) or declared.is_tagged(version):
