@@ -11,7 +11,7 @@ from kafkaraw.inspect.exchanges import Connection, ConnectionReader, Exchange
 from kafkaraw.inspect.tap.lines import Filter, Lines, duration_text, size_text
 from kafkaraw.inspect.tap.masking import masked_frames
 from kafkaraw.inspect.tap.summary import Latencies, Summary
-from kafkaraw.protocol import ResponseHeader, decode_request, encode_response
+from kafkaraw.protocol import ResponseHeader, decode_request, decode_request_header, encode_response
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -186,6 +186,26 @@ def test_masked_frames_keep_their_size_and_can_be_decoded():
     _, message = decode_request(request)
     assert message.upsertions[0].salted_password == b"*" * len(SECRET)
     assert message.upsertions[0].name == "alice"
+
+
+@pytest.mark.parametrize("behind", [b"\0", SECRET])
+def test_bytes_behind_a_message_are_masked_and_the_message_stays_readable(behind: bytes):
+    """librdkafka sends some behind AlterUserScramCredentials."""
+    whole = masked_frames(SECRETIVE["scram"]())[0]
+    found = SECRETIVE["scram"]()
+    found.request.data = bytes(found.request.data) + behind
+    found.request.size_bytes += len(behind)
+    assert masked_frames(found)[0] == whole + b"*" * len(behind)
+
+
+def test_header_stays_readable_in_front_of_a_body_that_cannot_be_read():
+    found = SECRETIVE["scram"]()
+    found.request.data = bytes(found.request.data)[:-5]
+    found.request.size_bytes -= 5
+    masked = masked_frames(found)[0]
+    header, at = decode_request_header(masked)
+    assert header.client_id == found.client_id
+    assert set(masked[at:]) == set(b"*")
 
 
 def test_delegation_token_is_masked():
