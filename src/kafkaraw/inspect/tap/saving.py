@@ -30,6 +30,7 @@ PORT_MAX: Final = 65_535
 _Address: TypeAlias = tuple[bytes, int]
 _RAW_IP: Final = 101  # LINKTYPE_RAW
 _SEQUENCES: Final = (1 << 32) - 1
+_SEQUENCE_STEP: Final = 0x9E37_79B1  # odd, and far from small multiples of 2 ** 32
 
 
 @dataclass(slots=True, eq=False)
@@ -182,7 +183,10 @@ class _Packets:
                 break
             client = (client[0], client[1] % PORT_MAX + 1)
         self._addresses.add((client, broker))
-        return _Stream(client, broker, {True: 1000, False: 2000})
+        # Each connection begins with numbers of its own: readers take a port that is used again, with the same numbers,
+        # for packets that were sent twice.
+        start = connection.number * _SEQUENCE_STEP & _SEQUENCES
+        return _Stream(client, broker, {True: start, False: start ^ (1 << 31)})
 
     def _segment(self, stream: _Stream, from_client: bool, at_s: float, flags: int, payload: bytes = b"") -> None:
         dpkt, sequences = self._dpkt, stream.sequences
