@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,8 +20,11 @@ from click.testing import CliRunner
 from kafkaraw import Producer
 from kafkaraw.cli import main
 from kafkaraw.cli.wire_tap import QUEUED_LINES_MAX, LineWriter
-from kafkaraw.errors import AuthenticationError
+from kafkaraw.errors import AuthenticationError, KafkaError
+from kafkaraw.inspect import Exchange
+from kafkaraw.inspect.captures import CaptureReader
 from tests.cli.running import TIMEOUT, run, start
+from tests.waiting import wait_until
 
 SERVERS = re.compile(rb"bootstrap.servers=(\S+);")
 
@@ -107,6 +111,41 @@ def test_sasl_and_tls_pass_through(kafka_broker_factory):
     for secret in ("secret-of-alice", "wrong-secret"):
         assert secret not in output
         assert secret.encode().hex(" ")[:30] not in output
+
+
+def test_ctrl_c_in_the_middle_of_the_traffic_leaves_a_whole_capture(kafka_broker_session, tmp_path):
+    """Requests are on their way when the tap ends; the file has whole frames only, and the end of each connection."""
+    file = tmp_path / "tap.pcapng"
+    stop = threading.Event()
+    with tapping(kafka_broker_session.bootstrap_servers, "--save", str(file), "--quiet") as (process, servers):
+
+        def send() -> None:
+            settings = {"linger_ms": 0, "request_timeout_ms": 1000, "delivery_timeout_ms": 2000}
+            with (
+                contextlib.suppress(KafkaError),
+                Producer(bootstrap_servers=servers, client_id="orders", **settings) as producer,
+            ):
+                while not stop.is_set():
+                    producer.send("tap-interrupted", b"x" * 200_000).result(3)
+
+        senders = [threading.Thread(target=send) for _ in range(2)]
+        for sender in senders:
+            sender.start()
+        assert wait_until(lambda: file.stat().st_size > 10_000_000, TIMEOUT)
+        output, errors = ended(process)
+        stop.set()
+        for sender in senders:
+            sender.join(TIMEOUT)
+    assert re.search(r"orders +Produce +\d+ ", output)
+    assert "not saved" not in output + errors
+    with file.open("rb") as stream:
+        reader = CaptureReader(stream)
+        exchanges = list(reader.read())
+    report = reader.report
+    assert report.packets is not None
+    assert (report.missing_bytes, report.unread_bytes, report.packets.broken) == (0, 0, "")
+    assert all(isinstance(one, Exchange) and not one.problem for one in exchanges)
+    assert len({one.connection.number for one in exchanges if one.name.startswith("Produce")}) == 2
 
 
 def test_nothing_passed_is_said(kafka_broker_session):

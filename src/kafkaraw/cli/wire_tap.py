@@ -21,6 +21,7 @@ import click
 from kafkaraw.cli.clients import Cluster, cluster_options
 from kafkaraw.cli.stopping import TURN_S, Stop
 from kafkaraw.errors import UsageError
+from kafkaraw.protocol.printable import printable
 
 if TYPE_CHECKING:
     import ssl
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 QUEUED_LINES_MAX: Final = 20_000
 QUEUED_BYTES_MAX: Final = 16 << 20
 FLUSH_TIMEOUT_S: Final = 2.0
+DESCRIPTORS_MAX: Final = 1 << 16
 
 
 class LineWriter:
@@ -202,6 +204,7 @@ def tap(  # noqa: PLR0913 -- one for each option
         lines = Lines(verbosity, color=is_text and sys.stdout.isatty(), with_secrets=with_secrets)
         screen = _Screen(lines, None if quiet else shown, is_text=is_text, count=count)
         saving = _saving(tapped, save, with_secrets=with_secrets)
+        _allow_connections()
         try:
             with tapped:
                 screen.begin(tapped)
@@ -211,6 +214,19 @@ def tap(  # noqa: PLR0913 -- one for each option
             if saving is not None:
                 saving.close()
         _print_end(screen.summary, tapped, _missing(tapped, screen.writer, saving), is_text=is_text)
+
+
+def _allow_connections() -> None:
+    """Allow as many open files as the system permits: each connection needs two, and often 1024 are allowed."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    with contextlib.suppress(OSError, ValueError):
+        if wanted > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Screen:
@@ -246,7 +262,7 @@ class _Screen:
                 self.is_done.set()
 
     def _note(self, text: str) -> None:
-        click.echo(f"% {text}", err=True)
+        click.echo(f"% {printable(text)}", err=True)
 
 
 def _wait(stop: Stop, screen: _Screen, seconds: float | None) -> None:
@@ -351,4 +367,4 @@ def _print_text(summary: Summary, notes: list[str]) -> None:
     if remarks or notes:
         click.echo("\nWhat stands out:")
     for text in (*remarks, *notes):
-        click.echo(f"- {text}")
+        click.echo(f"- {printable(text)}")

@@ -95,6 +95,7 @@ class Frame:
         began_s: time of its first byte, in seconds since 1970.
         ended_s: time of its last byte.
         note: what the reader changed or could not read, in words; empty if nothing.
+        outline: the frame without most of its records, if it is cut: what `Exchange.trim` notes is taken from it.
     """
 
     data: Bytes
@@ -102,6 +103,7 @@ class Frame:
     began_s: float
     ended_s: float
     note: str = ""
+    outline: bytes | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -311,24 +313,27 @@ class Exchange:
         Args:
             kept_bytes: how much of each frame is kept.
         """
-        if self.request is not None and len(self.request.data) > kept_bytes:
+        if self.request is not None and (len(self.request.data) > kept_bytes or self.request.outline is not None):
             _ = self.subjects, self.batches
             self.__dict__.pop("request_body", None)
             self.request.data = bytes(self.request.data[:kept_bytes])
-        if self.response is not None and len(self.response.data) > kept_bytes:
+            self.request.outline = None
+        if self.response is not None and (len(self.response.data) > kept_bytes or self.response.outline is not None):
             _ = self.errors, self.throttle_time_ms
             self.__dict__.pop("response_body", None)
             self.response.data = bytes(self.response.data[:kept_bytes])
+            self.response.outline = None
 
     def _decoded_request(self) -> tuple[Request[Response] | None, str]:
         if self.request is None or self.api is None or not self.is_known:
             return None, ""
-        if self.request.is_cut:
+        if self.request.is_cut and self.request.outline is None:
             return None, _cut_words("request", self.request)
+        data = self.request.data if self.request.outline is None else self.request.outline
         try:
-            _, at = decode_request_header(self.request.data)
+            _, at = decode_request_header(data)
             # As brokers do: librdkafka sends bytes behind some requests.
-            body = decode_message(self.api.request, self.version, self.request.data, at, allow_trailing_bytes=True)
+            body = decode_message(self.api.request, self.version, data, at, allow_trailing_bytes=True)
         except KafkaError as error:
             return None, f"request: {error}"
         return body, ""
@@ -336,12 +341,11 @@ class Exchange:
     def _decoded_response(self) -> tuple[Response | None, str]:
         if self.response is None or not self.is_known:
             return None, ""
-        if self.response.is_cut:
+        if self.response.is_cut and self.response.outline is None:
             return None, _cut_words("answer", self.response)
+        data = self.response.data if self.response.outline is None else self.response.outline
         try:
-            _, body = decode_response(
-                self.response.data, self.api_key, self.response_version, allow_trailing_bytes=True
-            )
+            _, body = decode_response(data, self.api_key, self.response_version, allow_trailing_bytes=True)
         except KafkaError as error:
             return None, f"answer: {error}"
         return body, ""

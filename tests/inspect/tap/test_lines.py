@@ -11,7 +11,7 @@ from kafkaraw.inspect.exchanges import Connection, ConnectionReader, Exchange
 from kafkaraw.inspect.tap.lines import Filter, Lines, duration_text, size_text
 from kafkaraw.inspect.tap.masking import masked_frames
 from kafkaraw.inspect.tap.summary import Latencies, Summary
-from kafkaraw.protocol import ResponseHeader, decode_request, encode_response
+from kafkaraw.protocol import ResponseHeader, decode_request, decode_request_header, encode_response
 from kafkaraw.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -188,6 +188,26 @@ def test_masked_frames_keep_their_size_and_can_be_decoded():
     assert message.upsertions[0].name == "alice"
 
 
+@pytest.mark.parametrize("behind", [b"\0", SECRET])
+def test_bytes_behind_a_message_are_masked_and_the_message_stays_readable(behind: bytes):
+    """librdkafka sends some behind AlterUserScramCredentials."""
+    whole = masked_frames(SECRETIVE["scram"]())[0]
+    found = SECRETIVE["scram"]()
+    found.request.data = bytes(found.request.data) + behind
+    found.request.size_bytes += len(behind)
+    assert masked_frames(found)[0] == whole + b"*" * len(behind)
+
+
+def test_header_stays_readable_in_front_of_a_body_that_cannot_be_read():
+    found = SECRETIVE["scram"]()
+    found.request.data = bytes(found.request.data)[:-5]
+    found.request.size_bytes -= 5
+    masked = masked_frames(found)[0]
+    header, at = decode_request_header(masked)
+    assert header.client_id == found.client_id
+    assert set(masked[at:]) == set(b"*")
+
+
 def test_delegation_token_is_masked():
     response = CreateDelegationTokenResponse(
         error_code=0,
@@ -228,6 +248,18 @@ def test_summary_counts_by_client_and_api():
     assert first["ERRORS"] == {"UNKNOWN_TOPIC_OR_PARTITION": 1}
     assert second["CLIENT"] == "127.0.0.1"
     assert summary.document()["uses"][0]["latency_ms"]["p50"] == pytest.approx(4.2, rel=0.06)
+
+
+@pytest.mark.parametrize("client_id", ["c" * 30_000, "\x1b[2J\nforged" * 10])
+def test_client_ids_of_any_kind_leave_the_terminal_readable(client_id: str):
+    summary = Summary()
+    for _ in range(3):
+        summary.add(metadata(client_id=client_id, error_code=3))
+    (row,) = summary.rows()
+    for text in (row["CLIENT"], *summary.remarks(), Lines().text(metadata(client_id=client_id))):
+        assert len(text) < 500
+        assert text.rstrip("\n").isprintable()
+    assert summary.document()["uses"][0]["client"] == client_id
 
 
 def test_percentiles_are_exact_to_five_percent():

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import socket
 import ssl
 import struct
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 import trustme
 
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.errors import NetworkError, UsageError
+from kafkaraw.inspect.tap.addresses import UNKNOWN_TAG
 from kafkaraw.inspect.tap.lines import Lines
 from kafkaraw.inspect.tap.ports import PortRange
 from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
 from kafkaraw.protocol.messages import fetch
-from tests.inspect.tap.peers import WAIT_S, asked, broker, client, metadata_of, metadata_request, on_loop
+from tests.inspect.tap.peers import WAIT_S, Client, asked, broker, client, metadata_of, metadata_request, on_loop, sized
+from tests.waiting import wait_until
 
 
 def brokers_in(frame: bytes, version: int = 9) -> list[tuple[int, str, int]]:
@@ -268,15 +274,81 @@ async def test_unfinished_frame_reaches_the_other_side_when_the_client_closes():
 
 
 @on_loop
-async def test_client_that_does_not_read_slows_the_broker_down():
-    """Of an endless answer only what buffers take is read: the tap's memory does not grow."""
+async def test_connections_that_are_made_at_once_have_numbers_of_their_own():
+    async with (
+        broker(metadata_of((1, "one.example", 9092))) as address,
+        Tap(address) as tap,
+        AsyncExitStack() as stack,
+    ):
+        recording = tap.record()
+        opened = (stack.enter_async_context(client(tap.bootstrap_servers)) for _ in range(20))
+        for peer in await asyncio.gather(*opened):
+            await peer.ask(metadata_request())
+        await asyncio.to_thread(recording.wait_for, nth=20)
+    assert {one.connection.number for one in recording.exchanges()} == set(range(1, 21))
+
+
+@pytest.mark.parametrize("is_cut_short", [False, True])
+@on_loop
+async def test_client_that_has_sent_its_last_byte_still_gets_its_answers(is_cut_short):
+    got = bytearray()
+    asked_twice = metadata_request(1) + metadata_request(2)
+    sent = asked_twice + metadata_request(3)[:9] * is_cut_short
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.extend(await reader.read())  # as far as the client's end
+        for number in (1, 2):
+            writer.write(sized(metadata_of((1, "one.example", 9092))(metadata_request(number)[4:])))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+        recording = tap.record()
+        peer.writer.write(sent)
+        peer.writer.write_eof()
+        answers = await peer.rest()
+        await asyncio.to_thread(recording.wait_for, nth=2)
+    assert got == sent
+    (size,) = struct.unpack_from(">i", answers)
+    found = [brokers_in(answers[4 : 4 + size]), brokers_in(answers[8 + size :])]
+    assert [brokers[0][1] for brokers in found] == ["127.0.0.1"] * 2
+    assert [one.ended for one in recording.exchanges()] == ["", ""]
+
+
+@on_loop
+async def test_client_that_closes_while_it_waits_ends_the_connection_to_the_broker():
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        closed.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap:
+        recording = tap.record()
+        async with client(tap.bootstrap_servers) as peer:
+            peer.writer.write(metadata_request())
+            await peer.writer.drain()
+            peer.writer.close()
+            async with asyncio.timeout(WAIT_S):
+                await closed.wait()
+        exchange = await asyncio.to_thread(recording.wait_for)
+    assert exchange.ended.startswith("the client closed the connection")
+
+
+@pytest.mark.parametrize("slow", ["client", "broker"])
+@on_loop
+async def test_peer_that_does_not_read_slows_the_other_one_down(slow):
+    """Of an endless frame only what buffers take is read: the tap's memory does not grow."""
     sent = 0
     stopped = asyncio.Event()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def send_without_end(writer: asyncio.StreamWriter) -> None:
         nonlocal sent
-        await reader.readexactly(4)
-        writer.write(struct.pack(">i", 250 << 20))
+        writer.write(struct.pack(">i", 250 << 20) + metadata_request()[4:])
         chunk = bytes(1 << 20)
         try:
             for _ in range(250):
@@ -288,14 +360,79 @@ async def test_client_that_does_not_read_slows_the_broker_down():
             stopped.set()
         writer.transport.abort()
 
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if slow == "client":
+            await reader.readexactly(4)
+            await send_without_end(writer)
+        else:
+            writer.transport.pause_reading()
+            await stopped.wait()
+            writer.transport.abort()
+
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
-        peer.writer.transport.pause_reading()
-        peer.writer.write(metadata_request())
+        if slow == "client":
+            peer.writer.transport.pause_reading()
+            peer.writer.write(metadata_request())
+        else:
+            await send_without_end(peer.writer)
         async with asyncio.timeout(WAIT_S):
             await stopped.wait()
     assert sent < 40 << 20
+
+
+TAIL_BYTES = 1 << 20
+"""The last bytes of a frame may wait in the kernel until all of them are there (SO_RCVLOWAT)."""
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@on_loop
+async def test_large_fetch_answers_of_many_connections_take_bounded_memory():
+    """Each connection has 40 MB of an answer of which the end is still missing."""
+    part = fetch.PartitionData(partition_index=0, error_code=0, high_watermark=1, records=bytes(40 << 20))
+    topics = [fetch.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[part])]
+    ends = [fetch.NodeEndpoint(node_id=1, host="one.example", port=9092)]
+    response = fetch.FetchResponse(throttle_time_ms=7, responses=topics, node_endpoints=ends)
+    answer = memoryview(sized(encode_response(ResponseHeader(1), response, 17)))
+    go_on = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        for at in range(0, len(answer), 1 << 18):
+            writer.write(answer[at : min(at + (1 << 18), len(answer) - 1)])
+            await writer.drain()
+        await go_on.wait()
+        writer.write(answer[-1:])
+        writer.close()
+
+    async def skip(peer: Client, count: int) -> None:
+        while count > 0:
+            count -= len(await peer.reader.read(min(count, 1 << 18)))
+
+    request = fetch.FetchRequest(max_wait_ms=1, min_bytes=1, topics=[], forgotten_topics_data=[])
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Tap(servers) as tap, AsyncExitStack() as stack:
+        recording = tap.record()
+        peers = [await stack.enter_async_context(client(tap.bootstrap_servers)) for _ in range(8)]
+        before = resident_bytes()
+        async with asyncio.timeout(6 * WAIT_S):
+            for peer in peers:
+                peer.writer.write(asked(request, 17))
+                await skip(peer, len(answer) - TAIL_BYTES)
+            assert resident_bytes() - before < 100 << 20
+            go_on.set()
+            found = [await peer.rest() for peer in peers]
+        exchange = await asyncio.to_thread(recording.wait_for, "Fetch", nth=len(peers))
+    assert exchange.throttle_time_ms == 7
+    assert "are hidden" in exchange.response.note
+    both = enumerate(zip(found[0], answer[-TAIL_BYTES:], strict=True))
+    assert [one for _, (one, other) in both if one != other] == [UNKNOWN_TAG]
 
 
 @on_loop
@@ -348,6 +485,30 @@ async def test_tls_on_either_side(tls_contexts, near, far):
         recording = tap.record()
         assert brokers_in(await peer.ask(metadata_request()))[0][1] == "127.0.0.1"
         await asyncio.to_thread(recording.wait_for)
+
+
+def shake_hands(servers: str) -> None:
+    """As a client that does not know the tap's certificate."""
+    host, _, port = servers.rpartition(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as sock:
+        ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+
+
+@on_loop
+async def test_tls_handshakes_that_fail_are_said(tls_contexts):
+    server, _ = tls_contexts
+    async with broker(metadata_of((1, "one.example", 9092))) as address:
+        async with Tap(address, listen_tls=server) as tap:
+            async with client(tap.bootstrap_servers) as plain:
+                plain.writer.write(metadata_request())
+                assert await plain.rest() == b""
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await asyncio.to_thread(shake_hands, tap.bootstrap_servers)
+            assert await asyncio.to_thread(wait_until, lambda: len(tap.notes) == 2, WAIT_S)
+        no_tls, distrust = sorted(tap.notes, key=lambda note: "trust" in note)
+    assert "it does not speak TLS: set its security.protocol" in no_tls
+    assert "it does not trust the tap's certificate" in distrust
+    assert server.sslobject_class is ssl.SSLObject
 
 
 @pytest.mark.parametrize(

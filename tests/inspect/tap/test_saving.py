@@ -105,6 +105,27 @@ def test_addresses_of_either_family(addresses, ways):
     assert {(source, target) for source, _, target, _ in streams} == {ways, ways[::-1]}
 
 
+def test_connections_with_the_same_addresses_at_once_are_streams_of_their_own():
+    """A client may use a port of its own for each port of the tap, and both reach the same broker."""
+    addresses = ("10.0.0.1:50112", "10.0.0.2:9092")
+    requests = [metadata_request(number) for number in range(3)]
+    found = [exchange(request, Connection(number, *addresses)) for number, request in enumerate(requests, 1)]
+    streams = streams_of(saved(*found))
+    assert len(streams) == 2 * len(requests)
+    assert sorted(data for way, data in streams.items() if way[3] == 9092) == requests
+    reused = [exchange(request, Connection(number, *addresses)) for number, request in enumerate(requests, 1)]
+    file = io.BytesIO()
+    saving = Saving(file)
+    for one in reused:  # one after another, the port is the client's
+        saving.asked(one)
+        saving.closed(one.connection, 3.0)
+    saving.close()
+    segments = [dpkt.ip.IP(data).data for _, data in dpkt.pcapng.Reader(io.BytesIO(file.getvalue()))]
+    assert {segment.sport for segment in segments} == {50112, 9092}
+    started = [segment.seq for segment in segments if segment.flags & dpkt.tcp.TH_SYN]
+    assert len(set(started)) == 2 * len(requests)  # else readers take the second connection for packets sent twice
+
+
 def test_what_the_file_is_too_slow_for_is_left_out_and_counted(monkeypatch):
     monkeypatch.setattr("kafkaraw.inspect.tap.saving.QUEUED_BYTES_MAX", 10)
     file = io.BytesIO()

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from kafkaraw.inspect.exchanges import Frame
-from kafkaraw.inspect.tap.stream import ENTRANCE_BYTES, Plan, Stream
+from kafkaraw.inspect.tap.stream import ENTRANCE_BYTES, Buffers, Plan, Stream
 
 
 class Sink:
@@ -47,8 +47,25 @@ class Sink:
         self.stream.become_raw()
 
 
+class Feed:
+    """A stream, and the bytes that are still to come."""
+
+    def __init__(self, data: bytes, buffers: Buffers, keep_bytes: int) -> None:
+        self.sink = Sink(keep_bytes=keep_bytes, hold_bytes=1000)
+        self.data = data
+        self.at = 0
+        self.stream = self.sink.stream = Stream(self.sink, buffers)
+
+    def go_on(self, count_max: int) -> None:
+        buffer = self.stream.get_buffer()
+        count = min(len(buffer), len(self.data) - self.at, count_max)
+        buffer[:count] = self.data[self.at : self.at + count]
+        self.at += count
+        self.stream.received(count, 1.0)
+
+
 def feed(sink: Sink, data: bytes, pieces: random.Random | None = None) -> Stream:
-    stream = sink.stream = Stream(sink)
+    stream = sink.stream = Stream(sink, Buffers())
     at = 0
     while at < len(data):
         buffer = stream.get_buffer()
@@ -65,16 +82,34 @@ def frames_of(*sizes: int) -> tuple[list[bytes], bytes]:
     return frames, b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
+@pytest.mark.parametrize("keep_bytes", [0, 100, 65_536, 1 << 20])
 @pytest.mark.parametrize("hold_bytes", [0, 1000, 1 << 30])
 @pytest.mark.parametrize("seed", range(6))
-def test_every_byte_is_passed_on_once_and_in_order(seed, hold_bytes):
+def test_every_byte_is_passed_on_once_and_in_order(seed, hold_bytes, keep_bytes):
     rng = random.Random(seed)
     sizes = [rng.choice((0, 1, 7, 8, 9, 100, 40_000, 70_000, 300_000)) for _ in range(15)]
     frames, data = frames_of(*sizes)
-    sink = Sink(hold_bytes=hold_bytes)
+    sink = Sink(keep_bytes, hold_bytes)
     feed(sink, data, rng)
     assert sink.passed == data
-    assert [frame.data for frame in sink.frames] == frames
+    assert [frame.size_bytes for frame in sink.frames] == sizes
+    for frame, expected in zip(sink.frames, frames, strict=True):
+        assert expected.startswith(frame.data)
+        assert not frame.is_cut or (keep_bytes <= len(frame.data) < 1 << 20 and hold_bytes < 1 << 30)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_streams_that_share_buffers_do_not_mix_their_bytes(seed):
+    rng = random.Random(seed)
+    buffers = Buffers()
+    feeds = []
+    for number in range(4):
+        sizes = [rng.choice((0, 3, 9, 100, 70_000, 300_000)) + number for _ in range(10)]
+        feeds.append(Feed(frames_of(*sizes)[1], buffers, rng.choice((0, 5000, 1 << 20))))
+    while left := [one for one in feeds if one.at < len(one.data)]:
+        rng.choice(left).go_on(rng.choice((1, 3, 100, 5000, 1 << 18)))
+    for one in feeds:
+        assert one.sink.passed == one.data
 
 
 def test_of_a_large_frame_only_the_beginning_is_kept_and_everything_passed_on():
@@ -99,7 +134,7 @@ def test_end_of_a_frame_is_held_back_until_it_is_complete():
     sink = Sink(hold_bytes=5000)
     stream = feed(sink, data[:-1])
     assert len(sink.passed) == len(data) - 5000
-    assert bytes(sink.passed) + bytes(stream.leftover) == data[:-1]
+    assert bytes(sink.passed) + stream.take_leftover() == data[:-1]
 
 
 def test_claimed_size_allocates_little():
@@ -112,7 +147,7 @@ def test_unfinished_frame_is_left_over(length):
     _, data = frames_of(40)
     sink = Sink()
     stream = feed(sink, data[:length])
-    assert bytes(sink.passed) + bytes(stream.leftover) == data[:length]
+    assert bytes(sink.passed) + stream.take_leftover() == data[:length]
 
 
 def test_other_protocols_are_passed_on_unread():

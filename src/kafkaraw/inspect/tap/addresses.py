@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaraw.errors import KafkaError
+from kafkaraw.inspect.exchanges import Bytes
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_message, encode_response
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.compile import compile_part_decoder
@@ -171,11 +172,11 @@ def _brokers_of(
     return start, brokers, at
 
 
-def hide_endpoints(frame: bytes | memoryview, version: int) -> int | None:
+def hide_endpoints(frame: Bytes, version: int) -> int | None:
     """Return which byte of a Fetch answer must become `UNKNOWN_TAG` for clients to pass its addresses over.
 
     Args:
-        frame: the whole answer without its size prefix.
+        frame: the whole answer without its size prefix, or its outline, which ends as the answer does.
         version: of the request.
 
     Returns:

@@ -1,4 +1,7 @@
-"""A certificate for the tap, made for one run, for clients that speak TLS. Needs the package `cryptography`."""
+"""TLS with clients: a certificate that is made for one run, and the handshakes that fail.
+
+Start at `own_certificate`, which needs the package `cryptography`, and `FailedHandshakes`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import ipaddress
 import socket
 import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafkaraw.errors import UsageError
+from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.tls import server_context
 
 VALID_DAYS: Final = 7
@@ -41,6 +46,49 @@ def own_certificate(advertised_host: str | None = None) -> OwnCertificate:
         file.write(certificate)
     context = server_context(certificate=certificate.decode(), key=key.decode(), client_auth="none")
     return OwnCertificate(Path(file.name), context)
+
+
+_PLAIN: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE"})
+_DISTRUSTED: Final = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN")
+
+
+class FailedHandshakes:
+    """Notes why clients do not agree on TLS with the tap; asyncio closes such a connection without a word.
+
+    Args:
+        context: what the tap speaks with clients; `stop` leaves it as it was.
+        note: is called with the reason in words.
+    """
+
+    def __init__(self, context: ssl.SSLContext, note: Callable[[str], None]) -> None:
+        self._context = context
+        self._before = context.sslobject_class
+
+        class Noting(ssl.SSLObject):
+            def do_handshake(self) -> None:
+                try:
+                    super().do_handshake()
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    raise
+                except ssl.SSLError as error:
+                    note(_handshake_words(error))
+                    raise
+
+        context.sslobject_class = Noting
+
+    def stop(self) -> None:
+        """Note nothing more."""
+        self._context.sslobject_class = self._before
+
+
+def _handshake_words(error: ssl.SSLError) -> str:
+    reason = error.reason or ""
+    advice = ""
+    if reason in _PLAIN:
+        advice = "; it does not speak TLS: set its security.protocol to SSL or SASL_SSL"
+    elif reason.endswith(_DISTRUSTED):
+        advice = "; it does not trust the tap's certificate: give it that as ssl.cafile (ssl.ca.location)"
+    return f"a client's TLS handshake with the tap failed: {reason_of(error)}{advice}"
 
 
 def _made(hosts: list[str]) -> tuple[bytes, bytes]:

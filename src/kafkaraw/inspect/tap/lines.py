@@ -23,6 +23,8 @@ from kafkaraw.protocol.printable import printable
 from kafkaraw.protocol.types import Uuid
 
 NAMES_SHOWN_MAX: Final = 5
+NAME_CHARS_MAX: Final = 249  # the longest name of a topic
+CLIENT_CHARS_MAX: Final = 80
 ROWS_MAX: Final = 400
 """Fields of one message that are shown; a batch may have thousands of records."""
 HEX_BYTES: Final = 16
@@ -141,7 +143,9 @@ class Lines:
         node = f"{connection.broker:>21}" if self._with_addresses else node
         latency = "" if latency_s is None else duration_text(latency_s)
         sizes = f"{size_text(exchange.request_bytes):>7} >{size_text(exchange.response_bytes):>8}"
-        client = printable(exchange.client_id if exchange.client_id is not None else connection.client)
+        client = name_text(
+            exchange.client_id if exchange.client_id is not None else connection.client, CLIENT_CHARS_MAX
+        )
         parts = [
             self._styled(_DIM, f"{_time_of(exchange):%H:%M:%S.%f}"[: (4 if self._color else 0) + 12]),
             f"{client:20}",
@@ -255,9 +259,15 @@ def _counted(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or one + 's'}"
 
 
+def name_text(name: str, chars_max: int = NAME_CHARS_MAX) -> str:
+    """Return a name that a peer has chosen for a terminal: without control characters, and cut if it is long."""
+    shown = printable(name)
+    return shown if len(shown) <= chars_max else f"{shown[: chars_max - 3]}..."
+
+
 def names_text(names: tuple[str, ...]) -> str:
     """Return names in one text, the first ones of many."""
-    shown = ", ".join(printable(name) for name in names[:NAMES_SHOWN_MAX])
+    shown = ", ".join(name_text(name) for name in names[:NAMES_SHOWN_MAX])
     return f"{shown} and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else shown
 
 

@@ -1,15 +1,18 @@
 """Secrets in frames, overwritten by asterisks of the same length, so that sizes and offsets stay as they are.
 
 SASL tokens, SCRAM credentials, delegation tokens, and the values of configurations that a client sets. A body that
-cannot be read to its end is overwritten as a whole. Pure. Start at `masked_frames`.
+cannot be read is overwritten as a whole, and so are bytes behind a message, which librdkafka sends. Headers stay as
+they are. Pure. Start at `masked_frames`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kafkaraw.errors import ProtocolError
 from kafkaraw.inspect.exchanges import Exchange, ExchangeKind, Frame
 from kafkaraw.inspect.frames import FrameKind, Reading, annotate_frame
+from kafkaraw.protocol import decode_request_header
 from kafkaraw.protocol.annotate import Node
 
 _SECRET_FIELDS: Final = frozenset({"auth_bytes", "salted_password", "salt", "hmac"})
@@ -37,15 +40,33 @@ def _masked(exchange: Exchange, frame: Frame | None, kind: FrameKind, version: i
     api = exchange.api
     if not fields or api is None:
         return data
-    header_size = 8 if kind is FrameKind.REQUEST else 4
-    if not exchange.is_known:
-        return data[:header_size] + _MASK * max(len(data) - header_size, 0)
-    annotated = annotate_frame(memoryview(data), Reading(kind, api, version, prefixed=False))
-    if annotated.error is not None or exchange.api_key == _ENVELOPE_KEY:
-        return data[:header_size] + _MASK * max(len(data) - header_size, 0)
+    body_at = _body_at(data, kind)
     found = bytearray(data)
-    _overwrite(annotated.root, fields, found)
+    if exchange.is_known and exchange.api_key != _ENVELOPE_KEY:
+        root = annotate_frame(memoryview(data), Reading(kind, api, version, prefixed=False)).root
+        body = root.children[-1]
+        if _is_read(exchange, frame, kind) and body.start >= body_at:
+            _overwrite(root, fields, found)
+            found[body.end :] = _MASK * (len(data) - body.end)
+            return bytes(found)
+    found[body_at:] = _MASK * (len(data) - body_at)
     return bytes(found)
+
+
+def _is_read(exchange: Exchange, frame: Frame, kind: FrameKind) -> bool:
+    """Return whether a message is whole, perhaps with bytes behind it."""
+    body = exchange.request_body if kind is FrameKind.REQUEST else exchange.response_body
+    return body is not None and not frame.is_cut
+
+
+def _body_at(data: bytes, kind: FrameKind) -> int:
+    """Return where the body begins, or a place before it: behind what says which request it is."""
+    if kind is not FrameKind.REQUEST:
+        return min(len(data), 4)
+    try:
+        return decode_request_header(data)[1]
+    except ProtocolError:
+        return min(len(data), 8)
 
 
 def _fields_of(api_key: int) -> frozenset[str]:

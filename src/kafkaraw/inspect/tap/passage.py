@@ -2,9 +2,11 @@
 
 Theory of operation. Bytes are written to the other side in the call that read them, before anything is noted. If the
 other side does not take them all, the rest waits in the transport, and this side is not read until it has left: so a
-slow peer slows the other one down, as without a tap. An answer that has addresses is held until it can be rewritten
-(`addresses`). Then the frames go to the `Conversation`, and exchanges that have ended to the tap's observers, which run
-later. What observers cost, or an exchange that cannot be decoded, never keeps bytes back.
+slow peer slows the other one down, as without a tap. A client that ends its direction only still gets its answers
+(`Passage.half_closed`); brokers have no half-open connections: the end of theirs is the end of the connection. An
+answer that has addresses is held until it can be rewritten (`addresses`). Then the frames go to the `Conversation`, and
+exchanges that have ended to the tap's observers, which run later. What observers cost, or an exchange that cannot be
+decoded, never keeps bytes back.
 
 Start at `Passage`; `End` is one socket.
 """
@@ -12,6 +14,7 @@ Start at `Passage`; `End` is one socket.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.inspect.exchanges import (
+    Bytes,
     Connection,
     Conversation,
     Exchange,
@@ -34,7 +38,8 @@ from kafkaraw.inspect.tap.addresses import (
     hide_endpoints,
     treatment_of,
 )
-from kafkaraw.inspect.tap.stream import Plan, Stream
+from kafkaraw.inspect.tap.outline import outline_for
+from kafkaraw.inspect.tap.stream import PIECE_BYTES, Plan, Stream
 from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.transport import LowWater
 from kafkaraw.protocol.apis import API_BY_KEY
@@ -47,11 +52,12 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Above so many unsent bytes, the side that they come from is not read."""
-PIECE_BYTES: Final = 1 << 19
-"""The kernel is asked to wait for pieces of a long frame up to this size: to wake up for each 64 KiB costs more."""
+KEPT_WHOLE_BYTES: Final = 1 << 18
+"""Frames up to this size are kept whole until they are noted; of a larger one with records, an outline."""
 KEPT_PASSING_BYTES: Final = 4 << 20
+"""So much is kept of a frame without outline, as it passes."""
 KEPT_HELD_BYTES: Final = 64 << 20
-"""Of frames above these sizes only the beginning is kept; a frame that would have to be held is passed on as it is."""
+"""A frame above this size that would have to be held, or saved, is passed on as it is."""
 CORRELATION_ID: Final = slice(0, 4)
 
 
@@ -71,6 +77,8 @@ class End(asyncio.BufferedProtocol):
         self._descriptor: int | None = None
         self._low_water = LowWater(None)
         self._on_unsent: Callable[[bool], None] = lambda _: None
+        self.has_ended: bool = False
+        """Whether the peer has said all that it will: it is not read any more."""
 
     def feeds(self, stream: Stream, on_unsent: Callable[[bool], None]) -> None:
         """Set where the bytes of this side go, and what is told when writes of this side wait, or no longer do."""
@@ -117,7 +125,7 @@ class End(asyncio.BufferedProtocol):
 
     def read(self, wanted: bool) -> None:
         """Begin or cease to read this side."""
-        if self.transport is not None and not self.transport.is_closing():
+        if self.transport is not None and not self.transport.is_closing() and not self.has_ended:
             if wanted:
                 self.transport.resume_reading()
             else:
@@ -131,8 +139,21 @@ class End(asyncio.BufferedProtocol):
         """The socket takes bytes again."""
         self._on_unsent(False)
 
-    def eof_received(self) -> None:
-        """Let asyncio close: Kafka has no half-open connections."""
+    def eof_received(self) -> bool:
+        """Return whether this side stays open for what the other one still sends; else asyncio closes it."""
+        self.has_ended = self._passage.half_closed(self)
+        return self.has_ended
+
+    @property
+    def can_finish(self) -> bool:
+        """Whether the end of one direction can be sent: not under TLS."""
+        return self.transport is not None and not self.transport.is_closing() and self.transport.can_write_eof()
+
+    def finish(self) -> None:
+        """End the direction to this peer after what is unsent; the other direction stays open."""
+        if self.transport is not None:
+            with contextlib.suppress(OSError):  # it is broken, which `connection_lost` reports
+                self.transport.write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the other side, too."""
@@ -176,8 +197,9 @@ class Passage:
         self._injection: Injection | None = None
         self._why_ended = ""
         self._is_over = False
-        self.client.feeds(Stream(_FromClient(self)), lambda is_unsent: self.broker.read(not is_unsent))
-        self.broker.feeds(Stream(_FromBroker(self)), lambda is_unsent: self.client.read(not is_unsent))
+        buffers = tap.buffers
+        self.client.feeds(Stream(_FromClient(self), buffers), lambda is_unsent: self.broker.read(not is_unsent))
+        self.broker.feeds(Stream(_FromBroker(self), buffers), lambda is_unsent: self.client.read(not is_unsent))
 
     @property
     def local_host(self) -> str:
@@ -211,15 +233,26 @@ class Passage:
         self.client.close()
         self.broker.close()
 
+    def half_closed(self, end: End) -> bool:
+        """Note that a side has sent its last byte; return whether it stays open for the other direction.
+
+        The client's side does, and the broker is told; not with faults, and not with TLS on either side.
+        """
+        self._why_ended = self._why_ended or f"the {end.name} closed the connection"
+        can_finish = self.client.can_finish and self.broker.can_finish
+        if end is self.broker or not can_finish or self.injection is not None:
+            return False
+        self._write_leftover(end, self.broker)
+        self.broker.finish()
+        return True
+
     def end_lost(self, end: End, error: Exception | None) -> None:
         """Let the other side send what it has, and close it."""
         other = self.broker if end is self.client else self.client
         if not self._why_ended:
             broke = f": {reason_of(error)}" if error is not None else ""
             self._why_ended = f"the {end.name} closed the connection{broke}"
-        leftover = end.stream.leftover
-        if len(leftover):
-            other.write(leftover)
+        self._write_leftover(end, other)
         other.close()
         if not self._is_over and self.client.transport is None and self.broker.transport is None:
             self._is_over = True
@@ -228,6 +261,11 @@ class Passage:
             for exchange in self.conversation.end(self._why_ended):
                 self.report(exchange)
             self._tap.closed(self)
+
+    def _write_leftover(self, end: End, other: End) -> None:
+        leftover = end.stream.take_leftover()
+        if leftover:
+            other.write(leftover)
 
     def abort(self) -> None:
         """End both sides at once."""
@@ -303,8 +341,20 @@ class Passage:
             )
             return None
 
-    def hidden(self, data: memoryview, exchange: Exchange) -> int | None:
-        """Return the byte of a Fetch answer that hides its addresses; None if it has none."""
+    def passing_plan(
+        self, size: int, api_key: int, version: int, *, is_request: bool, is_expected: bool, hold_bytes: int = 0
+    ) -> Plan:
+        """Return what becomes of a long frame that is passed on as it comes, except its end."""
+        kept_bytes = self._tap.kept_whole_bytes
+        if size <= max(KEPT_WHOLE_BYTES, kept_bytes):
+            return Plan(size, hold_bytes, is_expected)
+        outline = outline_for(api_key, version, is_request=is_request)
+        if outline is None:
+            return Plan(max(KEPT_PASSING_BYTES, kept_bytes), hold_bytes, is_expected)
+        return Plan(kept_bytes, hold_bytes, is_expected, outline)
+
+    def hidden(self, data: Bytes, exchange: Exchange) -> int | None:
+        """Return the byte of a Fetch answer, or of its outline, that hides its addresses; None if it has none."""
         try:
             return hide_endpoints(data, exchange.version)
         except KafkaError as error:
@@ -329,10 +379,13 @@ class _FromClient:
         self._passage = passage
 
     def plan(self, beginning: memoryview, size: int) -> Plan:
-        is_held = self._passage.injection is not None and size <= KEPT_HELD_BYTES
-        api = API_BY_KEY.get(int.from_bytes(beginning[:2], signed=True))
-        is_expected = api is not None and api.versions.includes(int.from_bytes(beginning[2:4], signed=True))
-        return Plan(size, size, is_expected) if is_held else Plan(KEPT_PASSING_BYTES, 0, is_expected)
+        passage = self._passage
+        api_key, version = int.from_bytes(beginning[:2], signed=True), int.from_bytes(beginning[2:4], signed=True)
+        api = API_BY_KEY.get(api_key)
+        is_expected = api is not None and api.versions.includes(version)
+        if passage.injection is not None and size <= KEPT_HELD_BYTES:
+            return Plan(size, size, is_expected)
+        return passage.passing_plan(size, api_key, version, is_request=True, is_expected=is_expected)
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
@@ -372,13 +425,14 @@ class _FromBroker:
         passage = self._passage
         treatment, exchange = passage.treatment(beginning[CORRELATION_ID])
         is_expected = exchange is not None
-        if size > KEPT_HELD_BYTES:
-            return Plan(KEPT_PASSING_BYTES, 0, is_expected)
-        if treatment is Treatment.HOLD or passage.injection is not None:
+        is_held = treatment is Treatment.HOLD or passage.injection is not None
+        if is_held and size <= KEPT_HELD_BYTES:
             return Plan(size, size, is_expected)
-        if treatment is Treatment.HOLD_TAIL:
-            return Plan(size, HELD_TAIL_BYTES, is_expected)
-        return Plan(KEPT_PASSING_BYTES, 0, is_expected)
+        hold_bytes = HELD_TAIL_BYTES if treatment is Treatment.HOLD_TAIL else 0
+        api_key, version = (-1, -1) if exchange is None else (exchange.api_key, exchange.version)
+        return passage.passing_plan(
+            size, api_key, version, is_request=False, is_expected=is_expected, hold_bytes=hold_bytes
+        )
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
@@ -410,8 +464,10 @@ class _FromBroker:
             return
         if len(held):
             _, exchange = passage.treatment(memoryview(frame.data)[CORRELATION_ID])
-            at = None if exchange is None else passage.hidden(memoryview(frame.data), exchange)
-            offset = None if at is None else at - (frame.size_bytes - len(held))
+            data = frame.data if frame.outline is None else frame.outline
+            is_read = exchange is not None and (frame.outline is not None or not frame.is_cut)
+            at = passage.hidden(data, exchange) if exchange is not None and is_read else None
+            offset = None if at is None else at - (len(data) - len(held))
             if offset is not None and offset >= 0:
                 held[offset] = UNKNOWN_TAG
                 frame.note = "addresses of new leaders are hidden from the client, which asks for Metadata instead"

@@ -30,9 +30,10 @@ from kafkaraw.client.config import Address, parse_addresses
 from kafkaraw.errors import NetworkError, UsageError
 from kafkaraw.inspect.exchanges import Connection, Exchange, TopicNames
 from kafkaraw.inspect.tap.addresses import Node, Role
-from kafkaraw.inspect.tap.passage import Passage
+from kafkaraw.inspect.tap.passage import KEPT_HELD_BYTES, Passage
 from kafkaraw.inspect.tap.ports import Gate, PortRange
 from kafkaraw.inspect.tap.recording import RECORDED_MAX, Recording
+from kafkaraw.inspect.tap.stream import Buffers
 from kafkaraw.net import LoopThread
 from kafkaraw.net.dial import connect_socket, tls_failed
 from kafkaraw.net.listener import TLS_HANDSHAKE_TIMEOUT_S, stop_accepting
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kafkaraw.broker.faults import Faults
+    from kafkaraw.inspect.tap.certificates import FailedHandshakes
     from kafkaraw.inspect.tap.saving import Saving
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class Tap:
 
     Attributes:
         topic_names: names of topics by id, as answers have said them so far.
+        buffers: memory that the connections share.
         dropped: number of exchanges that no observer has seen, since observers are slower than the traffic.
 
     Raises:
@@ -101,7 +104,9 @@ class Tap:
         self._thread: LoopThread | None = None
         self._bootstrap: Gate | None = None
         self._gates: dict[tuple[Role, int], Gate] = {}
+        self._failed_handshakes: FailedHandshakes | None = None
         self._passages: set[Passage] = set()
+        self.buffers: Buffers = Buffers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections = 0
         self.topic_names: TopicNames = TopicNames()
@@ -213,6 +218,10 @@ class Tap:
         self._stopped.clear()
         sock, port = self._ports.open_first()
         self._bootstrap = Gate("bootstrap servers", port, self._servers, None, sock)
+        if self._listen_tls is not None:
+            from kafkaraw.inspect.tap.certificates import FailedHandshakes  # most taps need none of it
+
+            self._failed_handshakes = FailedHandshakes(self._listen_tls, self.note)
         await self._serve(self._bootstrap)
 
     async def stop(self) -> None:
@@ -237,6 +246,8 @@ class Tap:
                     self._one_closed.clear()
                     await self._one_closed.wait()
         self._gates.clear()
+        if self._failed_handshakes is not None:
+            self._failed_handshakes.stop()
         while self._queue:
             self._show(self._queue.popleft())
         if self._drain_timer is not None:
@@ -292,7 +303,7 @@ class Tap:
 
     async def _connect(self, passage: Passage) -> None:
         """Connect a passage to the first target that accepts; refuse the client if none does."""
-        self._connections += 1
+        self._connections = number = self._connections + 1
         gate, client = passage.gate, host_port(*passage.client.address("peername"))
         failures = []
         for host, port in list(gate.targets):
@@ -302,7 +313,7 @@ class Tap:
                 failures.append(str(error))
                 continue
             address = host_port(*passage.broker.address("peername"))
-            passage.begin(Connection(self._connections, client, host_port(host, port), gate.node_id, address))
+            passage.begin(Connection(number, client, host_port(host, port), gate.node_id, address))
             return
         reason = f"{gate.name}: {'; '.join(failures)}"
         passage.refuse(reason)
@@ -359,6 +370,11 @@ class Tap:
     def faults_if_set(self) -> Faults | None:
         """Faults to inject now; None without."""
         return self._faults if self._faults is not None and self._faults.are_set else None
+
+    @property
+    def kept_whole_bytes(self) -> int:
+        """How much of a long frame is kept as it passes: what a capture file needs, or what an exchange keeps."""
+        return KEPT_HELD_BYTES if self._savings else self._kept_bytes
 
     def accepted(self, passage: Passage) -> None:
         """Connect the broker's side of a client that has connected; passages call this."""

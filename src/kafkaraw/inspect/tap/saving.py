@@ -1,9 +1,11 @@
 """What passes a tap as a pcapng file, which Wireshark, tshark and `kafkaraw wire read` open.
 
 The frames of a connection become TCP segments between the addresses of the client and the broker, at the times at which
-the tap saw them; the addresses in answers are those that the brokers sent. TLS is left out: the file has what was in
-it. Secrets are overwritten (`masking`) unless they are asked for. A thread writes the file. If it is slower than the
-traffic, bytes are left out and counted; readers see them as lost packets. Needs the package `dpkt`. Start at `Saving`.
+the tap saw them; the addresses in answers are those that the brokers sent. Of two connections that would have the same
+addresses at the same time, one has another port: a client may use a port for each port of the tap. TLS is left out: the
+file has what was in it. Secrets are overwritten (`masking`) unless they are asked for. A thread writes the file. If it
+is slower than the traffic, bytes are left out and counted; readers see them as lost packets. Needs the package `dpkt`.
+Start at `Saving`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections import deque
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from kafkaraw.errors import UsageError
 from kafkaraw.inspect.exchanges import Connection, Exchange, Frame
@@ -24,8 +26,11 @@ QUEUED_MAX: Final = 50_000
 SEGMENT_BYTES: Final = 60_000
 CLOSE_TIMEOUT_S: Final = 10.0
 SNAP_BYTES: Final = 1 << 18
+PORT_MAX: Final = 65_535
+_Address: TypeAlias = tuple[bytes, int]
 _RAW_IP: Final = 101  # LINKTYPE_RAW
 _SEQUENCES: Final = (1 << 32) - 1
+_SEQUENCE_STEP: Final = 0x9E37_79B1  # odd, and far from small multiples of 2 ** 32
 
 
 @dataclass(slots=True, eq=False)
@@ -128,8 +133,8 @@ class Saving:
 class _Stream:
     """The addresses of a connection, and the next sequence number of each direction."""
 
-    client: tuple[bytes, int]
-    broker: tuple[bytes, int]
+    client: _Address
+    broker: _Address
     sequences: dict[bool, int]
 
 
@@ -145,6 +150,7 @@ class _Packets:
         self._writer: Any = dpkt.pcapng.Writer(file, snaplen=SNAP_BYTES, linktype=_RAW_IP)
         self._file = file
         self._streams: dict[int, _Stream] = {}
+        self._addresses: set[tuple[_Address, _Address]] = set()
 
     def write(self, piece: _Piece) -> None:
         """Write a piece; the first one of a connection, with its handshake."""
@@ -152,13 +158,14 @@ class _Packets:
         stream = self._streams.get(piece.connection.number)
         if piece.size_bytes == 0:
             if self._streams.pop(piece.connection.number, None) is not None and stream is not None:
+                self._addresses.discard((stream.client, stream.broker))
                 for from_client in (True, False):
                     self._segment(stream, from_client, piece.at_s, tcp.TH_FIN | tcp.TH_ACK)
                 self._segment(stream, True, piece.at_s, tcp.TH_ACK)
             self._file.flush()
             return
         if stream is None:
-            stream = self._streams[piece.connection.number] = _opened(piece.connection)
+            stream = self._streams[piece.connection.number] = self._opened(piece.connection)
             for from_client, flags in ((True, tcp.TH_SYN), (False, tcp.TH_SYN | tcp.TH_ACK), (True, tcp.TH_ACK)):
                 self._segment(stream, from_client, piece.at_s, flags)
         known = SIZE_PREFIX.pack(piece.size_bytes - SIZE_PREFIX.size) + bytes(piece.data) if piece.data else b""
@@ -166,6 +173,20 @@ class _Packets:
             part = known[at : at + SEGMENT_BYTES]
             self._segment(stream, piece.from_client, piece.at_s, tcp.TH_ACK | tcp.TH_PUSH, part)
         stream.sequences[piece.from_client] += piece.size_bytes - len(known)
+
+    def _opened(self, connection: Connection) -> _Stream:
+        client, broker = _address(connection.client), _address(connection.broker_address or connection.broker)
+        if len(client[0]) != len(broker[0]):
+            client, broker = ((_as_ipv6(host), port) for host, port in (client, broker))
+        for _ in range(PORT_MAX):
+            if (client, broker) not in self._addresses:
+                break
+            client = (client[0], client[1] % PORT_MAX + 1)
+        self._addresses.add((client, broker))
+        # Each connection begins with numbers of its own: readers take a port that is used again, with the same numbers,
+        # for packets that were sent twice.
+        start = connection.number * _SEQUENCE_STEP & _SEQUENCES
+        return _Stream(client, broker, {True: start, False: start ^ (1 << 31)})
 
     def _segment(self, stream: _Stream, from_client: bool, at_s: float, flags: int, payload: bytes = b"") -> None:
         dpkt, sequences = self._dpkt, stream.sequences
@@ -190,14 +211,7 @@ class _Packets:
         sequences[from_client] += len(payload) + bool(flags & (dpkt.tcp.TH_SYN | dpkt.tcp.TH_FIN))
 
 
-def _opened(connection: Connection) -> _Stream:
-    client, broker = _address(connection.client), _address(connection.broker_address or connection.broker)
-    if len(client[0]) != len(broker[0]):
-        client, broker = ((_as_ipv6(host), port) for host, port in (client, broker))
-    return _Stream(client, broker, {True: 1000, False: 2000})
-
-
-def _address(text: str) -> tuple[bytes, int]:
+def _address(text: str) -> _Address:
     """Return host and port in the form of packets; a name, as the address 0.0.0.0."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]").partition("%")[0]

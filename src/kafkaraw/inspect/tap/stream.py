@@ -1,11 +1,13 @@
 """One direction of a tapped connection: where its bytes are read to, and which of them may be passed on.
 
-Bytes are passed on from the buffer that they were read into, without a copy, and as they come: a frame is complete in
-memory when its last byte leaves. Short frames are read several at once; a long one has a buffer of its own, which is
-used again. Of a frame that is larger than what is kept, the rest goes through a small buffer. So a peer that claims
-much, or sends much, costs bounded memory. What the stream passes on is decided by its `Receiver`.
+Bytes are passed on from the buffer that they were read into, without a copy, and as they come. Short frames are read
+several at once. Of a long one the beginning is kept in a buffer of its own, as much as its `Plan` says; the rest goes
+through a buffer that all streams share, and that stays in the processor's cache. So a peer that claims much, or sends
+much, costs bounded memory, and a connection between frames costs none. What the stream passes on is decided by its
+`Receiver`.
 
-Shaped for `asyncio.BufferedProtocol`. No I/O here. Start at `Stream.received`.
+Shaped for `asyncio.BufferedProtocol`: the bytes of a buffer that was asked for come before any stream asks for the next
+one. No I/O here. Start at `Stream.received`.
 """
 
 from __future__ import annotations
@@ -14,28 +16,41 @@ from enum import Enum
 from typing import Final, Protocol
 
 from kafkaraw.inspect.exchanges import Frame, stranger_in
+from kafkaraw.inspect.tap.outline import Outline
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.buffers import Memory, SpareBuffers
 from kafkaraw.protocol.frames import SIZE_PREFIX
 
 ENTRANCE_BYTES: Final = 1 << 16
-REST_BYTES: Final = 1 << 18
+PIECE_BYTES: Final = 1 << 19
+"""Of a long frame so much is read at once: to wake up for each 64 KiB costs more."""
 LOOKED_AT_BYTES: Final = 8
 """So much of a long frame must be there before its plan is made: a correlation id, an API and a version."""
+
+
+class Buffers:
+    """The memory that the streams of one loop share."""
+
+    def __init__(self) -> None:
+        self.entrance: memoryview = memoryview(bytearray(ENTRANCE_BYTES))
+        self.rest: memoryview = memoryview(bytearray(PIECE_BYTES))
+        self.spares: SpareBuffers = SpareBuffers()
 
 
 class Plan(NamedTuple):
     """What becomes of a long frame.
 
     Attributes:
-        keep_bytes: how much of it is kept; all of it if it is held.
+        keep_bytes: how much of its beginning is kept; all of it if it is held.
         hold_bytes: how much of its end is held back until it is complete.
         is_expected: whether its size can be relied on: it is a request of a known API, or answers one.
+        outline: takes its bytes as they pass; None if what is kept is enough.
     """
 
     keep_bytes: int
     hold_bytes: int
     is_expected: bool = False
+    outline: Outline | None = None
 
 
 class Receiver(Protocol):
@@ -73,36 +88,42 @@ class Stream:
 
     Args:
         receiver: see there.
+        buffers: of the loop.
     """
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, buffers: Buffers) -> None:
         self._receiver = receiver
+        self._buffers = buffers
         self._mode = _Mode.SHORT
         self._is_first = True
-        self._entrance = memoryview(bytearray(ENTRANCE_BYTES))
-        self._start = self._end = 0
+        self._left = b""  # the beginning of a frame whose plan cannot be made yet
         self._began_s = 0.0
-        self._spares = SpareBuffers()
-        self._rest: memoryview | None = None
-        # Of a long frame: its size, how many bytes were received, and how many were passed on.
+        # Of a long frame: the memory of one that is kept whole; the beginning and the held end of another one; its
+        # size, how many bytes were received, and how many of a whole one were passed on.
         self._memory: Memory | None = None
+        self._beginning = bytearray()
+        self._held = bytearray()
         self._size = self._filled = self._passed = 0
         self._plan = Plan(0, 0)
-        self._buffer = memoryview(b"")  # the last one that was given out
+        # The last buffer that was given out. As long as it is a view of a frame's memory, no other stream gets that.
+        self._buffer = memoryview(b"")
 
     @property
     def missing(self) -> int:
         """How many bytes are sure to come of a long frame; 0 between frames."""
         return self._size - self._filled if self._mode is _Mode.LONG and self._plan.is_expected else 0
 
-    @property
-    def leftover(self) -> memoryview:
-        """Bytes of an unfinished frame that were not passed on: the peer has closed in the middle of it."""
-        if self._mode is _Mode.LONG:
-            kept = min(self._filled, self._plan.keep_bytes)
+    def take_leftover(self) -> bytes:
+        """Return the bytes of an unfinished frame that were not passed on, once: the peer has closed within it."""
+        leftover = self._left
+        if self._mode is _Mode.LONG and self._is_kept_whole:
             prefix = SIZE_PREFIX.pack(self._size) if self._plan.hold_bytes >= self._size else b""
-            return memoryview(prefix + bytes(memoryview(self._memory or b"")[self._passed : kept]))
-        return self._entrance[self._start : self._end]
+            leftover = prefix + bytes(memoryview(self._memory or b"")[self._passed : self._filled])
+        elif self._mode is _Mode.LONG:
+            leftover = bytes(self._held)
+        self._mode, self._left = _Mode.RAW, b""
+        self._forget()
+        return leftover
 
     def get_buffer(self) -> memoryview:
         """Return the buffer for the next bytes, which is never empty."""
@@ -111,23 +132,14 @@ class Stream:
 
     def _next_buffer(self) -> memoryview:
         if self._mode is _Mode.LONG:
-            if self._filled < self._plan.keep_bytes:
+            if self._is_kept_whole:
                 if self._memory is None or self._filled == len(self._memory):
                     self._grow()
-                return memoryview(self._memory)[self._filled : self._plan.keep_bytes]  # type: ignore[arg-type]
-            return self._rest_buffer()[: self._size - self._filled]
+                return memoryview(self._memory)[self._filled : self._size]  # type: ignore[arg-type]
+            return self._buffers.rest[: self._size - self._filled]
         if self._mode is _Mode.RAW:
-            return self._rest_buffer()
-        if self._start:
-            left = self._end - self._start
-            self._entrance[:left] = self._entrance[self._start : self._end]
-            self._start, self._end = 0, left
-        return self._entrance[self._end :]
-
-    def _rest_buffer(self) -> memoryview:
-        if self._rest is None:
-            self._rest = memoryview(bytearray(REST_BYTES))
-        return self._rest
+            return self._buffers.rest
+        return self._buffers.entrance[len(self._left) :]
 
     def received(self, count: int, at_s: float) -> None:
         """Take `count` bytes in the buffer that `get_buffer` returned.
@@ -141,87 +153,111 @@ class Stream:
         elif self._mode is _Mode.RAW:
             self._receiver.passing(self._buffer[:count])
         else:
-            self._end += count
-            self._cut(at_s)
+            entrance = self._buffers.entrance
+            entrance[: len(self._left)] = self._left
+            self._cut(entrance[: len(self._left) + count], at_s)
 
     def become_raw(self) -> None:
         """Pass on everything as it comes, from now on."""
-        leftover = bytes(self.leftover)
-        self._mode, self._memory = _Mode.RAW, None
-        self._start = self._end = 0
+        leftover = self.take_leftover()
         if leftover:
             self._receiver.passing(memoryview(leftover))
 
-    def _cut(self, at_s: float) -> None:
+    def _cut(self, data: memoryview, at_s: float) -> None:
         """Hand over the whole frames in the entrance; begin with a long one behind them."""
-        at = self._start
+        at = 0
         sizes: list[int] = []
-        while self._end - at >= SIZE_PREFIX.size:
-            prefix = self._entrance[at : at + SIZE_PREFIX.size]
+        reason = ""
+        while len(data) - at >= SIZE_PREFIX.size:
+            prefix = data[at : at + SIZE_PREFIX.size]
             reason = stranger_in(bytes(prefix), is_first=self._is_first)
             if reason:
-                self._hand_over(at, sizes, at_s)
-                self._receiver.stranger(reason)
-                return
+                break
             (size,) = SIZE_PREFIX.unpack(prefix)
             self._is_first = False
-            if at + SIZE_PREFIX.size + size > self._end:
-                self._hand_over(at, sizes, at_s)
-                self._begin(size, at_s)
-                return
+            if at + SIZE_PREFIX.size + size > len(data):
+                break
             sizes.append(size)
             at += SIZE_PREFIX.size + size
-        self._hand_over(at, sizes, at_s)
-        if self._start == self._end:
-            self._start = self._end = 0
-
-    def _hand_over(self, end: int, sizes: list[int], at_s: float) -> None:
-        start, self._start = self._start, end
+        self._left = b""
         if sizes:
-            self._receiver.short_frames(self._entrance[start:end], sizes, at_s)
-
-    def _begin(self, size: int, at_s: float) -> None:
-        """Give a frame that is not complete a buffer of its own, once its plan can be made."""
-        body = self._entrance[self._start + SIZE_PREFIX.size : self._end]
-        if len(body) < LOOKED_AT_BYTES:
+            self._receiver.short_frames(data[:at], sizes, at_s)
+        rest = data[at:]
+        if not reason and len(rest) >= SIZE_PREFIX.size + LOOKED_AT_BYTES:
+            self._begin(rest, at_s)
             return
+        self._left = bytes(rest)
+        if reason:
+            self._receiver.stranger(reason)
+
+    def _begin(self, data: memoryview, at_s: float) -> None:
+        """Begin with a frame that is not complete."""
+        body = data[SIZE_PREFIX.size :]
+        (size,) = SIZE_PREFIX.unpack_from(data)
         self._began_s = at_s
         plan = self._receiver.plan(body, size)
-        self._plan = plan._replace(keep_bytes=min(plan.keep_bytes, size), hold_bytes=min(plan.hold_bytes, size))
+        keep_bytes = size if plan.hold_bytes >= size else min(plan.keep_bytes, size)
+        self._plan = plan._replace(keep_bytes=keep_bytes, hold_bytes=min(plan.hold_bytes, size))
         self._mode, self._size, self._filled, self._passed = _Mode.LONG, size, 0, 0
-        self._memory = self._spares.take(self._plan.keep_bytes)
         if self._plan.hold_bytes < size:
-            self._receiver.passing(self._entrance[self._start : self._start + SIZE_PREFIX.size])
-        self._start = self._end = 0
-        while len(body) and self._filled < size:
+            self._receiver.passing(data[: SIZE_PREFIX.size])
+        if not self._is_kept_whole:
+            self._received_long(body, at_s)
+            return
+        self._memory = self._buffers.spares.take(size)
+        while len(body):
             self._buffer = self._next_buffer()
             count = min(len(body), len(self._buffer))
             self._buffer[:count] = body[:count]
             body = body[count:]
             self._received_long(self._buffer[:count], at_s)
 
+    @property
+    def _is_kept_whole(self) -> bool:
+        return self._plan.keep_bytes == self._size
+
     def _received_long(self, data: memoryview, at_s: float) -> None:
+        """Take bytes of a long frame, which lie in its memory if it is kept whole; pass on those that are not held."""
+        plan = self._plan
         before, self._filled = self._filled, self._filled + len(data)
-        end = min(self._filled, self._size - self._plan.hold_bytes)
-        if before >= self._plan.keep_bytes:
-            self._receiver.passing(data)  # only a frame of which nothing is held has bytes that are not kept
-            self._passed = self._filled
-        elif end > self._passed:
-            assert self._memory is not None
-            passed, self._passed = self._passed, end
-            self._receiver.passing(memoryview(self._memory)[passed:end])
+        if plan.outline is not None:
+            plan.outline.feed(data)
+        end = min(self._filled, self._size - plan.hold_bytes)
+        if self._is_kept_whole:
+            if end > self._passed:
+                passed, self._passed = self._passed, end
+                self._receiver.passing(memoryview(self._memory or b"")[passed:end])
+        else:
+            if before < plan.keep_bytes:
+                self._beginning += data[: plan.keep_bytes - before]
+            passing = max(end - before, 0)
+            if passing:
+                self._receiver.passing(data[:passing])
+            self._held += data[passing:]
         if self._filled == self._size and self._mode is _Mode.LONG:
-            memory, self._memory, self._mode = self._memory, None, _Mode.SHORT
-            kept = memoryview(memory or b"")[: self._plan.keep_bytes]
-            frame = Frame(kept, self._size, self._began_s, at_s)
-            self._receiver.long_frame(frame, kept[self._passed :] if self._plan.hold_bytes else kept[:0])
+            self._finish(at_s)
+
+    def _finish(self, at_s: float) -> None:
+        """Hand over a long frame that is complete."""
+        outline = None if self._plan.outline is None else self._plan.outline.found()
+        if self._is_kept_whole:
+            kept = memoryview(self._memory or b"")[: self._size]
+            held = kept[self._passed :]
+        else:
+            kept, held = memoryview(self._beginning), memoryview(self._held)
+        size, self._mode = self._size, _Mode.SHORT
+        self._forget()
+        self._receiver.long_frame(Frame(kept, size, self._began_s, at_s, outline=outline), held)
+
+    def _forget(self) -> None:
+        self._memory, self._beginning, self._held, self._plan = None, bytearray(), bytearray(), Plan(0, 0)
 
     def _grow(self) -> None:
-        """Make room for more: a claim alone allocates little, and the memory grows as bytes come."""
+        """Make room for more of a frame that is kept whole: a claim allocates little, memory grows as bytes come."""
         old = self._memory
-        capacity = min(self._plan.keep_bytes, max(ENTRANCE_BYTES, 4 * len(old or b"")))
-        larger = self._spares.make(capacity)
+        capacity = min(self._size, max(ENTRANCE_BYTES, 4 * len(old or b"")))
+        larger = self._buffers.spares.make(capacity)
         if old is not None:
             larger[: self._filled] = memoryview(old)[: self._filled]
-            self._spares.forget(old)
+            self._buffers.spares.forget(old)
         self._memory = larger

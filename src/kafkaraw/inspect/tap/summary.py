@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaraw.inspect.exchanges import Exchange, ExchangeKind
-from kafkaraw.inspect.tap.lines import ORDINARY_CODES, duration_text, size_text
+from kafkaraw.inspect.tap.lines import CLIENT_CHARS_MAX, ORDINARY_CODES, duration_text, name_text, size_text
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ERROR_TABLE, error_name
 
@@ -190,7 +190,7 @@ class Summary:
         self._clients.setdefault(client, _ClientFacts()).add(exchange)
         for error in exchange.errors:
             if error.code not in ORDINARY_CODES and len(self._first_error) < CLIENTS_MAX:
-                about = ", ".join((*exchange.topics, *exchange.subjects.groups)[:3])
+                about = ", ".join(map(name_text, (*exchange.topics, *exchange.subjects.groups)[:3]))
                 self._first_error.setdefault((client, error.code), (api, about))
         self._note_generation(exchange, api)
 
@@ -209,7 +209,7 @@ class Summary:
         """Return a row for each client and API, the clients in the order in which they came."""
         return [
             {
-                "CLIENT": client,
+                "CLIENT": name_text(client, CLIENT_CHARS_MAX),
                 "API": api,
                 "REQUESTS": use.requests,
                 "SENT": size_text(use.request_bytes),
@@ -228,18 +228,20 @@ class Summary:
         """Return what stands out, one sentence each."""
         found = []
         for client, facts in self._clients.items():
-            found += [f"{client}: {remark}" for remark in facts.remarks()]
+            found += [f"{name_text(client, CLIENT_CHARS_MAX)}: {remark}" for remark in facts.remarks()]
         for group, generations in self._generations.items():
             if len(generations) >= REBALANCES_MIN:
                 found.append(
-                    f"group {group}: {len(generations)} rebalances (generations {min(generations)} to "
+                    f"group {name_text(group)}: {len(generations)} rebalances (generations {min(generations)} to "
                     f"{max(generations)}): members come and go, or exceed max.poll.interval.ms or session.timeout.ms"
                 )
         for (client, code), (api, about) in self._first_error.items():
             count = sum(use.errors[code] for (name, _), use in self._uses.items() if name == client)
             row = ERROR_TABLE.get(code)
             meaning = f": {row.meaning}" if row is not None else ""
-            found.append(f"{client}: {count} x {error_name(code)}{meaning} (first in {api}{about and f' of {about}'})")
+            place = f"first in {api}{about and f' of {about}'}"
+            shown = name_text(client, CLIENT_CHARS_MAX)
+            found.append(f"{shown}: {count} x {error_name(code)}{meaning} ({place})")
         return found
 
     def document(self) -> dict[str, object]:
