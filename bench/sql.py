@@ -2,8 +2,8 @@
 
 Each measurement is a fresh process; kinds take turns. A process imports and connects before the watch starts; it stops
 when the result is there. Both must have the same result. Two topics: JSON objects of five fields, and values of 100
-bytes. A third measurement reads the last hour of a topic whose timestamps hold ten days, and the whole of it. Start at
-`WORK` and `GOALS`.
+bytes. A third measurement reads the last hour of a topic whose timestamps hold ten days, and the whole of it. A fourth
+one is the memory of queries over a topic of 5 GB. Start at `WORK` and `GOALS`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ LAST_HOUR: Final = "SELECT count(*) AS n FROM {table} WHERE timestamp >= TIMESTA
 GOALS: Final = {"json": Goal(8, 15), "bytes": Goal(8, 15), "hour": Goal(20, 20)}
 MEMORY_GOAL: Final = Goal(500, 500, less_is_better=True, unit=" MB")
 POLL_RECORDS: Final = 10_000
+LARGE_BYTES: Final = 1_000
+"""Of a value of the large topic."""
+LARGE_QUERIES: Final = {
+    "large, count": "SELECT count(*) AS n, max(octet_length(value)) AS longest FROM {table}",
+    "large, newest": 'SELECT "offset", hex(value) AS value FROM {table} ORDER BY ALL DESC LIMIT 3',
+}
 _END_MS: Final = 1_760_000_000_000
 
 
@@ -54,7 +60,7 @@ class Run:
 
     Attributes:
         kind: of `WORK`.
-        what: "json", "bytes", "hour" or "whole".
+        what: "json", "bytes", "hour", "whole", or one of `LARGE_QUERIES`.
         seconds: from the query to its result.
         cpu_seconds: of the process, all threads.
         memory_mb: its largest resident size.
@@ -155,6 +161,23 @@ def fill(servers: str, topic: str, records: int, *, is_json: bool) -> None:
         raise BenchError(f"{topic} has {found} of {records} records")
 
 
+def fill_large(servers: str, topic: str, size_gb: int) -> int:
+    """Write records of a kilobyte that do not compress; return how many."""
+    count = 10_000
+    values = [os.urandom(LARGE_BYTES) for _ in range(count)]
+    columns = {
+        "value": pa.array(values, pa.binary()),
+        "partition": pa.array([number % PARTITIONS for number in range(count)], pa.int32()),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    turns = size_gb * 10**9 // (count * LARGE_BYTES)
+    with Producer(bootstrap_servers=servers, batch_size=1 << 19, linger_ms=20) as producer:
+        for _ in range(turns):
+            producer.send_arrow(topic, batch)
+        producer.flush()
+    return turns * count
+
+
 def value_of(number: int) -> bytes:
     """Return an order: five fields."""
     status = ("new", "paid", "sent")[number % 3]
@@ -200,13 +223,15 @@ def lines_of(runs: Sequence[Run], records: int) -> list[Line]:
         Line("last hour of ten days", "s", hour, GOALS["hour"], whole / hour, "the whole", whole, digits=".3f")
     )
     memory = max(run.memory_mb for run in runs if run.kind == "kafkaraw")
-    lines.append(Line("memory", "MB", memory, MEMORY_GOAL, memory))
+    large = any(run.what in LARGE_QUERIES for run in runs)
+    lines.append(Line("memory, with a large topic" if large else "memory", "MB", memory, MEMORY_GOAL, memory))
     return lines
 
 
 @click.group(invoke_without_command=True)
 @click.option("--records", default=5_000_000, show_default=True, type=click.IntRange(1_000), help="Of each topic.")
 @click.option("--turns", default=3, show_default=True, type=click.IntRange(1), help="Runs of each; medians count.")
+@click.option("--large-gb", default=5, show_default=True, type=click.IntRange(0), help="The large topic; 0 for none.")
 @click.option("--bootstrap-server", help="A broker that runs; the default is an embedded one.")
 @output_options
 @click.pass_context
@@ -214,6 +239,7 @@ def main(
     ctx: click.Context,
     records: int,
     turns: int,
+    large_gb: int,
     bootstrap_server: str | None,
     output: Path | None,
     picture: Path | None,
@@ -242,6 +268,12 @@ def main(
         with new_topic(admin, PARTITIONS) as topic:
             fill(servers, topic, records, is_json=False)
             runs += compared(servers, topic, "bytes", COUNTED, records, turns, report)
+        if large_gb:
+            with new_topic(admin, PARTITIONS) as topic:
+                count = fill_large(servers, topic, large_gb)
+                for what, query in LARGE_QUERIES.items():
+                    runs.append(measured("kafkaraw", what, Job(servers, topic, count, query)))
+                    report.say(f"{what}: {runs[-1].seconds:.2f} s, {runs[-1].memory_mb:.0f} MB")
     report.publish(lines_of(runs, records), runs)
 
 

@@ -90,6 +90,7 @@ PACKAGES = {
     "protocol": ("protocol", "Bytes to messages and back: each API declared once, in all its versions."),
     "errors": ("base", "Exceptions, by what to do about them."),
     "light_classes": ("base", "Dataclasses that import fast."),
+    "notebooks": ("base", "HTML of values for notebooks."),
 }
 USERS = {  # what a user has -> the package that it calls
     "your shell": "cli",

@@ -93,7 +93,8 @@ if TYPE_CHECKING:
     from kafkaraw.core.share.acknowledgements import AcknowledgeType as AcknowledgeType
     from kafkaraw.datasets.dataset import KafkaDataset as KafkaDataset
     from kafkaraw.datasets.dataset import dataset as dataset
-    from kafkaraw.datasets.scan import RecordsGoneError as RecordsGoneError
+    from kafkaraw.datasets.origins import RecordsGoneError as RecordsGoneError
+    from kafkaraw.datasets.scan import QueryInterruptedError as QueryInterruptedError
     from kafkaraw.datasets.sql import PlannedScan as PlannedScan
     from kafkaraw.datasets.sql import SqlSession as SqlSession
     from kafkaraw.datasets.sql import sql as sql
@@ -233,7 +234,8 @@ _HOMES = {
     "kafkaraw.core.producer.events": ("Unacknowledged",),
     "kafkaraw.core.share.acknowledgements": ("AcknowledgeType",),
     "kafkaraw.datasets.dataset": ("KafkaDataset", "dataset"),
-    "kafkaraw.datasets.scan": ("RecordsGoneError",),
+    "kafkaraw.datasets.origins": ("RecordsGoneError",),
+    "kafkaraw.datasets.scan": ("QueryInterruptedError",),
     "kafkaraw.datasets.sql": ("PlannedScan", "SqlSession", "sql"),
     "kafkaraw.errors": (
         "ClusterAuthorizationError",

@@ -15,7 +15,19 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.soak
 def test_both_sides_return_the_same_rows(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    command = [sys.executable, "-m", "bench.sql", "--records", "20000", "--turns", "1", "--output", str(result)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.sql",
+        "--records",
+        "20000",
+        "--turns",
+        "1",
+        "--large-gb",
+        "0",
+        "--output",
+        str(result),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     runs = {(run["kind"], run["what"]): run for run in json.loads(result.read_text())["measurements"]}

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pa_dataset
 import pytest
 
 from kafkaraw import Admin, DeserializationError, NewTopic, Producer, TopicPartition, UnknownTopicError, UsageError
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.datasets.dataset import KafkaDataset, dataset
-from kafkaraw.datasets.scan import RecordsGoneError
+from kafkaraw.datasets.dataset import RECORD_SCHEMA, KafkaDataset, dataset
+from kafkaraw.datasets.origins import RecordsGoneError
 
 COUNT = 3_000
 STATES = ("new", "paid", "sent")
@@ -193,9 +195,65 @@ def test_what_is_for_files_is_refused(orders: KafkaDataset):
         orders.get_fragments()
     with pytest.raises(UsageError, match="fixed"):
         orders.replace_schema(orders.schema)
+    assert str(orders.partition_expression) == "true"
+    newest, names = orders.tail(1), ["status", "id"]
+    plain = dataset("times", bootstrap_servers=orders.source.origin.settings["bootstrap_servers"])  # type: ignore[attr-defined]
+    with pytest.raises(pa.ArrowInvalid, match="headers"):
+        plain.join(plain.tail(5), "offset", right_suffix="_2")
+    assert newest.sort_by("id").to_table(names)["id"].to_pylist() == sorted(newest.to_table(names)["id"].to_pylist())
+    assert orders.take([0, COUNT - 1]).num_rows == 2
+    with pytest.raises(UsageError):
+        pa_dataset.dataset([orders, orders])
+
+
+def test_files_are_written_from_a_data_set(orders: KafkaDataset, tmp_path: Path):
+    pa_dataset.write_dataset(orders.scanner(["id", "status"]), tmp_path / "s", format="parquet")
+    pa_dataset.write_dataset(orders, tmp_path / "d", format="parquet", partitioning=["partition"])
+    assert pa_dataset.dataset(tmp_path / "s").count_rows() == pa_dataset.dataset(tmp_path / "d").count_rows() == COUNT
+
+
+def test_what_a_column_has_does_not_depend_on_the_columns_that_are_asked_for(broker: EmbeddedBroker):
+    schema = pa.schema([("id", pa.int64()), ("other", pa.int64())])
+    servers = broker.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        admin.create_topics([NewTopic("unfit", 1)])
+        for value in (b'{"id": 1, "other": "x"}', b'{"id": "y", "other": 2}', b'{"id": 3, "other": 4, "other": 5}'):
+            producer.send("unfit", value)
+    data = dataset("unfit", value="json", schema=schema, bootstrap_servers=servers)
+    both = data.to_table(["id", "other", "value_error"]).to_pydict()
+    assert (both["id"], both["other"]) == ([1, None, 3], [None, 2, 5])
+    assert both["value_error"] == ['other is "x", and its column int64', 'id is "y", and its column int64', None]
+    for name in ("id", "other", "value_error"):
+        assert data.to_table([name])[name].to_pylist() == both[name]
+
+
+def test_names_of_fields_that_no_column_can_have_are_changed_or_left_out(broker: EmbeddedBroker):
+    servers = broker.bootstrap_servers
+    value = {
+        "Key": 1, "ID": 2, "id": 3, "": 4, "a.b": 5, 'q"q': 6, "nul\0": 7, "\ud800": 8, "\x1b[2J": 9,
+        "nested": {"A": 1, "a": 2}, "map": {str(number): number for number in range(300)}, "text": "\ud800",
+    }  # fmt: skip
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        admin.create_topics([NewTopic("names", 1)])
+        producer.send("names", json.dumps(value).encode())
+        producer.send("names", b"[" * 5_000)
+    data = dataset("names", value="json", bootstrap_servers=servers)
+    fields = [name for name in data.schema.names if name not in RECORD_SCHEMA.names and name != "value_error"]
+    assert fields == ["value_Key", "ID", "value_id", "decoded", "a.b", 'q"q', "\x1b[2J", "nested", "map", "text"]
+    with duckdb.connect() as connection:
+        connection.register("data", data)
+        found = connection.sql('SELECT * EXCLUDE (value) FROM data WHERE "a.b" = 5 AND "q""q" = 6').to_arrow_table()
+    [row] = found.to_pylist()
+    assert [row[name] for name in fields[:7]] == [1, 2, 3, 4, 5, 6, 9]
+    assert json.loads(row["nested"]) == {"A": 1, "a": 2}
+    assert len(json.loads(row["map"])) == 300
+    assert row["text"] is None
+    assert row["value_error"] == "text is '\\ud800', which has half of a surrogate pair"
+    rows = pl.scan_pyarrow_dataset(data).filter(pl.col("a.b") == 5).select("decoded", 'q"q').collect().rows()
+    assert rows == [(4, 6)]
 
 
 def test_a_notebook_shows_columns_and_offsets(orders: KafkaDataset):
     page = orders._repr_html_()
-    assert "<code>status</code> string" in page
+    assert "<td>status</td><td>string</td>" in page
     assert "<td>orders</td><td>2</td><td>0</td><td>1,000</td>" in page

@@ -84,12 +84,17 @@ class Cluster:
             click.UsageError: the file cannot be read, or no option names the cluster.
         """
         found = {name: value for name, value in self._every_property.items() if not is_of_registry(name)}
-        if not found.get("bootstrap.servers") and not found.get("bootstrap_servers"):
+        if not self.is_named:
             raise click.UsageError(
                 "no cluster given: use -b HOST:PORT, --profile NAME, bootstrap.servers in the file of --config, or the "
                 "environment variable KAFKARAW_BOOTSTRAP_SERVER"
             )
         return found
+
+    @property
+    def is_named(self) -> bool:
+        """Whether an option, a file or the environment names a cluster."""
+        return any(self._every_property.get(name) for name in ("bootstrap.servers", "bootstrap_servers"))
 
     def registry(self, url: str | None) -> RegistryAddress:
         """Return the schema registry that `-r` or properties name.

@@ -1,12 +1,11 @@
 """The work of `kafkaraw sql`: statements, their results, and the prompt.
 
-A result is written while it comes: no more than one batch is in memory. Ctrl-C ends a statement; at the prompt it does
-not end the program. Start at `run`.
+A result is written while it comes: no more than some batches are in memory. Ctrl-C ends a statement; at the prompt it
+does not end the program. What records contain is written to a terminal without its control characters. Start at `run`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -26,13 +25,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kafkaraw.datasets.sql import PlannedScan, SqlSession
+    from kafkaraw.datasets.statements import Copy
 
 _INTERRUPTED: Final = 130
 _WARN_OFFSETS: Final = 50_000_000
-"""More than so many are said before they are read."""
+_WARN_BYTES: Final = 10 << 30
+"""What is more is said before it is read."""
 _WIDTH_MAX: Final = 10_000
 """Of a table that is not for a terminal."""
 _HISTORY_LINES: Final = 1_000
+_DELIMITERS: Final = " \t\n,()=<>*+/;'\""
+"""No minus: names of topics have it."""
 _WORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "compacted('", "topic('", "count(*)",
 )  # fmt: skip
@@ -48,6 +51,7 @@ class QueryOptions(TypedDict):
     key: str
     value: str
     formats: tuple[str, ...]
+    log_dirs: tuple[str, ...]
     isolation_level: str | None
     threads: int | None
     explain: bool
@@ -58,12 +62,13 @@ class QueryOptions(TypedDict):
 def run(cluster: Cluster, query: str | None, **options: Unpack[QueryOptions]) -> int:
     """Run a statement, or those of the prompt or of standard input; return the exit code."""
     with _session(cluster, options) as session:
-        if query is not None:
-            return _Statements(cluster, session, options).one(query)
-        if sys.stdin.isatty():
-            return _prompt(_Statements(cluster, session, options), session)
-        statements = _Statements(cluster, session, options)
-        for text in _split(sys.stdin.read()):
+        from kafkaraw.datasets.statements import statements_in
+
+        statements = _Statements(session, options)
+        if query is None and sys.stdin.isatty():
+            return _prompt(statements, session)
+        whole, rest = statements_in(sys.stdin.read() if query is None else query)
+        for text in [*whole, rest] if rest else whole:
             code = statements.one(text)
             if code:
                 return code
@@ -72,7 +77,7 @@ def run(cluster: Cluster, query: str | None, **options: Unpack[QueryOptions]) ->
 
 @contextmanager
 def _session(cluster: Cluster, options: QueryOptions) -> Iterator[SqlSession]:
-    from kafkaraw.client.config import ConsumerConfig
+    from kafkaraw.client.config import ConsumerConfig, ProducerConfig
 
     try:
         from kafkaraw.datasets.sql import SqlSession
@@ -80,13 +85,21 @@ def _session(cluster: Cluster, options: QueryOptions) -> Iterator[SqlSession]:
         raise UsageError(f"sql needs {error.name}: pip install 'kafkaraw[sql]'") from None
     formats = dict(each.partition("=")[::2] for each in options["formats"])
     address = cluster.registry(options["registry_url"])
+    settings: dict[str, Any] = {"isolation_level": options["isolation_level"]}
+    producer = None
+    if not options["log_dirs"]:
+        settings = cluster.settings(ConsumerConfig, isolation_level=options["isolation_level"])
+    if not options["log_dirs"] or cluster.is_named:
+        producer = cluster.settings(ProducerConfig)
     with SqlSession(
         key=options["key"],
         value=options["value"],
         formats=formats,
         registry=address.connect() if address.is_given else None,
         threads=options["threads"],
-        **cluster.settings(ConsumerConfig, isolation_level=options["isolation_level"]),
+        log_dirs=options["log_dirs"] or None,
+        producer=producer,
+        **{name: value for name, value in settings.items() if value is not None},
     ) as session:
         yield session
 
@@ -95,23 +108,29 @@ class _Statements:
     """Runs statements, and writes what they return.
 
     Args:
-        cluster: where `--to-topic` writes.
         session: of the queries.
         options: of the command.
     """
 
-    def __init__(self, cluster: Cluster, session: SqlSession, options: QueryOptions) -> None:
-        self._cluster, self._session, self._options = cluster, session, options
+    def __init__(self, session: SqlSession, options: QueryOptions) -> None:
+        self._session, self._options = session, options
 
     def one(self, text: str) -> int:
         """Run a statement; return the exit code."""
+        from kafkaraw.datasets.statements import Copy, copy_in
+
         try:
             if self._options["explain"]:
                 _show_plan(self._session.explain(text))
                 return 0
+            copied = copy_in(text)
+            if copied is None and self._options["to_topic"] is not None:
+                copied = Copy(text, self._options["to_topic"])
             with _Progress(quiet=self._options["quiet"]) as progress:
-                reader = self._session.query(text, on_scan=progress.began)
-                self._write(reader, progress)
+                if copied is None:
+                    self._write(self._session.query(text, on_scan=progress.began), progress)
+                else:
+                    self._copy(copied, progress)
         except KeyboardInterrupt:
             click.echo("% Interrupted.", err=True)
             return _INTERRUPTED
@@ -119,12 +138,27 @@ class _Statements:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
+    def _copy(self, copied: Copy, progress: _Progress) -> None:
+        written = 0
+
+        def count(rows: int) -> None:
+            nonlocal written
+            written += rows
+
+        try:
+            written = self._session.write(copied.query, copied.topic, on_scan=progress.began, on_written=count)
+        except BaseException:
+            progress.end()
+            if written:
+                click.echo(f"% up to {written:,} records were written to {copied.topic} before", err=True)
+            raise
+        progress.end()
+        click.echo(f"% {written:,} records written to {copied.topic}", err=True)
+
     def _write(self, reader: pa.RecordBatchReader, progress: _Progress) -> None:
         options = self._options
-        if options["to_topic"] is not None:
-            rows = write_to_topic(self._cluster, options["to_topic"], reader)
-            progress.end()
-            click.echo(f"% {rows:,} records written to {options['to_topic']}", err=True)
+        if not reader.schema.names:  # a statement without a result
+            reader.read_all()
         elif options["output"] == "table" and options["output_file"] is None:
             _show_table(reader, options["rows"], progress)
         elif options["output_file"] is not None:
@@ -155,8 +189,9 @@ class _Progress:
 
     def began(self, scan: PlannedScan) -> Callable[[int], None] | None:
         """Show a scan; return what is called with the number of offsets read."""
-        if scan.offsets > _WARN_OFFSETS and not self._quiet:
-            click.echo(f"% reading {scan.offsets:,} offsets of {scan.topic}; Ctrl-C stops", err=True)
+        if not self._quiet and (scan.offsets > _WARN_OFFSETS or (scan.size_bytes or 0) > _WARN_BYTES):
+            size = "" if scan.size_bytes is None else f", about {_size(scan.size_bytes)}"
+            click.echo(f"% reading {scan.offsets:,} offsets of {scan.topic}{size}; Ctrl-C stops", err=True)
         if not self._is_shown or not scan.offsets:
             return None
         with self._lock:
@@ -182,16 +217,27 @@ def _show_plan(scans: list[PlannedScan]) -> None:
     if not scans:
         click.echo("reads no topic")
     for scan in scans:
-        click.echo(f"{scan.topic}: {scan.offsets:,} offsets, columns {', '.join(scan.columns)}")
+        size = "" if scan.size_bytes is None else f", about {_size(scan.size_bytes)}"
+        click.echo(f"{scan.topic}: {scan.offsets:,} offsets{size}, columns {', '.join(map(_safe, scan.columns))}")
         for each in scan.ranges:
             click.echo(f"  {each.topic}-{each.partition}: {each.start:,} to {each.end:,} ({each.size:,} offsets)")
 
 
+def _size(count: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1_000:
+            return f"{count:.3g} {unit}"
+        count /= 1_000
+    return f"{count:,.3g} TB"
+
+
 def _show_table(reader: pa.RecordBatchReader, rows_max: int, progress: _Progress) -> None:
-    rows = list(islice((row for batch in reader for row in batch.to_pylist()), rows_max + 1))
+    from kafkaraw.datasets.writing import rows_of
+
+    rows = list(islice((row for batch in reader for row in rows_of(batch)), rows_max + 1))
+    reader.close()
     progress.end()
-    if not reader.schema.names:
-        return
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -203,7 +249,7 @@ def _show_table(reader: pa.RecordBatchReader, rows_max: int, progress: _Progress
         for number, row in enumerate(rows[:rows_max], 1):
             console.print(f"-- row {number} --", style="dim")
             for name, value in row.items():
-                console.print(f"{name}: {_cell(value)}", markup=False, highlight=False)
+                console.print(f"{_safe(name)}: {_safe(_cell(value))}", markup=False, highlight=False)
     if len(rows) > rows_max:
         click.echo(f"% only the first {rows_max:,} rows are shown; --rows shows more, -o csv all", err=True)
 
@@ -215,27 +261,29 @@ def _table_of(schema: pa.Schema, rows: Sequence[dict[str, object]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for field in schema:
         is_number = str(field.type).startswith(("int", "uint", "double", "float", "decimal"))
-        table.add_column(Text(field.name), justify="right" if is_number else "left", no_wrap=True)
+        table.add_column(Text(_safe(field.name)), justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(_safe(_cell(value))) for value in row.values()))
     return table
 
 
 def _cell(value: object) -> str:
+    from kafkaraw.datasets.writing import json_text
+
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
         return value.decode("ascii", "backslashreplace")
     if isinstance(value, list | dict):
-        return json.dumps(value, default=_plain, ensure_ascii=False)
+        return json_text(value)
     return str(value)
 
 
-def _plain(value: object) -> object:
-    """Return a value that JSON has."""
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+def _safe(text: str) -> str:
+    """Return a text that a terminal shows and does not obey: control characters are written by their numbers."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _write_rows(reader: pa.RecordBatchReader, form: str, stream: BinaryIO) -> None:
@@ -249,9 +297,10 @@ def _write_rows(reader: pa.RecordBatchReader, form: str, stream: BinaryIO) -> No
             for batch in reader:
                 writer.write_batch(_flattened(batch))
     elif form == "json":
+        from kafkaraw.datasets.writing import json_text, rows_of
+
         for batch in reader:
-            lines = (json.dumps(row, default=_plain, ensure_ascii=False) for row in batch.to_pylist())
-            stream.write("".join(f"{line}\n" for line in lines).encode())
+            stream.write("".join(f"{json_text(row)}\n" for row in rows_of(batch)).encode())
     elif form == "parquet":
         import pyarrow.parquet
 
@@ -268,95 +317,40 @@ def _flat(schema: pa.Schema) -> pa.Schema:
     """Return the schema with text in the places of what CSV does not have."""
     import pyarrow as pa
 
+    from kafkaraw.datasets.writing import is_bytes
+
     return pa.schema([
-        pa.field(field.name, pa.string() if pa.types.is_nested(field.type) or _is_bytes(field.type) else field.type)
+        pa.field(field.name, pa.string() if pa.types.is_nested(field.type) or is_bytes(field.type) else field.type)
         for field in schema
     ])  # fmt: skip
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _flattened(batch: pa.RecordBatch) -> pa.RecordBatch:
     import pyarrow as pa
 
+    from kafkaraw.datasets.writing import values_of
+
     schema = _flat(batch.schema)
     columns = [
         column if column.type == field.type
-        else pa.array([None if value is None else _cell(value) for value in column.to_pylist()], pa.string())
+        else pa.array([None if value is None else _cell(value) for value in values_of(column)], pa.string())
         for column, field in zip(batch.columns, schema, strict=True)
     ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-# -- rows as records
-
-_OF_RECORDS: Final = ("key", "value", "headers", "partition", "timestamp")
-
-
-def write_to_topic(cluster: Cluster, topic: str, reader: pa.RecordBatchReader) -> int:
-    """Write rows to a topic; return how many they are.
-
-    Raises:
-        KafkaError: a record cannot be delivered; those before may be.
-    """
-    from kafkaraw.client.blocking.producer import Producer
-    from kafkaraw.client.config import ProducerConfig
-
-    rows = 0
-    with Producer(runtime=None, **cluster.settings(ProducerConfig)) as producer:
-        for batch in reader:
-            if batch.num_rows:
-                producer.send_arrow(topic, as_records(batch))
-                rows += batch.num_rows
-        producer.flush()
-    return rows
-
-
-def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows as columns of records; without a column `value`, it is a JSON object of the columns that are left."""
-    import pyarrow as pa
-
-    columns = {name: batch.column(name) for name in batch.schema.names if name in _OF_RECORDS}
-    others = [name for name in batch.schema.names if name not in _OF_RECORDS]
-    if "value" in columns and others:
-        raise UsageError(
-            f"--to-topic: the columns {', '.join(others)} are no part of a record; leave them out, or leave out value: "
-            "then the value is a JSON object of them"
-        )
-    if "value" not in columns:
-        rows = batch.select(others).to_pylist()
-        columns["value"] = pa.array([json.dumps(row, default=_plain, ensure_ascii=False).encode() for row in rows])
-    for name in ("key", "value"):
-        if name in columns and not _is_bytes(columns[name].type):
-            made = [None if each is None else _cell(each).encode() for each in columns[name].to_pylist()]
-            columns[name] = pa.array(made, pa.binary())
-    return pa.RecordBatch.from_pydict(columns)
-
-
 # -- the prompt
-
-
-def _split(text: str) -> list[str]:
-    """Return the statements of a text."""
-    import duckdb
-
-    try:
-        return [each.query for each in duckdb.extract_statements(text)]
-    except duckdb.Error:
-        return [each for each in text.split(";") if each.strip()]
 
 
 def _prompt(statements: _Statements, session: SqlSession) -> int:
     import readline
 
+    from kafkaraw.datasets.statements import statements_in
+
     history = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kafkaraw" / "sql_history"
     with _History(history):
         readline.set_completer(_Completer(session).complete)
-        readline.set_completer_delims(" \t\n,()=<>*+-/;'\"")
+        readline.set_completer_delims(_DELIMITERS)
         readline.parse_and_bind("tab: complete")
         click.echo("% SQL over topics; Tab completes their names, a statement ends with ; and Ctrl-D leaves", err=True)
         lines: list[str] = []
@@ -373,20 +367,20 @@ def _prompt(statements: _Statements, session: SqlSession) -> int:
             text = "\n".join(lines)
             if text.strip().rstrip(";").lower() in ("exit", "quit", "\\q"):
                 return 0
-            if text.rstrip().endswith(";") or not text.strip():
-                lines = []
-                if text.strip().strip(";"):
-                    _said(statements, text)
+            whole, rest = statements_in(text)
+            _said(statements, whole)
+            lines = [rest] if rest else []
 
 
-def _said(statements: _Statements, text: str) -> None:
-    """Run the statements of a line; an error does not end the prompt."""
+def _said(statements: _Statements, texts: Sequence[str]) -> None:
+    """Run statements; an error ends them, and not the prompt."""
     try:
-        for each in _split(text):
+        for each in texts:
             if statements.one(each):
                 return
-    except KafkaError as error:
-        click.echo(f"Error: {error}", err=True)
+    except (KafkaError, click.ClickException, OSError) as error:
+        message = error.format_message() if isinstance(error, click.ClickException) else error
+        click.echo(f"Error: {message}", err=True)
 
 
 class _History:
@@ -426,16 +420,23 @@ class _Completer:
         if state == 0:
             import readline
 
-            self._found = self._candidates(text, readline.get_line_buffer())
+            line = readline.get_line_buffer()
+            self._found = self._candidates(text, line, line[: readline.get_begidx()][-1:])
         return self._found[state] if state < len(self._found) else None
 
-    def _candidates(self, text: str, line: str) -> list[str]:
+    def _candidates(self, text: str, line: str, before: str = "") -> list[str]:
+        """Return the completions of a word, which may stand behind a quote."""
+        from kafkaraw.datasets.statements import quoted
+
         if self._topics is None:
             self._topics = self._session.topics()
-        known = [*self._topics, *_WORDS]
+        names = list(self._topics)
         for topic in self._topics:
             if topic in line and topic != text:
                 if topic not in self._columns:
                     self._columns[topic] = list(self._session.table(topic).schema.names)
-                known += self._columns[topic]
-        return [each for each in dict.fromkeys(known) if each.lower().startswith(text.lower())]
+                names += self._columns[topic]
+        found = [each for each in dict.fromkeys(names) if each.lower().startswith(text.lower())]
+        if before in ("'", '"'):
+            return [each + before for each in found]
+        return [*map(quoted, found), *(each for each in _WORDS if each.lower().startswith(text.lower()))]

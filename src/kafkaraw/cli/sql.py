@@ -19,12 +19,16 @@ Examples:
   kafkaraw sql -b localhost:9092 'SELECT * FROM "orders-eu" WHERE timestamp > now() - INTERVAL 1 HOUR'
   kafkaraw sql -b localhost:9092 "SELECT * FROM compacted('users')"
   kafkaraw sql -b localhost:9092 -o parquet --output-file o.parquet 'SELECT * FROM orders'
+  kafkaraw sql --log-dir /var/lib/kafka 'SELECT count(*) FROM orders'
+  kafkaraw sql -b localhost:9092 "COPY (SELECT key, value FROM orders WHERE city = 'Rome') TO TOPIC 'rome'"
   kafkaraw sql -b localhost:9092 --to-topic totals 'SELECT status AS key, sum(amount) AS sum FROM orders GROUP BY ALL'
 \b
 Tables:
   orders, "orders-eu"               topics, as of now: topic, partition, offset, timestamp, timestamp_type, the fields
                                     of the values, key, value, headers, key_error, value_error
-  topic('orders', value='avro')     with a format of keys or values, or the subject of a schema
+  topic('orders', value='avro')     with a format of keys or values, the subject of a schema, or tail=100: the
+                                    newest 100 offsets of each partition
+  topics('orders-.*')               all topics that a regex matches as a whole
   compacted('users')                the newest record of each key, without those whose value is null
 \b
 Filters on topic, partition, offset and timestamp limit what is fetched; only columns of the query are decoded.
@@ -58,6 +62,13 @@ Exit codes:
     show_default=True,
     help="How values are decoded: auto, bytes, string, json, avro, protobuf, json-schema.",
 )
+@click.option(
+    "--log-dir",
+    "log_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="Read log directories instead of a cluster: a path or URI, with patterns; repeat it for several.",
+)
 @click.option("--format", "formats", multiple=True, metavar="TOPIC=FORMAT", help="The format of values of one topic.")
 @click.option(
     "--isolation-level",
@@ -74,9 +85,9 @@ def sql(ctx: click.Context, query: str | None, cluster: Cluster, **options: Unpa
 
     Without QUERY, statements are read from a prompt, or from standard input: each ends with a semicolon.
 
-    With --to-topic, each row becomes a record: its columns key, value, headers, partition and timestamp are those of
-    the record, as far as there are such columns. Without a column value, the value is a JSON object of the other
-    columns.
+    With --to-topic, or COPY (SELECT ...) TO TOPIC 'name', each row becomes a record: its columns key, value, headers,
+    partition and timestamp are those of the record, as far as there are such columns. Without a column value, the value
+    is a JSON object of the other columns.
     """
     from kafkaraw.cli.querying import run
 

@@ -11,28 +11,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.datasets import values
+from kafkaraw.datasets.origins import Locations, Origin, Topics, origin_of
 from kafkaraw.datasets.pruning import earliest_timestamp_us, matching_ranges, needed_columns
 from kafkaraw.datasets.scan import Scan, scanned
 from kafkaraw.datasets.values import Decoding, Format
-from kafkaraw.errors import UnknownTopicError, UsageError
-from kafkaraw.ranges.planning import OffsetRange
+from kafkaraw.errors import UsageError
+from kafkaraw.ranges.planning import OffsetRange, bundle, split
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
+    import polars
     import pyarrow.compute as pc
 
     from kafkaraw.client.settings_types import ConsumerSettings
     from kafkaraw.schemas.blocking import Registry
-
-T = TypeVar("T")
 
 Columns = Sequence[str] | Mapping[str, "pc.Expression"] | None
 OnError = Literal["null", "raise"]
@@ -40,7 +39,8 @@ OnError = Literal["null", "raise"]
 _SAMPLE_OFFSETS: Final = 1_000
 """As many of the oldest records of a topic, and of its newest ones, show the format and the fields of its values."""
 _THREADS_MAX: Final = 4
-_ROWS_SHOWN: Final = 20
+_PIECES_OF_PART: Final = 4
+"""Of smaller pieces, parts of more equal size are made."""
 _POLL_TIMEOUT_MS: Final = 60_000
 
 RECORD_SCHEMA: Final = pa.schema(
@@ -64,23 +64,44 @@ class Source:
 
     Attributes:
         topics: names, or a pattern of names.
-        settings: of the consumers.
-        registry: of formats with schemas.
+        origin: the cluster, or log directories.
+        registry: of formats with schemas; not shown, because it may have passwords.
         threads: how many read at most.
-        poll_timeout_ms: the longest time without a change of a position, in ms.
         key: how keys are decoded.
         value: how values are decoded.
         fails: a record that does not decode is an error.
+        record_bytes: the mean size of keys and values of a sample; None if none was taken.
+        address: of the registry, with which other processes make one; not shown either.
     """
 
-    topics: tuple[str, ...] | re.Pattern[str]
-    settings: Mapping[str, Any]
-    registry: Registry | None
+    topics: Topics
+    origin: Origin
+    registry: Registry | None = field(repr=False)
     threads: int
-    poll_timeout_ms: int
     key: Format
     value: Format
     fails: bool
+    record_bytes: float | None = None
+    address: str | Mapping[str, object] | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self.registry is not None and self.address is None:
+            raise UsageError(
+                "a data set with a Registry cannot be sent to another process: give registry= its URL or its settings"
+            )
+        return _source_at, (self.topics, self.origin, self.threads, self.key, self.value, self.fails, self.address)
+
+
+def _source_at(
+    topics: Topics,
+    origin: Origin,
+    threads: int,
+    key: Format,
+    value: Format,
+    fails: bool,
+    address: str | Mapping[str, object] | None,
+) -> Source:
+    return Source(topics, origin, _registry(address), threads, key, value, fails, address=address)
 
 
 def dataset(  # noqa: PLR0913 - what is read, and how it is decoded
@@ -94,12 +115,13 @@ def dataset(  # noqa: PLR0913 - what is read, and how it is decoded
     on_error: OnError = "null",
     threads: int | None = None,
     poll_timeout_ms: int = _POLL_TIMEOUT_MS,
+    log_dirs: Locations | None = None,
     **settings: Unpack[ConsumerSettings],
 ) -> KafkaDataset:
     """Return the records that topics have now, as a data set.
 
     Args:
-        topics: a name, several names, or a compiled pattern that whole names match.
+        topics: a name, several names, or a compiled pattern that whole names match; Kafka's internal topics match none.
         key: "bytes", "string" or "auto", which looks at some records.
         value: "bytes"; "string"; "json", whose fields become columns; "avro", "protobuf" or "json-schema", with the
             schemas of a registry; or "auto", which looks at some records.
@@ -112,35 +134,64 @@ def dataset(  # noqa: PLR0913 - what is read, and how it is decoded
             column `value_error` (for keys `key_error`), or "raise".
         threads: how many read at most; None is the number of processors, at most 4.
         poll_timeout_ms: the longest time without a change of a position while the data set is scanned, in ms.
+        log_dirs: log directories of Apache Kafka or of the embedded broker, which are read instead of a cluster: local
+            paths or URIs, with patterns. No broker is asked, and nothing is written.
         settings: of the consumers that read, as for `Consumer`; `isolation_level="read_committed"` leaves out what
-            transactions have aborted or not committed yet.
+            transactions have aborted or not committed yet. Of log directories, only this one.
 
     Raises:
         UnknownTopicError: there is no such topic.
         UsageError: an argument does not fit; the message says which.
         KafkaError: the cluster or the registry cannot be asked.
+        OSError: a log directory cannot be read.
     """
+    if on_error not in ("null", "raise"):
+        raise UsageError(f'dataset: on_error={on_error!r} must be "null" or "raise"')
+    chosen: Topics = topics if isinstance(topics, re.Pattern) else _names(topics)
+    check_formats(key, value)
+    origin = origin_of(log_dirs, settings, poll_timeout_ms)
+    source = source_of(chosen, origin, registry, threads, fails=on_error == "raise")
+    return with_formats(KafkaDataset(source, origin.snapshot(chosen)), key, value, schema, subject)
+
+
+def check_formats(key: str, value: str) -> None:
+    """Raise UsageError for a format that there is not."""
     for name, given, known in (("key", key, values.KEY_FORMATS), ("value", value, values.FORMATS)):
         if given not in known:
             raise UsageError(f"dataset: {name}={given!r} is none of {', '.join(known)}")
-    if on_error not in ("null", "raise"):
-        raise UsageError(f'dataset: on_error={on_error!r} must be "null" or "raise"')
+
+
+def source_of(
+    topics: Topics,
+    origin: Origin,
+    registry: Registry | str | Mapping[str, object] | None,
+    threads: int | None,
+    *,
+    fails: bool = False,
+) -> Source:
+    """Return a source of bytes; arguments and errors as for `dataset`."""
     if threads is not None and threads < 1:
         raise UsageError(f"dataset: threads={threads} must be 1 or more")
-    source = Source(
-        topics if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics),
-        {"client_id": "kafkaraw-dataset", **settings, "auto_offset_reset": "none", "allow_auto_create_topics": False},
-        _registry(registry),
-        threads or min(os.cpu_count() or 1, _THREADS_MAX),
-        poll_timeout_ms,
-        Format(values.BYTES),
-        Format(values.BYTES),
-        on_error == "raise",
-    )
-    ranges = _snapshot(source)
-    plain = KafkaDataset(source, ranges)
-    formats = _Formats(plain, source, schema, subject)
-    return KafkaDataset(replace(source, key=formats.of_keys(key), value=formats.of_values(value)), ranges)
+    count = threads or min(os.cpu_count() or 1, _THREADS_MAX)
+    plain = Format(values.BYTES)
+    address = registry if isinstance(registry, str | Mapping) else None
+    return Source(topics, origin, _registry(registry), count, plain, plain, fails, address=address)
+
+
+def _names(topics: str | Iterable[str]) -> tuple[str, ...]:
+    names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+    if not names:
+        raise UsageError("dataset: no topic is named")
+    return names
+
+
+def with_formats(
+    plain: KafkaDataset, key: str, value: str, schema: pa.Schema | str | None, subject: str | None
+) -> KafkaDataset:
+    """Return a data set of bytes with formats of keys and values; arguments and errors as for `dataset`."""
+    formats = _Formats(plain, plain.source, schema, subject)
+    found = replace(plain.source, key=formats.of_keys(key), value=formats.of_values(value))
+    return KafkaDataset(replace(found, record_bytes=formats.record_bytes), plain.ranges)
 
 
 if TYPE_CHECKING:
@@ -197,25 +248,23 @@ class KafkaDataset(_ArrowDataset):
         ]
         self._schema = pa.schema([*columns[:place], *fields, *columns[place:], *errors])
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.source, self.ranges, self.condition)
+
     def __repr__(self) -> str:
         topics = ", ".join(dict.fromkeys(each.topic for each in self.ranges))
-        offsets = sum(each.size for each in self.ranges)
-        return f"<KafkaDataset {topics}: {len(self.ranges)} partitions, {offsets:,} offsets>"
+        return f"<KafkaDataset {topics}: {len(self.ranges)} partitions, {self.offsets_count:,} offsets>"
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: columns, and offsets by partition."""
-        from html import escape
+        from kafkaraw.notebooks import table, tables
 
-        rows = "".join(
-            f"<tr><td>{escape(each.topic)}</td><td>{each.partition}</td><td>{each.start:,}</td><td>{each.end:,}</td></tr>"
-            for each in self.ranges[:_ROWS_SHOWN]
-        )
-        more = len(self.ranges) - _ROWS_SHOWN
-        columns = ", ".join(f"<code>{escape(field.name)}</code> {escape(str(field.type))}" for field in self._schema)
-        return (
-            f"<p>{escape(repr(self)[1:-1])}</p><p>{columns}</p><table><thead><tr><th>topic</th><th>partition</th>"
-            f"<th>start</th><th>end</th></tr></thead><tbody>{rows}</tbody></table>"
-            + (f"<p>and {more:,} more partitions</p>" if more > 0 else "")
+        fields = ((each.name, str(each.type)) for each in self._schema)
+        ranges = ((each.topic, each.partition, each.start, each.end) for each in self.ranges)
+        return tables(
+            repr(self)[1:-1],
+            table(("column", "type"), fields, count=len(self._schema)),
+            table(("topic", "partition", "start", "end"), ranges, count=len(self.ranges)),
         )
 
     @property
@@ -226,11 +275,21 @@ class KafkaDataset(_ArrowDataset):
     @property
     def offsets(self) -> dict[TopicPartition, tuple[int, int]]:
         """First offset, and the offset behind the last one, of each partition: what a scan reads."""
-        return {each.topic_partition: (each.start, each.end) for each in self.ranges}
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for each in self.ranges:
+            start, end = found.get(each.topic_partition, (each.start, each.end))
+            found[each.topic_partition] = min(start, each.start), max(end, each.end)
+        return found
+
+    @property
+    def offsets_count(self) -> int:
+        """The number of offsets; the number of records may be smaller."""
+        return sum(each.size for each in self.ranges)
 
     def refresh(self) -> KafkaDataset:
         """Return the data set of what the topics have now, with the same columns."""
-        return KafkaDataset(self.source, _snapshot(self.source), self.condition)
+        source = replace(self.source, origin=self.source.origin.refreshed())
+        return KafkaDataset(source, source.origin.snapshot(source.topics), self.condition)
 
     def tail(self, count: int) -> KafkaDataset:
         """Return the newest offsets of each partition, at most so many; markers of transactions count, too."""
@@ -238,6 +297,17 @@ class KafkaDataset(_ArrowDataset):
             raise UsageError(f"tail: {count} must be 0 or more")
         kept = [replace(each, start=max(each.start, each.end - count)) for each in self.ranges]
         return KafkaDataset(self.source, kept, self.condition)
+
+    def split(self, count: int) -> list[KafkaDataset]:
+        """Return data sets of about equal size, at most so many, which have the records of this one together.
+
+        They can be pickled: other processes read them, such as Dask's with `dask.dataframe.from_map`.
+        """
+        if count < 1:
+            raise UsageError(f"split: {count} must be 1 or more")
+        ranges = [each for each in self.ranges if each.size]
+        parts = bundle(split(ranges, _PIECES_OF_PART * count), count) or [self.ranges[:1]]
+        return [KafkaDataset(self.source, part, self.condition) for part in parts]
 
     def filter(self, expression: pc.Expression) -> KafkaDataset:
         """Return the records for which an expression is true."""
@@ -257,15 +327,7 @@ class KafkaDataset(_ArrowDataset):
         earliest_us = earliest_timestamp_us(filter, self._schema) if ranges else None
         if earliest_us is None:
             return ranges
-        times = {each.topic_partition: max(earliest_us // 1_000, 0) for each in ranges}
-        found = _asked(self.source, lambda consumer: consumer.offsets_for_times(times))
-        starts = {of: None if place is None else place.offset for of, place in found.items()}
-        kept = []
-        for each in ranges:
-            start = starts[each.topic_partition]
-            if start is not None and start < each.end:
-                kept.append(replace(each, start=max(each.start, start)))
-        return kept
+        return self.source.origin.since(ranges, max(earliest_us // 1_000, 0))
 
     def scanner(
         self,
@@ -301,9 +363,8 @@ class KafkaDataset(_ArrowDataset):
         return Scan(
             self.planned(filter),
             pa.schema([self._schema.field(name) for name in names]),
-            source.settings,
+            source.origin,
             source.threads,
-            source.poll_timeout_ms,
             lambda: Decoding(source.key, source.value, names, source.registry, fails=source.fails),
         )
 
@@ -316,6 +377,16 @@ class KafkaDataset(_ArrowDataset):
     ) -> Iterator[pa.RecordBatch]:
         """Return the batches of a scan; arguments as for `scanner`."""
         yield from self.scanner(columns, filter).to_batches()
+
+    def to_polars(self) -> polars.LazyFrame:
+        """Return the records as a lazy frame of Polars; only the columns and offsets that a query needs are read.
+
+        Raises:
+            UsageError: Polars is not installed.
+        """
+        from kafkaraw.datasets.frames import lazy_frame
+
+        return lazy_frame(self)
 
     # What pyarrow's class does with files: calling it would end the process.
 
@@ -333,9 +404,20 @@ class KafkaDataset(_ArrowDataset):
         """Return the records in an order, in memory."""
         return ds.dataset(self.to_table(columns, filter, **options).sort_by(sorting))
 
-    def join(self, *arguments: object, **options: object) -> ds.InMemoryDataset:
-        """Return the join with a table, in memory; arguments as for `pyarrow.Table.join`."""
-        return ds.dataset(self.to_table().join(*arguments, **options))
+    def join(self, right_dataset: ds.Dataset, *arguments: object, **options: object) -> ds.InMemoryDataset:
+        """Return the join with a data set, in memory; arguments as for `pyarrow.dataset.Dataset.join`."""
+        return ds.dataset(self.to_table().join(right_dataset.to_table(), *arguments, **options))
+
+    def join_asof(self, right_dataset: ds.Dataset, *arguments: object, **options: object) -> ds.InMemoryDataset:
+        """Return the asof join with a data set, in memory; arguments as for `pyarrow.dataset.Dataset.join_asof`."""
+        return ds.dataset(self.to_table().join_asof(right_dataset.to_table(), *arguments, **options))
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What all records fulfil, for pyarrow: true."""
+        import pyarrow.compute as pc
+
+        return pc.scalar(True)
 
     def _and(self, filter: pc.Expression | None) -> pc.Expression | None:
         both = [each for each in (self.condition, filter) if each is not None]
@@ -349,31 +431,6 @@ def scanner_of(
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     projection = dict(columns) if isinstance(columns, Mapping) else None if columns is None else list(columns)
     return ds.Scanner.from_batches(reader, columns=projection, filter=filter)
-
-
-# -- snapshots
-
-
-def _asked(source: Source, ask: Callable[[Consumer], T]) -> T:
-    with Consumer(**source.settings) as consumer:
-        return ask(consumer)
-
-
-def _snapshot(source: Source) -> list[OffsetRange]:
-    return _asked(source, lambda consumer: _ranges(consumer, source.topics))
-
-
-def _ranges(consumer: Consumer, topics: tuple[str, ...] | re.Pattern[str]) -> list[OffsetRange]:
-    if isinstance(topics, re.Pattern):
-        known = consumer.list_topics()
-        chosen = {name: partitions for name, partitions in known.items() if topics.fullmatch(name)}
-        if not chosen:
-            raise UnknownTopicError(f"dataset: no topic matches {topics.pattern!r}")
-    else:
-        chosen = {name: consumer.partitions_for(name) for name in topics}
-    partitions = sorted(each for found in chosen.values() for each in found)
-    starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    return [OffsetRange(*of, starts[of], max(starts[of], ends[of]), consumer.topic_id(of.topic)) for of in partitions]
 
 
 def _registry(given: Registry | str | Mapping[str, object] | None) -> Registry | None:
@@ -407,6 +464,17 @@ class _Formats:
         self._schema = schema
         self._subject = subject
         self._sampled: pa.Table | None = None
+
+    @property
+    def record_bytes(self) -> float | None:
+        """The mean size of keys and values of the sample; None if none was taken."""
+        import pyarrow.compute as pc
+
+        sampled = self._sampled
+        if sampled is None or not sampled.num_rows:
+            return None
+        sizes = [pc.sum(pc.binary_length(sampled.column(name))).as_py() or 0 for name in ("key", "value")]
+        return float(sum(sizes) / sampled.num_rows)
 
     def of_keys(self, given: str) -> Format:
         """Return the format of keys."""
@@ -486,7 +554,7 @@ class _Formats:
                     chosen.append(replace(each, start=max(middle, each.end - each_count)))
             schema = pa.schema([RECORD_SCHEMA.field("key"), RECORD_SCHEMA.field("value")])
             source = self._source
-            scan = Scan(chosen, schema, source.settings, 1, source.poll_timeout_ms, None)
+            scan = Scan(chosen, schema, source.origin, 1, None)
             self._sampled = pa.Table.from_batches(scanned(scan), schema=schema)
         found: list[bytes | None] = self._sampled.column(column).to_pylist()
         return found

@@ -1,24 +1,26 @@
 """Read ranges of offsets with several threads, and return Arrow batches while they come.
 
-Each thread has a consumer and a share of the ranges. Finished batches wait in a queue of bounded length, so a slow
-reader slows the threads, and memory does not depend on the size of the topic. The reader may stop early: the threads
-end, and their consumers are closed. Must not decide what to read. Start at `scanned`.
+Each thread reads a share of the ranges, with a consumer of its own if brokers have them. Finished batches wait in a
+queue of bounded length, so a slow reader slows the threads, and memory does not depend on the size of the topic. The
+reader may stop early: the threads end, and their consumers are closed. Must not decide what to read. Start at
+`scanned`.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from kafkaraw.datasets.origins import Origin
 from kafkaraw.errors import KafkaError
 from kafkaraw.net.loop_thread import client_loop_thread
-from kafkaraw.ranges.consumer import RangeConsumer
 from kafkaraw.ranges.planning import OffsetRange, bundle, split
-from kafkaraw.ranges.reading import ReadLimits, read_batches
 from kafkaraw.ranges.rows import RowCollector, Typing
+from kafkaraw.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,10 +33,6 @@ _ROWS_PER_THREAD_MIN: Final = 50_000
 """A second consumer takes longer to connect than so many rows take to read."""
 
 
-class RecordsGoneError(KafkaError):
-    """Records of a data set were deleted before they were read."""
-
-
 @dataclass(frozen=True)
 class Scan:
     """What is read.
@@ -42,18 +40,16 @@ class Scan:
     Attributes:
         ranges: the offsets.
         schema: the columns.
-        settings: of the consumers.
+        origin: where the records are.
         threads: how many read at most.
-        poll_timeout_ms: the longest time without a change of a position, in ms.
         typing: makes what decodes values, for each thread; None leaves bytes.
         on_read: called with the number of offsets that were read since the last call, from any thread.
     """
 
     ranges: Sequence[OffsetRange]
     schema: pa.Schema
-    settings: Mapping[str, Any]
+    origin: Origin
     threads: int
-    poll_timeout_ms: int
     typing: Callable[[], Typing] | None
     on_read: Callable[[int], None] | None = None
 
@@ -66,18 +62,26 @@ class Scan:
         return replace(self, on_read=on_read)
 
 
-def scanned(scan: Scan) -> Iterator[pa.RecordBatch]:
+class QueryInterruptedError(KafkaError):
+    """A query was interrupted before its end."""
+
+
+def scanned(scan: Scan, interrupted: threading.Event | None = None) -> Iterator[pa.RecordBatch]:
     """Return the records of the ranges; those of one partition are not in order if several threads read it.
 
+    Args:
+        scan: what is read.
+        interrupted: when it is set, the scan ends with an error.
+
     Raises:
-        RecordsGoneError: records were deleted.
-        KafkaTimeoutError: no position advanced for `poll_timeout_ms`.
-        KafkaError: a broker refuses to be read, or records are damaged.
+        QueryInterruptedError: the event was set.
+        KafkaError: as `Origin.read` does, and for records that do not decode if that is an error.
+        OSError: a file cannot be read.
     """
     shares = _shares(scan)
     if not shares:
         return
-    readers = _Readers(scan, shares)
+    readers = _Readers(scan, shares, interrupted or threading.Event())
     try:
         yield from readers.batches()
     finally:
@@ -94,8 +98,9 @@ def _shares(scan: Scan) -> list[tuple[OffsetRange, ...]]:
 class _Readers:
     """The threads of a scan."""
 
-    def __init__(self, scan: Scan, shares: Sequence[tuple[OffsetRange, ...]]) -> None:
+    def __init__(self, scan: Scan, shares: Sequence[tuple[OffsetRange, ...]], interrupted: threading.Event) -> None:
         self._scan = scan
+        self._interrupted = interrupted
         self._ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES * len(shares))
         self._stopped = threading.Event()
         self._threads = [
@@ -109,7 +114,12 @@ class _Readers:
             thread.start()
         left = len(self._threads)
         while left:
-            found = self._ready.get()
+            if self._interrupted.is_set():
+                raise QueryInterruptedError("the query was interrupted")
+            try:
+                found = self._ready.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
             if found is None:
                 left -= 1
             elif isinstance(found, BaseException):
@@ -129,30 +139,34 @@ class _Readers:
     def _read(self, share: Sequence[OffsetRange]) -> None:
         last: BaseException | None = None
         try:
-            consumer = RangeConsumer(runtime=None, **self._scan.settings)
-            with consumer:
-                self._read_with(consumer, share)
+            with closing(self._scan.origin.read(share)) as batches:
+                self._read_from(batches, share)
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             last = error
         self._put(last)
 
-    def _read_with(self, consumer: RangeConsumer, share: Sequence[OffsetRange]) -> None:
+    def _read_from(self, batches: Iterator[tuple[Batch, int]], share: Sequence[OffsetRange]) -> None:
         rows = RowCollector(self._scan.schema, self._scan.typing() if self._scan.typing is not None else None)
-        limits = ReadLimits(self._scan.poll_timeout_ms, "poll_timeout_ms", _raise_loss)
-        for fetched, end in read_batches(consumer, share, limits):
+        progress = _Progress(share, self._scan.on_read)
+        for fetched, end in batches:
+            next_offset = min(fetched.next_offset, end)
             for batch in rows.add(fetched, end):
                 if not self._put(batch):
                     return
-            if self._scan.on_read is not None:
-                self._scan.on_read(min(fetched.next_offset, end) - fetched.start_offset)
-            if self._stopped.is_set():
+            progress.read(fetched.topic_partition, next_offset)
+            if self._has_ended:
                 return
+        progress.end()
         for batch in rows.rest():
             self._put(batch)
 
+    @property
+    def _has_ended(self) -> bool:
+        return self._stopped.is_set() or self._interrupted.is_set()
+
     def _put(self, what: pa.RecordBatch | BaseException | None) -> bool:
         """Wait for room; return False if nobody reads any more."""
-        while not self._stopped.is_set():
+        while not self._has_ended:
             try:
                 self._ready.put(what, timeout=_LOOK_S)
             except queue.Full:
@@ -161,8 +175,27 @@ class _Readers:
         return False
 
 
-def _raise_loss(what: str) -> None:
-    raise RecordsGoneError(
-        f"records are missing: {what}. They were there when the data set was made; `refresh()` makes one of what is "
-        "there now"
-    )
+class _Progress:
+    """Counts the offsets of a share that were read, those without a record, too."""
+
+    def __init__(self, share: Sequence[OffsetRange], on_read: Callable[[int], None] | None) -> None:
+        self._on_read = on_read
+        self._left = sum(each.size for each in share)
+        self._positions: dict[TopicPartition, int] = {}
+        for each in share:
+            self._positions.setdefault(each.topic_partition, each.start)
+
+    def read(self, of: TopicPartition, next_offset: int) -> None:
+        """Report the offsets of a partition up to its next one."""
+        offsets = min(max(next_offset - self._positions[of], 0), self._left)
+        self._positions[of] = max(next_offset, self._positions[of])
+        self._report(offsets)
+
+    def end(self) -> None:
+        """Report what is left: offsets behind the last record."""
+        self._report(self._left)
+
+    def _report(self, offsets: int) -> None:
+        self._left -= offsets
+        if self._on_read is not None and offsets:
+            self._on_read(offsets)

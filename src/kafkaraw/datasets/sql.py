@@ -1,29 +1,42 @@
 """SQL of DuckDB over topics.
 
-A name in a query that is no table of DuckDB's is a topic. Two functions stand where a table does: `topic('orders',
-value='avro')` says how records are decoded, `compacted('users')` is the newest record of each key. They are replaced by
-names and subqueries before DuckDB reads the query. Each query sees what the topics have when it begins. Must not decode
+A name in a query that is no table of DuckDB's is a topic. Three functions stand where a table does: `topic('orders',
+value='avro')` says how records are decoded, `topics('orders-.*')` is all topics that a pattern matches,
+`compacted('users')` is the newest record of each key. They are replaced by names and subqueries before DuckDB reads the
+query. Each query sees what the topics have when it begins.
+
+DuckDB runs a statement on a thread of its own: the caller waits in Python, where Ctrl-C interrupts it. Must not decode
 records. Start at `SqlSession.query`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Unpack
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from kafkaraw.client.blocking.consumer import Consumer
+from kafkaraw.client.config import ClientConfig
 from kafkaraw.datasets import values
-from kafkaraw.datasets.dataset import Columns, KafkaDataset, dataset, scanner_of
+from kafkaraw.datasets.dataset import Columns, KafkaDataset, scanner_of, source_of
+from kafkaraw.datasets.origins import ClusterOrigin, Locations, origin_of
+from kafkaraw.datasets.running import Running
 from kafkaraw.datasets.scan import scanned
-from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.datasets.statements import calls_in, copy_in, quoted
+from kafkaraw.datasets.tables import QueryTables, SessionTables, TableDefaults
+from kafkaraw.datasets.writing import write_rows
+from kafkaraw.errors import UsageError
 from kafkaraw.ranges.planning import OffsetRange
 
 if TYPE_CHECKING:
@@ -33,13 +46,14 @@ if TYPE_CHECKING:
     from kafkaraw.schemas.blocking import Registry
 
 _PREFIX: Final = "kafkaraw_topic_"
-_MISSING: Final = re.compile(r"Table with name (.+?) does not exist")
-_ARGUMENTS: Final = ("key", "value", "subject")
-_NEWEST: Final = (
-    '(SELECT * FROM {name} WHERE "key" IS NOT NULL QUALIFY row_number() OVER '
-    '(PARTITION BY "topic", "partition", "key" ORDER BY "offset" DESC) = 1 AND "value" IS NOT NULL)'
-)
-"""A compacted topic keeps the newest record of each key of a partition, and none whose value is null."""
+_MISSING: Final = re.compile(r"Table with name (.+?) does not exist!")
+_DOTTED: Final = re.compile(r'Table with name "?(.+?)"? does not exist because')
+_KEY_OF_COMPACTION: Final = ("topic", "partition", "key")
+_POLL_TIMEOUT_MS: Final = 60_000
+_CLIENT_SETTINGS: Final = frozenset(each.name for each in dataclasses.fields(ClientConfig))
+_COUNT: Final = pa.schema([pa.field("Count", pa.int64())])
+
+OnScan = Callable[["PlannedScan"], Callable[[int], None] | None]
 
 
 @dataclass(frozen=True)
@@ -50,16 +64,23 @@ class PlannedScan:
         topic: its name, or several.
         columns: those that are decoded.
         ranges: the offsets that are fetched.
+        record_bytes: the mean size of keys and values of a sample; None if none was taken.
     """
 
     topic: str
     columns: tuple[str, ...]
     ranges: tuple[OffsetRange, ...]
+    record_bytes: float | None = None
 
     @property
     def offsets(self) -> int:
         """The number of offsets."""
         return sum(each.size for each in self.ranges)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """About how many bytes of keys and values they have, before compression; None if no sample was taken."""
+        return None if self.record_bytes is None else int(self.offsets * self.record_bytes)
 
 
 def sql(
@@ -68,15 +89,18 @@ def sql(
     key: str = values.AUTO,
     value: str = values.AUTO,
     registry: Registry | str | Mapping[str, object] | None = None,
+    log_dirs: Locations | None = None,
     **settings: Unpack[ConsumerSettings],
 ) -> pa.Table:
     """Return the result of a query over topics; for several queries, see `SqlSession`.
 
     Args:
         query: SQL of DuckDB; topics are tables. A name that is no word is quoted: `SELECT * FROM "orders-eu"`.
+            `COPY (SELECT ...) TO TOPIC 'totals'` writes rows to a topic.
         key: how keys are decoded; see `dataset`.
         value: how values are decoded.
         registry: of values with schemas.
+        log_dirs: log directories that are read instead of a cluster; see `dataset`.
         settings: of the consumers that read.
 
     Raises:
@@ -84,12 +108,14 @@ def sql(
         UsageError: the query is wrong.
         KafkaError: the cluster cannot be asked.
     """
-    with SqlSession(key=key, value=value, registry=registry, **settings) as session:
+    with SqlSession(key=key, value=value, registry=registry, log_dirs=log_dirs, **settings) as session:
         return session.query(query).read_all()
 
 
 class SqlSession:
     """Runs queries over topics, in one DuckDB in memory, whose tables and settings last as long.
+
+    A session runs one statement at a time: the rows of a statement end when the next one begins.
 
     Args:
         key: how keys are decoded; see `dataset`.
@@ -97,6 +123,8 @@ class SqlSession:
         formats: by topic, how its values are decoded.
         registry: of values with schemas.
         threads: how many threads read a topic; None is the number of processors, at most 4.
+        log_dirs: log directories that are read instead of a cluster; see `dataset`.
+        producer: settings of the producer of `COPY ... TO TOPIC`; None is those of `settings` that all clients have.
         settings: of the consumers that read.
 
     Attributes:
@@ -111,14 +139,21 @@ class SqlSession:
         formats: Mapping[str, str] | None = None,
         registry: Registry | str | Mapping[str, object] | None = None,
         threads: int | None = None,
+        log_dirs: Locations | None = None,
+        producer: Mapping[str, Any] | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self.scans: list[PlannedScan] = []
-        self._key, self._value, self._formats = key, value, dict(formats or {})
-        self._registry, self._threads, self._settings = registry, threads, settings
-        self._connection = duckdb.connect()
-        self._known: dict[tuple[str, str, str, str | None], KafkaDataset] = {}
+        source = source_of((), origin_of(log_dirs, settings, _POLL_TIMEOUT_MS), registry, threads)
+        self._tables = SessionTables(source, TableDefaults(key, value, dict(formats or {})))
+        self._producer = producer
+        self._spill = tempfile.mkdtemp(prefix="kafkaraw-sql-")
+        weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
+        # Names are topics, never variables of this program.
+        config: dict[str, Any] = {"python_enable_replacements": False, "temp_directory": self._spill}
+        self._connection = duckdb.connect(config=config)
         self._registered: set[str] = set()
+        self._running: Running | None = None
 
     def __enter__(self) -> SqlSession:
         return self
@@ -127,25 +162,29 @@ class SqlSession:
         self.close()
 
     def close(self) -> None:
-        """Close DuckDB."""
+        """End a statement that is under way, and close DuckDB."""
+        self.interrupt()
         self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def interrupt(self) -> None:
+        """End a statement that is under way; its reader raises `QueryInterruptedError`. Any thread may call it."""
+        running = self._running
+        if running is not None:
+            running.stop()
 
     def topics(self) -> list[str]:
         """Return the names of the topics, without those that Kafka keeps for itself."""
-        return sorted(name for name in self._all_topics() if not name.startswith("__"))
-
-    def _all_topics(self) -> list[str]:
-        with Consumer(**self._settings) as consumer:
-            return list(consumer.list_topics())
+        return _shown(self._tables.begin())
 
     def table(self, topic: str) -> KafkaDataset:
         """Return the data set that a topic is in queries, as of now."""
-        return self._dataset(topic, {})
+        return self._tables.begin().dataset((topic,), {})
 
-    def query(
-        self, text: str, *, on_scan: Callable[[PlannedScan], Callable[[int], None] | None] | None = None
-    ) -> pa.RecordBatchReader:
+    def query(self, text: str, *, on_scan: OnScan | None = None) -> pa.RecordBatchReader:
         """Run a statement, and return its rows while they come.
+
+        `COPY (SELECT ...) TO TOPIC 'name'` writes the rows to a topic, as `write` does, and returns their number.
 
         Args:
             text: one statement.
@@ -157,187 +196,207 @@ class SqlSession:
             UsageError: the statement is wrong.
             KafkaError: records cannot be read.
         """
-        return self._run(text, on_scan or (lambda scan: None), is_dry=False)
+        copied = copy_in(text)
+        if copied is None:
+            return self._run(text, on_scan, is_dry=False)
+        rows = self.write(copied.query, copied.topic, on_scan=on_scan)
+        return pa.Table.from_pydict({"Count": [rows]}, schema=_COUNT).to_reader()
+
+    def write(
+        self,
+        query: str,
+        topic: str,
+        *,
+        on_scan: OnScan | None = None,
+        on_written: Callable[[int], None] | None = None,
+    ) -> int:
+        """Write the rows of a query to a topic; return how many they are.
+
+        The columns `key`, `value`, `headers`, `partition` and `timestamp` are those of the record. Without a column
+        `value`, the value is a JSON object of the other columns. The records before an error stay in the topic.
+
+        Args:
+            query: returns the rows.
+            topic: its name; it is not created.
+            on_scan: as for `query`.
+            on_written: called with the number of rows that were handed to the producer since the last call.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            UsageError: the query is wrong, or a column is no part of a record.
+            KafkaError: records cannot be read or delivered.
+        """
+        settings = self._producer
+        origin = self._tables.source.origin
+        if settings is None and isinstance(origin, ClusterOrigin):
+            settings = {name: value for name, value in origin.settings.items() if name in _CLIENT_SETTINGS}
+        if not settings:
+            raise UsageError(f"topic {topic!r}: log directories are only read; producer= names a cluster to write to")
+        reader = self._run(query, on_scan, is_dry=False)
+        with closing(_batches_of(reader)) as batches:
+            return write_rows(batches, topic, settings, on_written)
 
     def explain(self, text: str) -> list[PlannedScan]:
-        """Return what a statement would read; errors as for `query`."""
-        self._run(text, lambda scan: None, is_dry=True).read_all()
+        """Return what a query, or the query of `COPY ... TO TOPIC`, would read; nothing is read or written.
+
+        Raises:
+            UsageError: it is no query; others as for `query`.
+        """
+        copied = copy_in(text)
+        query = text if copied is None else copied.query
+        self._run(query, None, is_dry=True).read_all()
         return self.scans
 
-    def _run(
-        self, text: str, on_scan: Callable[[PlannedScan], Callable[[int], None] | None], *, is_dry: bool
-    ) -> pa.RecordBatchReader:
+    def _run(self, text: str, on_scan: OnScan | None, *, is_dry: bool) -> pa.RecordBatchReader:
+        self.interrupt()
         self.scans = []
-        tables: dict[str, KafkaDataset] = {}
         for name in self._registered:
             self._connection.unregister(name)
         self._registered.clear()
-        failures: list[KafkaError] = []
-        with _clear_errors(failures, self._explained):
-            rewritten = self._with_functions(text, tables)
-            tables |= {name: self._dataset(name, {}) for name in self._named_topics(rewritten)}
-            for name, each in tables.items():
-                self._connection.register(name, _Table(each, self.scans, on_scan, failures=failures, is_dry=is_dry))
-                self._registered.add(name)
-            relation: duckdb.DuckDBPyRelation | None = self._connection.sql(rewritten)
-            if relation is None:  # a statement without a result
-                return pa.RecordBatchReader.from_batches(pa.schema([]), [])
-            return _checked(relation.to_arrow_reader(), failures)
+        tables = self._tables.begin()
+        run = self._running = Running(self._connection)
+        rewritten, functions, calls = _with_functions(text, tables)
+        try:
+            if is_dry:
+                self._check_query(rewritten)
+            for name in self._named_topics(rewritten, tables):
+                functions[name] = tables.dataset((name,), {})
+            # The parser does not tell all names: those in views and in some statements are found when they are missed.
+            while True:
+                for name in functions.keys() - self._registered:
+                    table = _Table(functions[name], self.scans, on_scan, run, is_dry=is_dry)
+                    self._connection.register(name, table)
+                    self._registered.add(name)
+                try:
+                    return run.start(rewritten, tables.rows_per_batch)
+                except duckdb.CatalogException as error:
+                    missed = _MISSING.search(str(error))
+                    if missed is None or missed[1] in functions or missed[1] not in tables.topics:
+                        raise
+                    functions[missed[1]] = tables.dataset((missed[1],), {})
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise UsageError(_explained(str(error), tables, calls)) from error
 
-    # -- names
+    def _check_query(self, text: str) -> None:
+        kinds = {each.type for each in self._connection.extract_statements(text)}
+        if kinds - {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}:
+            raise UsageError("only a query can be explained: SELECT, or COPY (SELECT ...) TO TOPIC 'name'")
 
-    def _named_topics(self, text: str) -> list[str]:
+    def _named_topics(self, text: str, tables: QueryTables) -> list[str]:
         """Return the names in a query that are topics, and no tables or views of DuckDB's."""
-        named = {name for name in self._connection.get_table_names(text) if not name.startswith(_PREFIX)}
-        if not named:
+        try:
+            named = {name for name in self._connection.get_table_names(text) if not name.startswith(_PREFIX)}
+        except duckdb.Error:
             return []
         known = "SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views()"
-        named -= {row[0] for row in self._connection.execute(known).fetchall()}
-        return sorted(named & set(self._all_topics())) if named else []
+        taken = {row[0].lower() for row in self._connection.execute(known).fetchall()} if named else set()
+        named = {name for name in named if name.lower() not in taken}
+        found = sorted(named & set(tables.topics), key=lambda name: (name.lower(), name)) if named else []
+        for one, other in pairwise(found):
+            if one.lower() == other.lower():
+                raise UsageError(
+                    f"{one} and {other} are one name in SQL: write topic('{one}') and topic('{other}') instead"
+                )
+        return found
 
-    def _explained(self, message: str) -> str:
-        """Return a message of DuckDB's; for a table that does not exist, one that knows the topics."""
-        missing = _MISSING.search(message)
-        if missing is None:
-            return message
-        near = get_close_matches(missing[1], self.topics(), 3)
-        return f"there is no topic and no table {missing[1]!r}" + (f"; did you mean {', '.join(near)}?" if near else "")
 
-    def _dataset(self, topic: str, given: Mapping[str, str]) -> KafkaDataset:
-        key, value = given.get("key", self._key), given.get("value", self._formats.get(topic, self._value))
-        subject = given.get("subject")
-        known = self._known.get((topic, key, value, subject))
-        if known is not None:
-            return known.refresh()
-        made = dataset(
-            topic,
-            registry=self._registry,
-            threads=self._threads,
-            key=key,
-            value=value,
-            subject=subject,
-            **self._settings,
-        )
-        self._known[topic, key, value, subject] = made
-        return made
+def _with_functions(text: str, tables: QueryTables) -> tuple[str, dict[str, KafkaDataset], dict[str, str]]:
+    """Return the query with names and subqueries in the places of our functions, and what the names stand for."""
+    found: dict[str, KafkaDataset] = {}
+    calls: dict[str, str] = {}
+    calls_found = list(calls_in(text))
+    data = text.encode()
+    pieces, end = [], 0
+    for call in calls_found:
+        name = f"{_PREFIX}{len(found)}"
+        found[name] = tables.called(call)
+        calls[name] = data[call.start : call.end].decode()
+        table = _newest(name, found[name].schema.names) if call.function == "compacted" else name
+        pieces += [data[end : call.start].decode(), table]
+        end = call.end
+    return "".join([*pieces, data[end:].decode()]), found, calls
 
-    def _with_functions(self, text: str, tables: dict[str, KafkaDataset]) -> str:
-        """Return the query with names and subqueries in the places of our functions."""
-        pieces, end = [], 0
-        for call in calls_in(text):
-            name = f"{_PREFIX}{len(tables)}"
-            tables[name] = self._dataset(call.topic, call.arguments)
-            pieces += [text[end : call.start], _NEWEST.format(name=name) if call.function == "compacted" else name]
-            end = call.end
-        return "".join([*pieces, text[end:]])
+
+def _newest(table: str, columns: Iterable[str]) -> str:
+    """Return the query of the newest record of each key of a partition, without those whose value is null.
+
+    A window function would keep the whole topic; an aggregate keeps one record of each key, and only columns that the
+    query uses.
+    """
+    chosen = []
+    for column in columns:
+        name = quoted(column)
+        if column in _KEY_OF_COMPACTION:
+            chosen.append(f"{table}.{name}")
+        else:
+            newest = "max" if column == "offset" else "arg_max_null"
+            rest = "" if column == "offset" else f', {table}."offset"'
+            chosen.append(f"{newest}({table}.{name}{rest}) AS {name}")
+    keys = ", ".join(f'{table}."{column}"' for column in _KEY_OF_COMPACTION)
+    return (
+        f'(SELECT * FROM (SELECT {", ".join(chosen)} FROM {table} WHERE {table}."key" IS NOT NULL GROUP BY {keys}) '
+        'WHERE "value" IS NOT NULL)'
+    )
 
 
 class _Table(KafkaDataset):
-    """A topic in one query: says what is read of it."""
+    """A topic in one query: says what is read of it, and ends with the query."""
 
     def __init__(
-        self,
-        of: KafkaDataset,
-        scans: list[PlannedScan],
-        on_scan: Callable[[PlannedScan], Callable[[int], None] | None],
-        *,
-        failures: list[KafkaError],
-        is_dry: bool,
+        self, of: KafkaDataset, scans: list[PlannedScan], on_scan: OnScan | None, run: Running, *, is_dry: bool
     ) -> None:
         super().__init__(of.source, of.ranges, of.condition)
-        self._scans, self._on_scan, self._failures, self._is_dry = scans, on_scan, failures, is_dry
+        self._scans, self._on_scan, self._run, self._is_dry = scans, on_scan, run, is_dry
 
     def scanner(self, columns: Columns = None, filter: pc.Expression | None = None, **options: object) -> ds.Scanner:  # type: ignore[override]
-        scan = self.scan(columns, filter)
+        try:
+            scan = self.scan(columns, filter)
+        except Exception as error:
+            self._run.failures.append(error)
+            raise
         topics = ", ".join(dict.fromkeys(each.topic for each in self.ranges))
-        planned = PlannedScan(topics, tuple(scan.schema.names), tuple(scan.ranges))
+        planned = PlannedScan(topics, tuple(scan.schema.names), tuple(scan.ranges), self.source.record_bytes)
         self._scans.append(planned)
-        scan = scan.without_ranges() if self._is_dry else scan.watched(self._on_scan(planned))
-        return scanner_of(scan.schema, self._noted(scanned(scan)), columns, filter)
+        if self._is_dry:
+            scan = scan.without_ranges()
+        elif self._on_scan is not None:
+            scan = scan.watched(self._on_scan(planned))
+        return scanner_of(scan.schema, self._noted(scanned(scan, self._run.stopped)), columns, filter)
 
     def _noted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Keep the error of a scan: DuckDB makes a text of it."""
         try:
             yield from batches
-        except KafkaError as error:
-            self._failures.append(error)
+        except Exception as error:
+            self._run.failures.append(error)
             raise
 
 
-# -- our functions in a query
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of one of our functions.
-
-    Attributes:
-        function: its name.
-        topic: its first argument.
-        arguments: those with names.
-        start: where it begins in the text.
-        end: behind its bracket.
-    """
-
-    function: str
-    topic: str
-    arguments: Mapping[str, str]
-    start: int
-    end: int
-
-
-_CALL: Final = re.compile(r"(topic|compacted)\s*\(", re.IGNORECASE)
-_FIRST: Final = re.compile(r"\s*'((?:[^']|'')*)'\s*")
-_NAMED: Final = re.compile(r",\s*([a-z_]+)\s*(?::=|=>?)\s*'((?:[^']|'')*)'\s*", re.IGNORECASE)
-
-
-def calls_in(text: str) -> Iterator[Call]:
-    """Return the calls of our functions; texts, comments and quoted names that look like one are none.
-
-    Raises:
-        UsageError: the arguments of a call are not texts, or unknown.
-    """
-    words = [
-        place for place, kind in duckdb.tokenize(text) if str(kind).rpartition(".")[2] in ("identifier", "keyword")
-    ]
-    for start in words:
-        found = _CALL.match(text, start)
-        if found is None:
-            continue
-        function, at = found[1].lower(), found.end()
-        first = _FIRST.match(text, at)
-        if first is None:
-            raise UsageError(f"{function}(...): the first argument is the name of a topic in single quotes")
-        arguments, at = {}, first.end()
-        while (named := _NAMED.match(text, at)) is not None:
-            if named[1].lower() not in _ARGUMENTS:
-                raise UsageError(f"{function}(...): {named[1]} is unknown; there are {', '.join(_ARGUMENTS)}")
-            arguments[named[1].lower()] = named[2].replace("''", "'")
-            at = named.end()
-        if text[at : at + 1] != ")":
-            raise UsageError(f"{function}(...): cannot read {text[at : at + 20]!r}; write value='json' and the like")
-        yield Call(function, first[1].replace("''", "'"), arguments, start, at + 1)
+def _batches_of(reader: pa.RecordBatchReader) -> Generator[pa.RecordBatch]:
+    try:
+        yield from reader
+    finally:
+        reader.close()
 
 
 # -- errors
 
 
-@contextmanager
-def _clear_errors(failures: Sequence[KafkaError], explained: Callable[[str], str] = str) -> Iterator[None]:
-    """Raise the error of a scan; an error of DuckDB's itself is that of the query."""
-    try:
-        yield
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        if failures:
-            raise failures[0] from None
-        raise UsageError(explained(str(error))) from error
+def _shown(tables: QueryTables) -> list[str]:
+    return sorted(name for name in tables.topics if not name.startswith("__"))
 
 
-def _checked(reader: pa.RecordBatchReader, failures: Sequence[KafkaError]) -> pa.RecordBatchReader:
-    """Return the reader with errors of this package."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        with _clear_errors(failures):
-            yield from reader
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+def _explained(message: str, tables: QueryTables, calls: Mapping[str, str]) -> str:
+    """Return a message of DuckDB's; for a table that does not exist, one that knows the topics."""
+    for name, call in calls.items():
+        message = message.replace(name, call)
+    missing, dotted = _MISSING.search(message), _DOTTED.search(message)
+    if missing is not None:
+        near = get_close_matches(missing[1], _shown(tables), 3)
+        return f"there is no topic and no table {missing[1]!r}" + (f"; did you mean {', '.join(near)}?" if near else "")
+    if dotted is not None:
+        name = dotted[1].replace('"', "")
+        near = [quoted(each) for each in _shown(tables) if each == name or each.startswith(f"{name}.")][:3]
+        if near:
+            return f"{message}\nA name with dots is written in double quotes: {', '.join(near)}"
+    return message

@@ -100,14 +100,14 @@ def schema_format(name: str, kind: pa.DataType, reader: Texts) -> Format:
 
 
 def named_columns(fields: Mapping[str, pa.DataType]) -> tuple[tuple[str, str, pa.DataType], ...]:
-    """Return the column of each field; the field "" is the whole value."""
+    """Return the column of each field. If its name is taken, in upper or lower case, `value_` is put before it."""
     taken = {*RECORD_COLUMNS, VALUE_ERROR, KEY_ERROR}
     named = []
     for field, kind in fields.items():
         column = field or "decoded"
-        while column in taken:
+        while column.lower() in taken:
             column = f"value_{column}"
-        taken.add(column)
+        taken.add(column.lower())
         named.append((column, field, kind))
     return tuple(named)
 
@@ -187,7 +187,7 @@ class Decoding:
             return reasons
         parts = dict(zip((field.name for field in whole.type), whole.flatten(), strict=True))
         for column, field, _ in self._fields:
-            arrays[column] = parts[field] if field else whole
+            arrays[column] = parts[field]
         return reasons
 
 

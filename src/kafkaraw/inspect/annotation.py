@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Literal
 
 from kafkaraw.errors import ProtocolError, UsageError
@@ -20,6 +21,7 @@ from kafkaraw.inspect.frames import (
     claimed_size,
 )
 from kafkaraw.inspect.guess import PREFIX_LIKELY_MAX, Candidate, guess, guess_damaged, is_believable
+from kafkaraw.inspect.secret_fields import secret_fields_of
 from kafkaraw.protocol.annotate import Node
 
 CANDIDATES_MAX: Final = 12
@@ -78,6 +80,16 @@ class Annotation:
         """Whether the frame is whole and nothing in it is wrong."""
         return self.is_whole and not self.problems
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: each field with its bytes and its value, without secrets."""
+        from kafkaraw.notebooks import ROWS_MAX, table, tables
+
+        secrets = frozenset() if self.reading is None else secret_fields_of(self.reading.api.key)
+        fields = list(islice(_fields(self.root, 0, secrets), ROWS_MAX + 1))
+        title = f"{len(self.data):,} bytes" if self.reading is None else f"{self.reading}, {len(self.data):,} bytes"
+        problem = f"; {self.error}" if self.error is not None and not secrets else ""
+        return tables(title + problem, table(("bytes", "field", "type", "value"), fields, count=len(fields)))
+
 
 def _problems(node: Node, path: str) -> Iterator[Problem]:
     if node.problem:
@@ -90,6 +102,15 @@ def path_of(parent: str, node: Node) -> str:
     """The path of a node below another, as `body.topics[0].partitions[1].leader_id`."""
     name = node.name if node.name.startswith("[") else node.name.replace(" [", "[")
     return f"{parent}{name}" if name.startswith("[") else f"{parent}.{name}".lstrip(".")
+
+
+def _fields(node: Node, depth: int, secrets: frozenset[str]) -> Iterator[tuple[object, ...]]:
+    for child in node.children:
+        is_hidden = child.name in secrets
+        value = "(hidden)" if is_hidden else child.value
+        yield f"{child.start}-{child.end - 1}", "\u2003" * depth + child.name, child.kind, value
+        if not is_hidden:
+            yield from _fields(child, depth + 1, secrets)
 
 
 def annotate(

@@ -474,6 +474,22 @@ class Batch:
             arrays["partition"] = pa.repeat(pa.scalar(self.partition, pa.int32()), rows)
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=list(names))
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the first records, as text."""
+        from itertools import islice
+
+        from kafkaraw.notebooks import ROWS_MAX, table, tables, time_text
+
+        try:
+            rows = [
+                (each.offset, time_text(each.timestamp_ms), each.key, each.value, ", ".join(h[0] for h in each.headers))
+                for each in islice(self, ROWS_MAX)
+            ]
+        except ProtocolError as error:  # damaged, or too large
+            return tables(f"{self!r}: {error}")
+        names = ("offset", "timestamp", "key", "value", "headers")
+        return tables(repr(self), table(names, rows, count=max(self.records_count, len(rows))))
+
     def __repr__(self) -> str:
         return (
             f"Batch({self.topic}-{self.partition}, offsets {self.start_offset} to {self.next_offset - 1}, "

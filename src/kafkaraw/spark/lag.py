@@ -59,6 +59,14 @@ class QueryLag:
             "avgOffsetsBehindLatest": sum(behind) / max(len(behind), 1),
         }
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the lag of each partition, the largest first."""
+        from kafkaraw.notebooks import table, tables
+
+        ordered = sorted(self.offsets_behind.items(), key=lambda each: (-each[1], each[0]))
+        rows = ((of.topic, of.partition, behind) for of, behind in ordered)
+        return tables(str(self), table(("topic", "partition", "offsets behind"), rows, count=len(ordered)))
+
     def __str__(self) -> str:
         numbers = self.statistics
         return (

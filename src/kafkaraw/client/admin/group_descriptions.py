@@ -142,6 +142,19 @@ class GroupDescription:
     assignment_epoch: int | None = None
     authorized_operations: frozenset[AclOperation] | None = None
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the state, and the members with their partitions."""
+        from kafkaraw.notebooks import table, tables
+
+        rows = (
+            (each.member_id, each.client_id, each.host, len(each.assignment),
+             ", ".join(f"{of.topic}-{of.partition}" for of in each.assignment))
+            for each in self.members
+        )  # fmt: skip
+        title = f"group {self.group_id}: {self.state.value}, {self.group_type.value}, {len(self.members):,} members"
+        names = ("member id", "client id", "host", "partitions", "assignment")
+        return tables(title, table(names, rows, count=len(self.members)))
+
 
 def state_of(name: str) -> GroupState:
     """Return the state with this name, in any spelling; UNKNOWN for a state that this client does not know."""

@@ -108,6 +108,24 @@ class TopicDescription:
     partitions: tuple[PartitionView, ...]
     authorized_operations: frozenset[AclOperation] | None = None
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the partitions, with what is wrong with them."""
+        from kafkaraw.notebooks import table, tables
+
+        rows = (
+            (each.partition, each.leader_id if each.leader_id >= 0 else "none", _ids(each.replica_nodes),
+             _ids(each.isr_nodes), _ids(each.offline_replicas))
+            for each in self.partitions
+        )  # fmt: skip
+        under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in self.partitions)
+        title = f"topic {self.name}: {len(self.partitions):,} partitions, {under:,} under-replicated"
+        names = ("partition", "leader", "replicas", "in sync", "offline")
+        return tables(title, table(names, rows, count=len(self.partitions)))
+
+
+def _ids(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))
+
 
 class TopicAdmin:
     """The operations on topics.

@@ -103,6 +103,17 @@ class ShareBatch:
         """Return the values alone."""
         return [record.value for record in self.records]
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the first records, as text."""
+        from kafkaraw.notebooks import table, tables, time_text
+
+        rows = (
+            (each.offset, time_text(each.timestamp_ms), each.delivery_count, each.key, each.value)
+            for each in self.records
+        )
+        names = ("offset", "timestamp", "delivery count", "key", "value")
+        return tables(repr(self), table(names, rows, count=len(self.records)))
+
     def __repr__(self) -> str:
         return f"ShareBatch({self.topic}-{self.partition}, {len(self.records)} records)"
 

@@ -12,13 +12,10 @@ from typing import Final
 from kafkaraw.errors import ProtocolError
 from kafkaraw.inspect.exchanges import Exchange, ExchangeKind, Frame
 from kafkaraw.inspect.frames import FrameKind, Reading, annotate_frame
+from kafkaraw.inspect.secret_fields import ENVELOPE_KEY, secret_fields_of
 from kafkaraw.protocol import decode_request_header
 from kafkaraw.protocol.annotate import Node
 
-_SECRET_FIELDS: Final = frozenset({"auth_bytes", "salted_password", "salt", "hmac"})
-_TOKEN_KEYS: Final = frozenset({36, 38, 39, 40, 41, 51})
-_CONFIG_KEYS: Final = frozenset({33, 44})
-_ENVELOPE_KEY: Final = 58
 _MASK: Final = b"*"
 
 
@@ -36,13 +33,13 @@ def _masked(exchange: Exchange, frame: Frame | None, kind: FrameKind, version: i
     data = bytes(frame.data)
     if exchange.kind is not ExchangeKind.REQUEST and not exchange.is_known:
         return _MASK * len(data)
-    fields = _fields_of(exchange.api_key)
+    fields = secret_fields_of(exchange.api_key)
     api = exchange.api
     if not fields or api is None:
         return data
     body_at = _body_at(data, kind)
     found = bytearray(data)
-    if exchange.is_known and exchange.api_key != _ENVELOPE_KEY:
+    if exchange.is_known and exchange.api_key != ENVELOPE_KEY:
         root = annotate_frame(memoryview(data), Reading(kind, api, version, prefixed=False)).root
         body = root.children[-1]
         if _is_read(exchange, frame, kind) and body.start >= body_at:
@@ -67,12 +64,6 @@ def _body_at(data: bytes, kind: FrameKind) -> int:
         return decode_request_header(data)[1]
     except ProtocolError:
         return min(len(data), 8)
-
-
-def _fields_of(api_key: int) -> frozenset[str]:
-    if api_key in _CONFIG_KEYS:
-        return frozenset({"value"})
-    return _SECRET_FIELDS if api_key in _TOKEN_KEYS or api_key == _ENVELOPE_KEY else frozenset()
 
 
 def _overwrite(node: Node, fields: frozenset[str], data: bytearray) -> None:

@@ -1,0 +1,222 @@
+"""Scans end with what they opened, whoever ends them, and say what is wrong when records or brokers are gone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import re
+import threading
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from kafkaraw import (
+    AclBinding,
+    AclOperation,
+    Admin,
+    KafkaError,
+    KafkaTimeoutError,
+    NewTopic,
+    Producer,
+    RecordsGoneError,
+    ResourcePattern,
+    ResourceType,
+    SqlSession,
+    TopicAuthorizationError,
+    TopicPartition,
+    UsageError,
+    dataset,
+)
+from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
+from kafkaraw.datasets.dataset import KafkaDataset
+from kafkaraw.datasets.scan import scanned
+from tests.waiting import wait_until
+
+ROWS = 300_000
+VALUE_BYTES = 100
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        servers = broker.bootstrap_servers
+        names = ("large", "deleted", "truncated")
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic(name, 2) for name in names])
+        for name in names:
+            fill(servers, name)
+        yield broker
+
+
+def fill(servers: str, topic: str) -> None:
+    """Write values of 100 bytes to two partitions."""
+    with Producer(bootstrap_servers=servers, compression_type="lz4") as producer:
+        for partition in range(2):
+            values = pa.array([b"%0100d" % number for number in range(ROWS // 2)], pa.binary())
+            partitions = pa.array([partition] * len(values), pa.int32())
+            producer.send_arrow(topic, pa.record_batch({"value": values, "partition": partitions}))
+        producer.flush()
+
+
+@pytest.fixture
+def large(broker: EmbeddedBroker) -> KafkaDataset:
+    return dataset("large", bootstrap_servers=broker.bootstrap_servers, threads=2)
+
+
+def scan_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("kafkaraw-scan")]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+def test_a_scan_that_ends_early_leaves_no_thread_and_no_connection(large: KafkaDataset):
+    assert large.count_rows() == ROWS
+    before = descriptors()
+    for _ in range(3):
+        batches = large.to_batches(["value"])
+        next(batches)
+        assert scan_threads()
+        batches.close()  # type: ignore[attr-defined]
+        assert wait_until(lambda: scan_threads() == [], 10)
+        assert large.head(3).num_rows == 3
+        with duckdb.connect() as connection:
+            connection.register("large", large)
+            assert connection.sql("SELECT value FROM large LIMIT 1").fetchall()
+            with pytest.raises(duckdb.Error, match="stop here"):
+                connection.sql("SELECT error('stop here') FROM large WHERE \"offset\" > 5").fetchall()
+        scanner = large.scanner(["value"])  # never read
+        del scanner
+    assert wait_until(lambda: scan_threads() == [], 10)
+    assert wait_until(lambda: descriptors() <= before, 10), (descriptors(), before)
+
+
+def test_two_scans_at_once_read_everything(large: KafkaDataset):
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(large.to_table(["offset"]).num_rows)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [ROWS] * 3
+
+
+def count_in_a_child(data: KafkaDataset, found: multiprocessing.Queue[int]) -> None:
+    found.put(data.count_rows())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_read_parts(large: KafkaDataset, method: str):
+    context = multiprocessing.get_context(method)
+    found = context.Queue()
+    filtered = large.filter(pc.field("offset") < 1_000)
+    assert pickle.loads(pickle.dumps(filtered)).count_rows() == 2_000
+    children = [context.Process(target=count_in_a_child, args=(part, found)) for part in filtered.split(2)]
+    for child in children:
+        child.start()
+    assert sum(found.get(timeout=60) for _ in children) == 2_000
+    for child in children:
+        child.join(30)
+        assert child.exitcode == 0
+
+
+def test_parts_have_all_records_together(large: KafkaDataset):
+    for count in (1, 2, 3, 7):
+        parts = large.split(count)
+        assert len(parts) <= count
+        assert sum(part.offsets_count for part in parts) == ROWS
+        assert max(part.offsets_count for part in parts) <= ROWS // count + ROWS // 8
+    assert sum(part.count_rows() for part in large.tail(100).split(3)) == 200
+    assert large.tail(0).split(4)[0].count_rows() == 0
+    with pytest.raises(UsageError, match="split: 0"):
+        large.split(0)
+
+
+def test_a_topic_that_is_deleted_during_a_scan_is_an_error(broker: EmbeddedBroker):
+    data = dataset("deleted", bootstrap_servers=broker.bootstrap_servers, threads=1)
+    batches = scanned(data.scan(["value"]))
+    next(batches)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics(["deleted"])
+    with pytest.raises(RecordsGoneError, match=r"deleted-\d does not exist any more.*is gone from offset \d+ on"):
+        list(batches)
+    assert wait_until(lambda: scan_threads() == [], 10)
+
+
+def test_records_that_are_deleted_during_a_scan_are_an_error(broker: EmbeddedBroker):
+    data = dataset("truncated", bootstrap_servers=broker.bootstrap_servers, threads=1)
+    batches = scanned(data.scan(["value"]))  # Arrow's scanner would read much of it ahead
+    next(batches)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition("truncated", partition): ROWS // 2 - 10 for partition in range(2)})
+    with pytest.raises(RecordsGoneError, match=r"truncated-\d starts at offset 149990 now, \d+ is gone"):
+        list(batches)
+
+
+def test_a_filter_on_time_does_not_hide_that_records_were_deleted(broker: EmbeddedBroker):
+    servers = broker.bootstrap_servers
+    place = TopicPartition("old", 0)
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        admin.create_topics([NewTopic("old", 1, configs={"retention.ms": "-1"})])
+        for number in range(10):
+            producer.send("old", b"x", timestamp_ms=1_000 * number)
+        producer.flush()
+        data = dataset("old", bootstrap_servers=servers)
+        admin.delete_records({place: 4})
+    since = [
+        pc.field("timestamp") >= pa.scalar(1_000_000 * seconds, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        for seconds in (2, 6)
+    ]
+    with pytest.raises(RecordsGoneError, match="old-0 starts at offset 4 now"):
+        data.count_rows(since[0])
+    assert data.count_rows(since[1]) == 4
+
+
+def test_a_cluster_that_is_away_is_an_error_in_time(broker: EmbeddedBroker):
+    with EmbeddedBroker() as away:
+        with Admin(bootstrap_servers=away.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("orders", 1)])
+        with Producer(bootstrap_servers=away.bootstrap_servers) as producer:
+            producer.send("orders", b"1")
+        servers = away.bootstrap_servers
+        data = dataset("orders", bootstrap_servers=servers, poll_timeout_ms=2_000, bootstrap_timeout_ms=2_000)
+    with pytest.raises(KafkaTimeoutError, match=r"orders-0: the position 0 did not advance.*is its leader up"):
+        data.count_rows()
+    with pytest.raises(KafkaError, match=re.escape(servers)):
+        data.refresh()
+    with pytest.raises(KafkaError, match=re.escape("127.0.0.1:1")):
+        dataset("orders", bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=1_000)
+
+
+def test_missing_rights_name_the_topic_and_the_operation():
+    properties = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:root"}
+    with EmbeddedBroker(properties=properties, users={"root": "r00t", "ada": "l0velace"}) as broker:
+        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
+        root = {**login, "sasl_username": "root", "sasl_password": "r00t"}
+        ada = {**login, "sasl_username": "ada", "sasl_password": "l0velace"}
+        servers = broker.bootstrap_servers
+        with Admin(bootstrap_servers=servers, **root) as admin:
+            admin.create_topics([NewTopic("flights", 1)])
+            with Producer(bootstrap_servers=servers, **root) as producer:
+                producer.send("flights", b"1")
+            with pytest.raises(TopicAuthorizationError, match="flights"):
+                dataset("flights", bootstrap_servers=servers, **ada)
+            pattern = ResourcePattern(ResourceType.TOPIC, "flights")
+            admin.create_acls([AclBinding(pattern, "User:ada", AclOperation.DESCRIBE)])
+            data = dataset("flights", bootstrap_servers=servers, **ada)
+            assert data.offsets == {TopicPartition("flights", 0): (0, 1)}
+            with pytest.raises(TopicAuthorizationError, match="flights") as raised:
+                data.count_rows()
+            with SqlSession(bootstrap_servers=servers, value="bytes", key="bytes", **ada) as session:
+                with pytest.raises(TopicAuthorizationError, match="flights"):
+                    session.query("SELECT count(*) FROM flights").read_all()
+                with pytest.raises(KafkaError, match=r"flights-0.*an ACL forbids this.*asked as User:ada"):
+                    session.query("COPY (SELECT 'a' AS value) TO TOPIC 'flights'")
+            assert "l0velace" not in str(raised.value) + repr(data.source) + repr(data)
