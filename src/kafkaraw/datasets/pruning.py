@@ -59,12 +59,13 @@ def _trimmed(ranges: Sequence[OffsetRange], filter: pc.Expression, schema: pa.Sc
     for side in ("start", "end"):
         # Each range may match as a whole: find the shortest part of it, at the other side, that may, by halving.
         least, most = [0] * len(found), [each.size for each in found]
+        sizes = [1] * len(found)  # mostly the first offset may match, and nothing is trimmed
         while any(high - low > 1 for low, high in zip(least, most, strict=True)):
-            sizes = [(low + high) // 2 for low, high in zip(least, most, strict=True)]
             parts = [_part(each, size, side) for each, size in zip(found, sizes, strict=True)]
             for index, (_, may) in enumerate(_judged(parts, filter, schema)):
                 # Parts of length `least` have no match, those of length `most` may have one.
                 (most if may else least)[index] = sizes[index]
+            sizes = [(low + high) // 2 for low, high in zip(least, most, strict=True)]
         found = [_part(each, each.size - low, _OTHER[side]) for each, low in zip(found, least, strict=True)]
     return found
 
