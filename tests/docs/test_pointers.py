@@ -64,9 +64,11 @@ AbstractSchemaProvider ContextFilter AliasFilter SchemaRegistrySerializer Schema
 ClearSubjectKey ContextKey NoopKey RegisterSchemaRequest ConfigUpdateRequest ModeUpdateRequest KafkaSchemaRegistry
 KNOWN_DEPENDENCIES AbstractSchemaRegistry SchemaRegistryConfig InMemoryCache KafkaStoreMessageHandler KafkaStore
 KafkaStoreReaderThread create_batch send_batch TimeoutStopSec ConsumerRebalanceListener add_errback exactly_once_v2
+AWS_SESSION_TOKEN AZURE_STORAGE_ACCOUNT_KEY AZURE_STORAGE_SAS_TOKEN azure_storage_client_id azure_storage_client_secret
+azure_storage_tenant_id
 """
 _ELSEWHERE = frozenset(_ELSEWHERE_TEXT.split())
-"""Names of Java, Kafka, other clients, Confluent's registry, Spark and the shell that sources and pages mention."""
+"""Names of Java, Kafka, other clients, Confluent's registry, Spark, object stores and the shell that are mentioned."""
 _BEGINNINGS = ("looks_like_", "read_", "_max_ms")  # parts of names
 
 
