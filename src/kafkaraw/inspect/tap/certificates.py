@@ -1,6 +1,6 @@
 """TLS with clients: a certificate that is made for one run, and the handshakes that fail.
 
-Start at `own_certificate`, which needs the package `cryptography`, and `FailedHandshakes`.
+Certificates need the package `cryptography`. Start at `own_certificate` and `FailedHandshakes`.
 """
 
 from __future__ import annotations
