@@ -189,7 +189,8 @@ class AcquiredBatch:
                 problem = Refused(self.in_hand, at, error)
             else:
                 problem = None
-            offsets += [record.offset for record in records]
+            if notes_gaps:
+                offsets += [record.offset for record in records]
             if records:
                 parts.append(ShareBatch(self.in_hand, records))
             if problem is not None:
@@ -257,12 +258,18 @@ class AcquiredBatch:
                 yield record
 
     def _counted(self, records: Iterator[Record]) -> Iterator[ShareRecord]:
-        make, left = ShareRecord._make, iter(self.in_hand.acquired)
-        _, last, delivery_count = next(left)
-        for record in records:
-            while record.offset > last:
-                _, last, delivery_count = next(left)
-            yield make((*record, delivery_count))
+        """Yield the records with their delivery counts, in half the time that `ShareRecord(*record, count)` takes."""
+        new, left = tuple.__new__, iter(self.in_hand.acquired)
+        _, last, count = next(left)
+        for each in records:
+            offset = each.offset
+            while offset > last:
+                _, last, count = next(left)
+            fields = (
+                each.topic, each.partition, offset, each.timestamp_ms, each.timestamp_type,
+                each.key, each.value, each.headers, count,
+            )  # fmt: skip
+            yield new(ShareRecord, fields)
 
     def _locked(self, start: int, end: int) -> Iterator[int]:
         """Yield the acquired offsets between two offsets."""
