@@ -59,11 +59,11 @@ SCENARIOS: Final = (
 )
 """Files and tests that take 5 to 80 seconds each: whole programs, clusters, kills, benchmarks, pages.
 
-A commit has each fifteenth of them, whole, since the fixtures of a file take most of its time. The order
+A commit has each twentieth of them, whole, since the fixtures of a file take most of its time. The order
 distributes their seconds evenly: those of a commit stand SCENARIO_SHARE lines apart.
 """
 
-SCENARIO_SHARE: Final = 15
+SCENARIO_SHARE: Final = 20
 
 SLOW_FILES: Final = (
     "bench/test_mirror.py",
@@ -151,9 +151,9 @@ SLOW_FILES: Final = (
     "spark/writing/test_decisions.py::test_a_decision_about_100_000_slots_is_written_and_read",
     "worker/test_kills.py",
 )
-"""Files, folders and tests that take seconds each, most with a JVM; a commit has each eighth of their tests."""
+"""Files, folders and tests that take seconds each, most with a JVM; a commit has each eleventh of their tests."""
 
-SLOW_SHARE: Final = 8
+SLOW_SHARE: Final = 11
 
 REPEATED: Final = (
     "broker/handlers/test_authorization.py",
