@@ -81,8 +81,8 @@ class Feed:
         self.status: ClusterStatus | None = None
         self.error: KafkaError | None = None
         self.fatal: Exception | None = None
-        self.took_s = 0.0
-        self.answered_at_s = time.monotonic()
+        self.took_s: float = 0.0
+        self.answered_at_s: float = time.monotonic()
         self.next_at_s: float | None = None
         self._settings, self._topics, self._groups = settings, topics, groups
         self._changed = changed

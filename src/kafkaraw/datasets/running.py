@@ -33,7 +33,7 @@ class Running:
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.stopped = threading.Event()
+        self.stopped: threading.Event = threading.Event()
         self.failures: list[Exception] = []
         self._connection = connection
         self._ready: queue.Queue[pa.Schema | pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES)

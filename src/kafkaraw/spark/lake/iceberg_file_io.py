@@ -9,7 +9,7 @@ token expires. Start at `LakeFileIO`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -55,7 +55,7 @@ class LakeFileIO(PyArrowFileIO):
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         super().__init__(dict(properties or {}))
-        self.fs_by_scheme = lru_cache(self._opened)
+        self.fs_by_scheme: Callable[[str, str | None], fs.FileSystem] = lru_cache(self._opened)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy, which opens file systems of its own."""
