@@ -375,8 +375,10 @@ ELSEWHERE = {
     "mirror snapshot": "tests/interop/test_copies.py",
     "restore": "tests/interop/test_copies.py",
     "wire tap": "tests/interop/test_tap.py",
+    "top": "tests/interop/test_top.py",
+    "console": "tests/interop/test_console.py",
 }
-"""Commands that run until they are stopped, start Spark or write files, and where Apache Kafka with them is tested."""
+"""Commands that run until they are stopped, start Spark or write files, and where they are tested on Apache Kafka."""
 
 OFFERED = {"cluster api-versions": "api", "cluster features": "feature"}
 """Commands whose rows the embedded broker has a part of, and the column that names the row."""
