@@ -7,16 +7,13 @@ of the Python processes is looked at all the time. Start at `WORK`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-import tempfile
 import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +22,7 @@ import click
 import pyarrow as pa
 
 from bench.report import Goal, Line, Report, environment, output_options
-from bench.spark.partitions import Numbers, python_memory_mebibytes
+from bench.spark.partitions import Numbers, python_memory_mebibytes, resident_mebibytes, scratch_folder
 from bench.worker import measured_by
 from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
@@ -39,7 +36,6 @@ RECORDS_AT_ONCE: Final = 20_000
 TASKS: Final = 2
 MEMORY_LOOKS_PER_SECOND: Final = 2
 SECONDS_MAX: Final = 1_800
-MEBIBYTE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ def stream(engine: SparkSession, job: Job) -> Numbers:
         found.extend(_sums(frame).collect())
 
     options = job.options | {"maxOffsetsPerTrigger": str(job.trigger_offsets)}
-    with _scratch() as folder:
+    with scratch_folder() as folder:
         frame = engine.readStream.format("kafkaraw").options(**options).load()
         writer = frame.writeStream.foreachBatch(add).option("checkpointLocation", str(folder / "checkpoint"))
         before = time.perf_counter()
@@ -186,15 +182,6 @@ def work(name: str, job: Job) -> Numbers:
     return found | {f"{name}: largest Python process, MiB": peak[0]}
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="bench-large-topic-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 # -- the command
 
 MEMORY: Final = Goal(500, 300, less_is_better=True, unit=" MiB")
@@ -214,7 +201,7 @@ def main(
     settings = {"GB": gigabytes, "partitions": partitions, "value bytes": VALUE_BYTES, "tasks": TASKS}
     report.begin(environment("embedded, logs on disk"), settings)
     with (
-        _scratch() as folder,
+        scratch_folder() as folder,
         EmbeddedBroker(data_dir=folder, process=True) as broker,
         Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
     ):
@@ -231,8 +218,7 @@ def main(
                     "bench.spark.large_topic", "--work", name, job, what=f"{name} of {topic}", seconds_max=SECONDS_MAX
                 )
                 report.say(", ".join(f"{key} {number:,.4g}" for key, number in found.items()))
-        memory = Path(f"/proc/{broker.process_id}/status").read_text().split("VmRSS:")[1].split()[0]
-        report.say(f"memory of the broker: {int(memory) * 1024 / MEBIBYTE:,.0f} MiB")
+        report.say(f"memory of the broker: {resident_mebibytes(broker.process_id):,.0f} MiB")
     lines = [
         Line(f"{gigabytes:g} GB, {name}", "MiB", number, MEMORY, number)
         for name in WORK

@@ -154,7 +154,7 @@ def spark(job: Job) -> Numbers:
     """A batch read and a streaming query in a Spark session."""
     from kafkaraw.spark import session
 
-    with _scratch() as folder:
+    with scratch_folder() as folder:
         engine = session("bench", master=f"local[{TASKS}]", conf={"spark.driver.memory": "2g"})
         engine.sparkContext.setLogLevel("OFF")
         warm = Job(job.servers, f"{job.prefix}-00000", 1, job.partitions // job.topics)
@@ -229,8 +229,9 @@ def _progress_after(query: StreamingQuery, batch_id: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="bench-partitions-"))
+def scratch_folder() -> Iterator[Path]:
+    """A folder that is removed in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-spark-"))
     try:
         yield folder
     finally:
@@ -333,7 +334,8 @@ def _cpu_s(process_id: int) -> float:
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
-def _resident_mebibytes(process_id: int) -> float:
+def resident_mebibytes(process_id: int) -> float:
+    """The memory of a process, in MiB."""
     pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEBIBYTE
 
@@ -397,7 +399,7 @@ def main(
             name = f"{count:,} partitions in {topics:,} topics"
             report.say(f"{name}: " + ", ".join(f"{key} {number:,.4g}" for key, number in numbers.items()))
             numbers |= measured(job, list(only or WORK), turns, process_id, report.say)
-            numbers["broker memory, MiB"] = _resident_mebibytes(process_id)
+            numbers["broker memory, MiB"] = resident_mebibytes(process_id)
             numbers["broker open files"] = len(list(Path(f"/proc/{process_id}/fd").iterdir()))
             numbers["broker memory maps"] = len(Path(f"/proc/{process_id}/maps").read_text().splitlines())
             found[name] = numbers

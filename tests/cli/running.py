@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from click.testing import CliRunner, Result
 
-from kafkaraw import Admin, NewTopic, Producer
+from kafkaraw import Admin, NewTopic, Producer, TopicPartition
 from kafkaraw.cli import main
 
 TIMEOUT = 30.0
@@ -48,3 +48,12 @@ def fill(servers: str, topic: str, values: Iterable[bytes | None], **more: objec
     with Producer(bootstrap_servers=servers) as producer:
         for value in values:
             producer.send(topic, value, **more)  # type: ignore[arg-type]
+
+
+def make_group_behind(servers: str) -> None:
+    """Make the topics orders, with 20 records, and flights, and the group billing, which has committed offset 5."""
+    make_topic(servers, "orders", partitions=2)
+    make_topic(servers, "flights")
+    fill(servers, "orders", [b"%d" % number for number in range(20)], partition=0)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 5})

@@ -11,7 +11,7 @@ import pytest
 from kafkaraw import AclBinding, AclOperation, Admin, NewTopic, Producer, ResourcePattern, ResourceType, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
-from tests.cli.running import fill, make_topic, run
+from tests.cli.running import make_group_behind, run
 
 PASSWORD = "opensesame-4711"
 
@@ -19,11 +19,7 @@ PASSWORD = "opensesame-4711"
 @pytest.fixture(scope="module")
 def filled(servers: str) -> str:
     """A broker with two topics and a group that is behind."""
-    make_topic(servers, "orders", partitions=2)
-    make_topic(servers, "flights")
-    fill(servers, "orders", [b"%d" % number for number in range(20)], partition=0)
-    with Admin(bootstrap_servers=servers) as admin:
-        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 5})
+    make_group_behind(servers)
     return servers
 
 

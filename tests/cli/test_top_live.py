@@ -22,11 +22,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaraw import Admin, TopicPartition
+from kafkaraw import Admin
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.cli.top_live import pause_after, pause_after_failures
 from kafkaraw.cli.top_terminal import KeyReader
-from tests.cli.running import fill, make_topic
+from tests.cli.running import make_group_behind, make_topic
 from tests.waiting import wait_until
 
 TIMEOUT_S = 30.0
@@ -36,11 +36,7 @@ PASSWORD = "opensesame-4711"
 @pytest.fixture(scope="module")
 def filled(servers: str) -> str:
     """A broker with two topics and a group that is behind."""
-    make_topic(servers, "orders", partitions=2)
-    make_topic(servers, "flights")
-    fill(servers, "orders", [b"%d" % number for number in range(20)], partition=0)
-    with Admin(bootstrap_servers=servers) as admin:
-        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 5})
+    make_group_behind(servers)
     return servers
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.console.clusters import ClusterConnection
-from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.errors import UsageError
 from kafkaraw.records import Batch, Record, TopicPartition
 
 COUNT_MAX: Final = 500
@@ -204,8 +204,3 @@ def _copied(record: Record) -> Record:
         record.value,
         headers,
     )
-
-
-def missing_topic(error: KafkaError) -> bool:
-    """Return whether an error says that a topic is not there (any more)."""
-    return "UNKNOWN_TOPIC" in getattr(error, "name", "") or type(error).__name__ == "UnknownTopicError"

@@ -34,7 +34,6 @@ _SEARCHING: Final = {
 SECONDS_MAX: Final = 900.0
 _SCHEMA_TIMEOUT_S: Final = 10.0
 _FRAME: Final = 0
-_PARSED_KEPT_MAX: Final = 1 << 20
 
 
 @dataclass(frozen=True)

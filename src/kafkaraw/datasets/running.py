@@ -14,7 +14,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from kafkaraw.datasets.scan import QueryInterruptedError
+from kafkaraw.datasets.scan import QueryInterruptedError, put_unless
 
 _WAITING_BATCHES: Final = 2
 _LOOK_S: Final = 0.1
@@ -108,11 +108,4 @@ class Running:
         self._put(last)
 
     def _put(self, what: pa.Schema | pa.RecordBatch | BaseException | None) -> bool:
-        """Wait for room; return False if the statement has to end."""
-        while not self.stopped.is_set():
-            try:
-                self._ready.put(what, timeout=_LOOK_S)
-            except queue.Full:
-                continue
-            return True
-        return False
+        return put_unless(self.stopped.is_set, self._ready, what)

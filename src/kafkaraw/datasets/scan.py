@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkaraw.datasets.origins import Origin
 from kafkaraw.errors import KafkaError
@@ -24,6 +24,8 @@ from kafkaraw.records import Batch, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Item = TypeVar("Item")
 
 _WAITING_BATCHES: Final = 4
 """Of each thread: up to 10,000 rows or 16 MiB each."""
@@ -165,14 +167,18 @@ class _Readers:
         return self._stopped.is_set() or self._interrupted.is_set()
 
     def _put(self, what: pa.RecordBatch | BaseException | None) -> bool:
-        """Wait for room; return False if nobody reads any more."""
-        while not self._has_ended:
-            try:
-                self._ready.put(what, timeout=_LOOK_S)
-            except queue.Full:
-                continue
-            return True
-        return False
+        return put_unless(lambda: self._has_ended, self._ready, what)
+
+
+def put_unless(has_ended: Callable[[], bool], ready: queue.Queue[Item], what: Item) -> bool:
+    """Wait until a queue has room for an item; return False if the reader of the queue has ended."""
+    while not has_ended():
+        try:
+            ready.put(what, timeout=_LOOK_S)
+        except queue.Full:
+            continue
+        return True
+    return False
 
 
 class _Progress:
