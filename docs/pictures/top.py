@@ -84,7 +84,7 @@ class World:
                 await asyncio.sleep(TURN_S)
 
     async def consume(self, group: str, topic: str, rate: float, **settings: object) -> None:
-        """Read a topic in a group, at most so many records per second, for ever."""
+        """Read a topic in a group without an end, at most `rate` records per second."""
         given = {"auto_offset_reset": "earliest", "max_poll_records": max(1, round(rate * TURN_S)), **settings}
         async with AsyncConsumer(**self.settings, group_id=group, **given) as consumer:
             consumer.subscribe([topic])

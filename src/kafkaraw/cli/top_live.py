@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log: logging.Logger = logging.getLogger(__name__)
 
 PAUSE_FACTOR: Final = 3.0
-"""A pause is at least so many times as long as the snapshot before it took."""
+"""A pause takes at least three times as long as the snapshot before it."""
 CHEAP_S: Final = 0.2
 """A part that the view does not need is asked for, too, if it took less than this: other views are current then."""
 REFRESH_S: Final = 1.0
@@ -46,7 +46,7 @@ def pause_after(took_s: float, interval_s: float) -> float:
 
 
 def pause_after_failures(count: int) -> float:
-    """Return the pause after so many failures in a row, in seconds."""
+    """Return the pause after `count` failures in a row, in seconds."""
     return float(min(AGAIN_MAX_S, AGAIN_S * 2 ** min(count - 1, 10)))
 
 

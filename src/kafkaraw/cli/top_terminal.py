@@ -62,7 +62,7 @@ class KeyReader:
         return list(self._complete())
 
     def flush(self) -> list[str]:
-        """Return the Esc key, if it was pressed; the rest of a sequence that nobody knows is dropped."""
+        """Return the Esc key, if it was pressed; the rest of an unknown sequence is dropped."""
         pending, self._pending = self._pending, ""
         return ["escape"] if pending == "\x1b" else []
 

@@ -2,8 +2,8 @@
 
 A page of another site can send requests to 127.0.0.1 through the reader's browser, also under a name that it has had
 resolved to 127.0.0.1. So a console without logins answers only to names of this machine, every change needs a token
-that only its own pages have, and browsers are told to run no script but ours. Must not know what pages show. Start at
-`Access`.
+that only its own pages have, and the Content-Security-Policy allows the console's own script only. Must not know what
+pages show. Start at `Access`.
 """
 
 from __future__ import annotations

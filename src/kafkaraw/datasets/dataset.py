@@ -299,7 +299,7 @@ class KafkaDataset(_ArrowDataset):
         return KafkaDataset(self.source, kept, self.condition)
 
     def split(self, count: int) -> list[KafkaDataset]:
-        """Return data sets of about equal size, at most so many, which have the records of this one together.
+        """Return at most `count` data sets of about equal size, which have the records of this one together.
 
         They can be pickled: other processes read them, such as Dask's with `dask.dataframe.from_map`.
         """

@@ -1,4 +1,4 @@
-"""`EndHistory`: the ends of partitions at earlier times, from which the age of an offset is told. Pure.
+"""`EndHistory`: the ends of partitions at earlier times, from which it computes the age of an offset. Pure.
 
 A sample says where a partition ended at a time. Samples are observed, one per snapshot, or looked up later: a
 ListOffsets request with a timestamp returns the first record from that time on, which is where the partition ended

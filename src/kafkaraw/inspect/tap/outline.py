@@ -49,7 +49,7 @@ class _Nullable:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Bytes behind a length; of so many bytes, if it is not compact."""
+    """Bytes behind a length, which takes `width` bytes if it is not compact."""
 
     width: int
 
@@ -207,7 +207,7 @@ _known_steps: dict[tuple[type[object], int, bool], tuple[object, ...]] = {}
 
 
 def _steps_of(cls: type[object], version: int, is_flexible: bool) -> tuple[object, ...]:
-    """Return what lies one after another in a structure; a number is so many bytes."""
+    """Return the steps that read the fields of a structure in order; a number stands for that many bytes."""
     steps = _known_steps.get((cls, version, is_flexible))
     if steps is None:
         steps = _known_steps[cls, version, is_flexible] = _listed_steps(cls, version, is_flexible)

@@ -236,7 +236,8 @@ class Passage:
     def half_closed(self, end: End) -> bool:
         """Note that a side has sent its last byte; return whether it stays open for the other direction.
 
-        The client's side does, and the broker is told; not with faults, and not with TLS on either side.
+        A client may end its side and read on; the tap ends the broker's side then, too. With faults, or with TLS on
+        either side, the whole connection ends.
         """
         self._why_ended = self._why_ended or f"the {end.name} closed the connection"
         can_finish = self.client.can_finish and self.broker.can_finish
