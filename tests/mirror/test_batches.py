@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from kafkaraw.errors import CorruptBatchError
-from kafkaraw.mirror.batches import TargetLimits, Treatment, pieces, rewritten, runs_of, treatment_of, verbatim
+from kafkaraw.mirror.batches import (
+    TargetLimits,
+    Treatment,
+    groups_of,
+    pieces,
+    rewritten,
+    runs_of,
+    some_of,
+    treatment_of,
+    verbatim,
+)
 from kafkaraw.records import (
     Batch,
     TopicPartition,
@@ -70,7 +80,7 @@ def test_append_times_are_kept_unless_the_copy_has_its_own() -> None:
     header, _ = appended()
     assert treatment_of(header, 0, ANY) is Treatment.REWRITE
     assert treatment_of(header, 0, TargetLimits.of({"message.timestamp.type": "LogAppendTime"})) is Treatment.VERBATIM
-    (new,) = rewritten(PARTITION, appended(), 0, ANY)
+    (new,) = rewritten(PARTITION, [appended()], 0, ANY)
     assert [record.timestamp_ms for record in _records(new.builder.finish(new.codec, None))] == [9_000] * 5
 
 
@@ -79,7 +89,7 @@ def test_batches_above_the_limit_are_divided() -> None:
     limits = TargetLimits.of({"max.message.bytes": str(len(wire[1]) - 1)})
     assert treatment_of(wire[0], 0, limits) is Treatment.REWRITE
     assert treatment_of(wire[0], 0, TargetLimits(len(wire[1]))) is Treatment.VERBATIM
-    parts = list(rewritten(PARTITION, wire, 0, TargetLimits(300)))
+    parts = list(rewritten(PARTITION, [wire], 0, TargetLimits(300)))
     assert len(parts) > 1
     assert [offset for part in parts for run in part.runs for offset in run] == list(range(100, 140))
     assert all(part.builder.size_bytes <= 300 for part in parts)
@@ -130,13 +140,76 @@ def test_batch_of_a_read_only_buffer_is_copied() -> None:
 
 
 def test_rewritten_batch_keeps_records_and_leaves_out_earlier_ones() -> None:
-    (new,) = rewritten(PARTITION, with_gap(), 102, ANY)
+    (new,) = rewritten(PARTITION, [with_gap()], 102, ANY)
     assert new.runs == (range(102, 105),)
     records = _records(new.builder.finish(new.codec, None))
     assert [(record.offset, record.key, record.value, record.timestamp_ms) for record in records] == [
         (number, b"k%d" % (number + 2), b"v%d" % (number + 2), 1_002 + number) for number in range(3)
     ]
     assert [list(record.headers) for record in records] == [[("n", None)]] * 3
+
+
+def test_small_batches_become_one_and_large_ones_stay() -> None:
+    marker = encode_control_batch(
+        ControlType.COMMIT, producer_id=1, producer_epoch=0, base_offset=103, coordinator_epoch=0, timestamp_ms=0
+    )
+    wires = [
+        wire_of(1, base_offset=100),
+        wire_of(2, base_offset=101),
+        (parse_header(marker), memoryview(marker)),
+        wire_of(1, base_offset=104),
+        wire_of(17, base_offset=105),  # has too many records
+        wire_of(1, base_offset=122),
+        wire_of(1, base_offset=123, codec="gzip"),
+        wire_of(1, base_offset=124, codec="gzip"),
+    ]
+    groups = list(groups_of(wires, 0, ANY))
+    assert [(group.treatment, [header.base_offset for header, _ in group.wires]) for group in groups] == [
+        (Treatment.REWRITE, [100, 101, 104]),
+        (Treatment.VERBATIM, [105]),
+        (Treatment.VERBATIM, [122]),
+        (Treatment.REWRITE, [123, 124]),
+    ]
+    (new,) = rewritten(PARTITION, groups[0].wires, 0, ANY)
+    assert new.runs == (range(100, 103), range(104, 105))
+    keys = [record.key for record in _records(new.builder.finish(new.codec, None))]
+    assert keys == [b"k0", b"k0", b"k1", b"k0"]
+    alone = list(groups_of(wires, 0, ANY, joins=False))
+    assert [len(group.wires) for group in alone] == [1] * 7
+
+
+def test_groups_of_small_batches_have_a_limit() -> None:
+    wires = [wire_of(1, base_offset=number) for number in range(10_000)]
+    groups = list(groups_of(wires, 0, ANY))
+    sizes = [sum(len(data) for _, data in group.wires) for group in groups]
+    assert len(groups) > 1
+    assert max(sizes) <= 256 << 10 < sizes[0] + len(wires[0][1])
+    assert [header.base_offset for group in groups for header, _ in group.wires] == list(range(10_000))
+
+
+def test_small_batches_before_a_damaged_one_are_sent() -> None:
+    _, data = wires = wire_of(1, base_offset=102)
+    damaged = bytearray(data)
+    damaged[-1] ^= 1
+    groups = groups_of([wire_of(1), wire_of(1, base_offset=101), (wires[0], memoryview(damaged))], 0, ANY)
+    assert len(next(groups).wires) == 2
+    with pytest.raises(CorruptBatchError):
+        next(groups)
+
+
+def test_what_is_taken_at_once_has_a_limit_and_the_rest_stays_in_hand() -> None:
+    wires = [wire_of(5, base_offset=offset) for offset in (100, 110, 115)]
+    first = Batch(*PARTITION, wires, start_offset=100)
+    other = Batch("orders", 4, [wire_of(5, base_offset=7)], start_offset=9)
+    size = len(first.wires[0][1])
+    some, left = some_of([first, other], 4 * size)
+    assert [header.base_offset for header, _ in some[PARTITION].wires] == [100, 110]
+    assert some[other.topic_partition] is other
+    assert [(batch.topic_partition, batch.start_offset, len(batch.wires)) for batch in left] == [(PARTITION, 115, 1)]
+    some, left = some_of([first, other], 1)
+    assert [len(batch.wires) for batch in some.values()] == [1, 1]
+    assert [batch.start_offset for batch in left] == [105]
+    assert some_of([], 1) == ({}, [])
 
 
 def test_runs_of_offsets() -> None:

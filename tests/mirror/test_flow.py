@@ -65,6 +65,31 @@ def test_batches_are_copied_without_being_decompressed(delivery: Delivery) -> No
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
+def test_records_that_were_written_one_by_one_are_copied_in_few_batches(delivery: Delivery) -> None:
+    async def test(clusters: TwoClusters) -> None:
+        await clusters.fill(0, 400, batch_size=1)
+        assert len((await clusters.batches(clusters.source, TOPIC))[0].wires) > 50
+        await clusters.copy(400, delivery)
+        await assert_equal(clusters)
+        await assert_offsets_are_mapped(clusters)
+        assert sum(len(batch.wires) for batch in await clusters.batches(clusters.target, COPY)) < 40
+
+    between_clusters(test)
+
+
+def test_what_one_response_has_is_divided_among_transactions() -> None:
+    async def test(clusters: TwoClusters) -> None:
+        await clusters.fill(0, 400, batch_size=300, partition=0)
+        await clusters.copy(400, commit_interval_s=0.001, in_flight_max_bytes=1)
+        await assert_equal(clusters)
+        await assert_offsets_are_mapped(clusters)
+        wires = [wire for batch in await clusters.batches(clusters.target, COPY) for wire in batch.wires]
+        assert sum(header.is_control for header, _ in wires) > 10
+
+    between_clusters(test)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
 def test_flow_continues_at_its_positions(delivery: Delivery) -> None:
     async def test(clusters: TwoClusters) -> None:
         await clusters.fill(0, 50)

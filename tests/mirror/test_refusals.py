@@ -12,7 +12,7 @@ import pytest
 
 from kafkaraw.client.admin import AclBinding, AclBindingFilter, ConfigResource, NewTopic, ResourcePattern
 from kafkaraw.errors import CorruptBatchError, KafkaError
-from kafkaraw.mirror import copying
+from kafkaraw.mirror import batches
 from kafkaraw.mirror.interfaces import Delivery
 from kafkaraw.mirror.positions import Position
 from kafkaraw.mirror.refusals import BACKOFF, Refusals, refusal_of
@@ -125,14 +125,14 @@ def test_record_without_key_stops_the_partition_of_a_compacted_copy() -> None:
 
 def test_damaged_batch_of_the_source_stops_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = [True]
-    verbatim = copying.verbatim
+    verify_crc = batches.verify_crc
 
-    def verified(wire: object) -> object:
-        if damaged[0] and b"value 3" in bytes(wire[1]):
+    def verified(data: memoryview) -> None:
+        if damaged[0] and b"value 3" in bytes(data):
             raise CorruptBatchError("the checksum is wrong")
-        return verbatim(wire)
+        verify_crc(data)
 
-    monkeypatch.setattr(copying, "verbatim", verified)
+    monkeypatch.setattr(batches, "verify_crc", verified)
 
     async def test(clusters: TwoClusters) -> None:
         for number in range(8):

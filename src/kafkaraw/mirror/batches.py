@@ -12,17 +12,21 @@ written record by record:
 - Batches larger than the target's `max.message.bytes`: divided into several. If a broker's limit is lower than what is
   known here, the producer divides them, too.
 
+Small batches that follow each other are written into one, too: of each partition, at most five batches are under way to
+the target, so a source that writes records one by one would be copied slower than it grows if the target is far away.
+
 If the target's `compression.type` is another one, its broker compresses anew; nothing has to be done here.
 
-Start at `treatment_of` and `rewritten`. Source: Kafka's LogValidator and DefaultRecordBatch.
+Start at `groups_of`, `treatment_of` and `rewritten`. Source: Kafka's LogValidator and DefaultRecordBatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
+from kafkaraw.errors import CorruptBatchError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records import (
     TIMESTAMP_CREATE_TIME,
@@ -42,6 +46,11 @@ from kafkaraw.records import (
 _MAGIC: Final = 2
 _BATCH_BYTES_MAX: Final = 1 << 20
 """Of batches written record by record, uncompressed; unless one record has more."""
+_SMALL_RECORDS: Final = 16
+_SMALL_BYTES: Final = 4 << 10
+"""A batch with more records or more bytes than these is not small: to send it costs less than to decode its records."""
+_GROUP_BYTES: Final = 256 << 10
+"""Of small batches that become one."""
 _MESSAGE_MAX_BYTES: Final = "max.message.bytes"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -108,6 +117,90 @@ def treatment_of(header: BatchHeader, start_offset: int, limits: TargetLimits) -
     return Treatment.VERBATIM
 
 
+class Group(NamedTuple):
+    """Batches of the source that are treated together.
+
+    Attributes:
+        treatment: verbatim or record by record.
+        wires: one batch, or small ones that become one.
+    """
+
+    treatment: Treatment
+    wires: Sequence[Wire]
+
+
+def groups_of(wires: Iterable[Wire], start_offset: int, limits: TargetLimits, *, joins: bool = True) -> Iterator[Group]:
+    """Yield the batches that have records for the copy; small ones that follow each other are yielded together.
+
+    Args:
+        wires: of one partition, in order.
+        start_offset: records before it are in the copy already.
+        limits: of the target.
+        joins: False yields each batch alone.
+
+    Raises:
+        CorruptBatchError: a small batch is damaged; those before it were yielded.
+    """
+    small, size_bytes = list[Wire](), 0
+    for wire in wires:
+        header = wire[0]
+        treatment = treatment_of(header, start_offset, limits)
+        if treatment is Treatment.SKIP:
+            continue
+        is_small = joins and header.records_count <= _SMALL_RECORDS and header.size <= _SMALL_BYTES
+        if not is_small or treatment is not Treatment.VERBATIM:
+            yield from _group(small)
+            small, size_bytes = [], 0
+            yield Group(treatment, (wire,))
+            continue
+        if small and (size_bytes + header.size > _GROUP_BYTES or header.codec_id != small[0][0].codec_id):
+            yield from _group(small)
+            small, size_bytes = [], 0
+        try:
+            verify_crc(wire[1])
+        except CorruptBatchError:
+            yield from _group(small)
+            raise
+        small.append(wire)
+        size_bytes += header.size
+    yield from _group(small)
+
+
+def _group(small: Sequence[Wire]) -> Iterator[Group]:
+    if small:
+        yield Group(Treatment.REWRITE if len(small) > 1 else Treatment.VERBATIM, small)
+
+
+def some_of(batches: Sequence[Batch], size_max_bytes: int) -> tuple[dict[TopicPartition, Batch], Sequence[Batch]]:
+    """Return what is sent next, and what stays in hand: whole wire batches, at least one of each partition.
+
+    The positions of a consumer are behind what it has given. So what is sent between two commits has a limit, whatever
+    a Fetch response holds.
+
+    Args:
+        batches: of different partitions.
+        size_max_bytes: of all together, unless single wire batches are larger.
+    """
+    room_bytes = size_max_bytes // max(1, len(batches))
+    some: dict[TopicPartition, Batch] = {}
+    left: list[Batch] = []
+    for batch in batches:
+        count, size_bytes = 0, 0
+        if batch.size_bytes > room_bytes:
+            for _, data in batch.wires:
+                size_bytes += len(data)
+                if count and size_bytes > room_bytes:
+                    break
+                count += 1
+        of = batch.topic_partition
+        if 0 < count < len(batch.wires):
+            some[of] = head = Batch(*of, batch.wires[:count], start_offset=batch.start_offset)
+            left.append(Batch(*of, batch.wires[count:], start_offset=head.next_offset))
+        else:
+            some[of] = batch
+    return some, left
+
+
 def verbatim(wire: Wire) -> Wire:
     """Return a batch as a producer sends it, in its own bytes if they can be written to.
 
@@ -120,22 +213,22 @@ def verbatim(wire: Wire) -> Wire:
     return unstamped(wire)
 
 
-def rewritten(of: TopicPartition, wire: Wire, start_offset: int, limits: TargetLimits) -> Iterator[NewBatch]:
-    """Write the records of a batch into new ones without gaps, in order.
+def rewritten(of: TopicPartition, wires: Sequence[Wire], start_offset: int, limits: TargetLimits) -> Iterator[NewBatch]:
+    """Write the records of batches into new ones without gaps, in order.
 
     Args:
         of: the partition of the source.
-        wire: the batch.
+        wires: the batches, with the same compression.
         start_offset: leave out records before it.
         limits: of the target.
 
     Raises:
-        CorruptBatchError: the batch is damaged.
+        CorruptBatchError: a batch is damaged.
     """
     size_max = min(limits.message_max_bytes or _BATCH_BYTES_MAX, _BATCH_BYTES_MAX)
-    codec = codec_by_id(wire[0].codec_id)
+    codec = codec_by_id(wires[0][0].codec_id)
     builder, offsets = BatchBuilder(size_max), list[int]()
-    for record in Batch(*of, [wire], start_offset=start_offset):
+    for record in Batch(*of, wires, start_offset=start_offset):
         if not _append(builder, record):
             yield NewBatch(builder, codec, runs_of(offsets))
             builder, offsets = BatchBuilder(size_max), []

@@ -25,21 +25,21 @@ from kafkaraw.errors import (
     TransactionAbortableError,
 )
 from kafkaraw.light_classes import NamedTuple, dataclass
-from kafkaraw.mirror.batches import TargetLimits, Treatment, pieces, rewritten, treatment_of, verbatim
+from kafkaraw.mirror.batches import Group, TargetLimits, Treatment, groups_of, pieces, rewritten, verbatim
 from kafkaraw.mirror.interfaces import CopiedBatch
 from kafkaraw.mirror.metrics import PartitionMetrics
 from kafkaraw.mirror.positions import Position
 from kafkaraw.protocol import Uuid
-from kafkaraw.records import Batch, BatchHeader, BatchPromise, SealedBatch, TopicPartition, Wire, WireBatch
+from kafkaraw.records import Batch, BatchPromise, SealedBatch, TopicPartition, WireBatch
 
 if TYPE_CHECKING:
     from kafkaraw.client.sending.producer_core import ProducerCore
 
-_SKIP, _VERBATIM = Treatment.SKIP, Treatment.VERBATIM  # slow to look up
+_VERBATIM = Treatment.VERBATIM  # slow to look up
 LOOK_S: Final = 2.0
 """How often it is looked whether the copies still exist, while acknowledgements do not come."""
 SENT_TOGETHER: Final = 16
-"""The number of batches of a partition that are sent before those of other partitions."""
+"""The number of batches of a partition that are made before those of other partitions."""
 ROOM_S: Final = 300.0
 """How long acknowledgements may fail to come; by `delivery_timeout_ms`, batches fail long before."""
 
@@ -57,6 +57,7 @@ class PartitionCopy:
         settled_offset: offsets of the source before it are settled by batches that were sent.
         target_offset: the next offset of the copy, as far as is known; -1 if it is not.
         metrics: what is counted.
+        joins: small batches become one; not after a refusal, which has to name its batch.
     """
 
     source: TopicPartition
@@ -67,6 +68,7 @@ class PartitionCopy:
     settled_offset: int
     target_offset: int
     metrics: PartitionMetrics
+    joins: bool
 
 
 @dataclass(slots=True)
@@ -158,18 +160,24 @@ class BatchCopier:
         Raises:
             KafkaError: the producer takes no batches.
         """
-        now_ms, count, damaged = self._now_ms(), 0, set[TopicPartition]()
-        for begin in range(0, max((len(batch.wires) for batch in read.values()), default=0), SENT_TOGETHER):
+        now_ms, count = self._now_ms(), 0
+        left = {
+            of: groups_of(batch.wires, batch.start_offset, copies[of].limits, joins=copies[of].joins)
+            for of, batch in read.items()
+        }
+        while left:
             sealed: list[SealedBatch] = []
-            for of, batch in read.items():
-                if of in damaged:
-                    continue
+            for of in list(left):
                 copy = copies[of]
                 try:
-                    for wire in batch.wires[begin : begin + SENT_TOGETHER]:
-                        self._seal(copy, wire, batch.start_offset, now_ms, sealed)
+                    for _ in range(SENT_TOGETHER):
+                        group = next(left[of], None)
+                        if group is None:
+                            del left[of]
+                            break
+                        self._seal(copy, group, read[of].start_offset, now_ms, sealed)
                 except CorruptBatchError as error:
-                    damaged.add(of)
+                    del left[of]
                     at = copy.settled_offset
                     self.failed.append(FailedBatch(copy, at, at, "reading", error))
             if sealed:
@@ -242,32 +250,33 @@ class BatchCopier:
                         f"acknowledged"
                     ) from None
 
-    def _seal(self, copy: PartitionCopy, wire: Wire, start_offset: int, now_ms: int, sealed: list[SealedBatch]) -> None:
-        """Make batches to send of one batch of the source, and note them."""
-        header = wire[0]
-        treatment = treatment_of(header, start_offset, copy.limits)
-        if treatment is _SKIP:
-            return
-        self.age_ms = max(0, now_ms - header.max_timestamp)
+    def _seal(
+        self, copy: PartitionCopy, group: Group, start_offset: int, now_ms: int, sealed: list[SealedBatch]
+    ) -> None:
+        """Make batches to send of batches of the source, and note them."""
+        treatment, wires = group
+        header = wires[-1][0]
+        max_timestamp = header.max_timestamp
+        self.age_ms = max(0, now_ms - max_timestamp)
         copy.metrics.read(self.age_ms)
         if treatment is _VERBATIM:
-            as_sent = verbatim(wire)
+            as_sent = verbatim(wires[0])
             promise = self._core.new_promise(*copy.target)
             offsets = range(header.base_offset, header.next_offset)
-            self._note(copy, header, offsets.stop, (offsets,), header.records_count, header.size, promise)
+            self._note(copy, max_timestamp, offsets.stop, (offsets,), header.records_count, header.size, promise)
             sealed.append(WireBatch(as_sent, promise, created_ms=now_ms))
             return
-        for builder, codec, runs in rewritten(copy.source, wire, start_offset, copy.limits):
+        for builder, codec, runs in rewritten(copy.source, wires, start_offset, copy.limits):
             promise = self._core.new_promise(*copy.target)
             batch = SealedBatch(builder, promise, codec=codec, level=None, created_ms=now_ms)
             batch.released = True  # as batches that are sent as they are
-            self._note(copy, header, runs[-1].stop, runs, sum(map(len, runs)), batch.size_bytes, promise)
+            self._note(copy, max_timestamp, runs[-1].stop, runs, sum(map(len, runs)), batch.size_bytes, promise)
             sealed.append(batch)
 
     def _note(
         self,
         copy: PartitionCopy,
-        header: BatchHeader,
+        max_timestamp: int,
         next_offset: int,
         runs: tuple[range, ...],
         records_count: int,
@@ -276,7 +285,7 @@ class BatchCopier:
     ) -> None:
         offsets = range(copy.settled_offset, next_offset)
         copy.settled_offset = next_offset
-        sent = _Sent(copy, offsets, runs, records_count, size_bytes, header.max_timestamp, promise)
+        sent = _Sent(copy, offsets, runs, records_count, size_bytes, max_timestamp, promise)
         self._sent.append(sent)
         self._unacknowledged.append(sent)
         self._in_flight_bytes += size_bytes

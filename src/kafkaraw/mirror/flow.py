@@ -1,7 +1,7 @@
 """`Flow`: copy topics of one cluster to another one, until it is stopped.
 
-Theory of operation. One task reads and sends: a long poll returns whole batches of any number of partitions, they are
-sent at once, and the next poll waits until there is room in flight. Meanwhile the consumer fetches the next response,
+Theory of operation. One task reads and sends: it takes whole batches of any number of partitions, they are sent at
+once, and the next ones are taken when there is room in flight. Meanwhile the consumer fetches the next response,
 and the producer has up to five requests in flight for each broker. When the source has no more, or `commit_interval_s`
 has passed, the positions are committed: with `ExactlyOnce` in the transaction of the records, which then begins anew,
 with `AtLeastOnce` in one of their own.
@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.committed import OffsetAndMetadata
-from kafkaraw.client.consumer import AsyncConsumer, engine_of
+from kafkaraw.client.consumer import AsyncConsumer, engine_of, reading_of
 from kafkaraw.client.deadline import Deadline
 from kafkaraw.client.network.coordinator import CoordinatorKind, find_coordinators
 from kafkaraw.client.producer import AsyncProducer, core_of
@@ -49,7 +49,7 @@ from kafkaraw.errors import (
     UsageError,
 )
 from kafkaraw.light_classes import dataclass
-from kafkaraw.mirror.batches import TargetLimits
+from kafkaraw.mirror.batches import TargetLimits, some_of
 from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy, together
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.metrics import FlowMetrics
@@ -555,6 +555,7 @@ class _Session:
                 start.offset,
                 facts.target_end_offset,
                 self._metrics.of(of, _now_s()),
+                joins=of not in self._refusals.stopped,
             )
             starts[of] = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
         self._runs.note_absent(new.keys() - positions.keys())
@@ -642,12 +643,13 @@ class _Session:
             self._on_committed(begun)
 
     async def _read(self) -> dict[TopicPartition, Batch]:
-        """Wait for batches for a short time; a Fetch stays in flight meanwhile."""
+        """Wait for batches for a short time, and take some; a Fetch stays in flight meanwhile."""
         wait_s = IDLE_S if self._schedule.is_open else LOOK_S
         if not self._copies:
             await asyncio.sleep(wait_s)
             return {}
-        return await self._clients.source.poll(timeout=wait_s)
+        take = partial(some_of, size_max_bytes=self._settings.in_flight_max_bytes)
+        return await reading_of(self._clients.source).take(take, None, wait_s)
 
     def _is_at_end(self) -> bool:
         """Return whether all was read that the source had at the last responses; a broker may only be slow."""
