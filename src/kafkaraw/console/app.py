@@ -15,7 +15,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kafkaraw.console import dead_letters, groups, messages, overview, permissions, queries, schemas, topics
+from kafkaraw.console import (
+    dead_letters,
+    groups,
+    messages,
+    overview,
+    permission_changes,
+    permissions,
+    queries,
+    schemas,
+    topics,
+)
 from kafkaraw.console.access import Access
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.settings import ConsoleSettings
@@ -51,6 +61,18 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/schemas", schemas.subjects, ("GET",)),
     ("/schema", schemas.subject, ("GET", "POST")),
     ("/permissions", permissions.permissions, ("GET",)),
+    ("/permissions/acl", permission_changes.acl_form, ("GET",)),
+    ("/permissions/acl", permission_changes.create_acl, ("POST",)),
+    ("/permissions/acl/delete", permission_changes.confirm_acl, ("GET",)),
+    ("/permissions/acl/delete", permission_changes.delete_acl, ("POST",)),
+    ("/permissions/user", permission_changes.user_form, ("GET",)),
+    ("/permissions/user", permission_changes.set_user, ("POST",)),
+    ("/permissions/user/delete", permission_changes.confirm_user, ("GET",)),
+    ("/permissions/user/delete", permission_changes.delete_user, ("POST",)),
+    ("/permissions/quota", permission_changes.quota_form, ("GET",)),
+    ("/permissions/quota", permission_changes.set_quota, ("POST",)),
+    ("/permissions/quota/delete", permission_changes.confirm_quota, ("GET",)),
+    ("/permissions/quota/delete", permission_changes.remove_quota, ("POST",)),
     ("/sql", queries.sql_page, ("GET",)),
     ("/dead-letters", dead_letters.dead_letters, ("GET",)),
     ("/dead-letters/confirm", dead_letters.confirm, ("GET",)),
