@@ -29,6 +29,9 @@ FORMS = (
     ("/c/test/permissions/user/delete", {"user": "u", "confirm": "u"}),
     ("/c/test/permissions/quota", {"user": "u", "quota_producer_byte_rate": "1"}),
     ("/c/test/permissions/quota/delete", {"user": "u", "confirm": "user u"}),
+    ("/c/test/schema/register", {"subject": "s", "schema": '"string"'}),
+    ("/c/test/schema/level", {"level": "NONE"}),
+    ("/c/test/schema/delete", {"subject": "s", "confirm": "s"}),
     ("/c/test/dead-letters/confirm", {"action": "replay", "pipeline": "p", "confirm": "p"}),
 )
 

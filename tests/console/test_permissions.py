@@ -1,4 +1,4 @@
-"""ACLs, users and quotas: shown, changed, deleted after confirmation; what is missing is named, and no password appears."""
+"""ACLs, users and quotas: shown, changed, deleted after confirmation; no password appears."""
 
 from __future__ import annotations
 
