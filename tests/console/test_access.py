@@ -32,6 +32,7 @@ FORMS = (
     ("/c/test/schema/register", {"subject": "s", "schema": '"string"'}),
     ("/c/test/schema/level", {"level": "NONE"}),
     ("/c/test/schema/delete", {"subject": "s", "confirm": "s"}),
+    ("/c/test/transactions/abort", {"id": "t", "confirm": "t"}),
     ("/c/test/dead-letters/confirm", {"action": "replay", "pipeline": "p", "confirm": "p"}),
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
-from kafkaraw.cli.console_server import console_of
+from kafkaraw.cli.console_server import console_of, share_states
 from kafkaraw.cli.registries import registry_option
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ def cluster_settings(
         registry=registry,
         diagnose=_Diagnosis(cluster).checks,
         pipelines={each_name: each for each_name, each in map(_pipeline, pipelines)},
+        share_states=share_states,
     )
 
 

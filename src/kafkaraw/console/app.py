@@ -25,7 +25,9 @@ from kafkaraw.console import (
     queries,
     schema_changes,
     schemas,
+    share_states,
     topics,
+    transactions,
 )
 from kafkaraw.console.access import Access
 from kafkaraw.console.clusters import ClusterConnection
@@ -59,6 +61,10 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/group/reset", groups.reset, ("POST",)),
     ("/group/delete", groups.confirm_delete, ("GET",)),
     ("/group/delete", groups.delete, ("POST",)),
+    ("/group/deliveries", share_states.deliveries, ("GET",)),
+    ("/transactions", transactions.transactions, ("GET",)),
+    ("/transactions/abort", transactions.confirm, ("GET",)),
+    ("/transactions/abort", transactions.abort, ("POST",)),
     ("/schemas", schemas.subjects, ("GET",)),
     ("/schema", schemas.subject, ("GET", "POST")),
     ("/new-schema", schema_changes.schema_form, ("GET",)),
