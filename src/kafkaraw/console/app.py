@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kafkaraw.console import (
     dead_letters,
+    downloads,
     groups,
     messages,
     overview,
@@ -48,7 +49,7 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/topics/{topic}/search", messages.search, ("GET",)),
     ("/topics/{topic}/live", messages.live, ("GET",)),
     ("/topics/{topic}/record", messages.record, ("GET",)),
-    ("/topics/{topic}/download", messages.download, ("GET",)),
+    ("/topics/{topic}/download", downloads.download, ("GET",)),
     ("/topics/{topic}/send", messages.compose, ("GET",)),
     ("/topics/{topic}/send", messages.send, ("POST",)),
     ("/topics/{topic}/config", topics.set_config, ("POST",)),

@@ -17,7 +17,7 @@ from kafkaraw.client.admin.quotas import QuotaEntity, QuotaName
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.shown import visible
 from kafkaraw.console.site import Site, permission_of
-from kafkaraw.errors import KafkaError
+from kafkaraw.errors import KafkaError, RetriableError
 
 ROWS_MAX: Final = 1_000
 
@@ -54,6 +54,8 @@ async def _tried(work: Awaitable[Any]) -> tuple[Any, str]:
     try:
         return await work, ""
     except KafkaError as error:
+        if isinstance(error, RetriableError):  # no broker answers: that is not about one part of the page
+            raise
         return None, visible(permission_of(error) or str(error)[:400])
 
 
