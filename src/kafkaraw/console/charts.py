@@ -27,6 +27,10 @@ _HEIGHT: Final = 260
 _TICKS: Final = 4
 _LABELS_MAX: Final = 6
 _NAME_MAX: Final = 24
+_LEAST: Final = 1e-200
+_MOST: Final = 1e200
+"""Numbers between these can be drawn to scale."""
+_EXACT: Final = 1e15
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,12 @@ def chart_of(columns: Sequence[str], rows: Sequence[Sequence[Any]], kind: str) -
 def _is_number(value: object) -> bool:
     if value is None:
         return True
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return False
+    try:
+        return abs(float(value)) < _MOST  # false for NaN
+    except (OverflowError, ValueError):
+        return False
 
 
 def _ascends(labels: Sequence[Any]) -> bool:
@@ -124,14 +133,14 @@ def _text(label: object) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
+    return f"{value:,.0f}" if value == int(value) and abs(value) < _EXACT else f"{value:,.4g}"
 
 
 def _ends(numbers: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return the ends of the axis, which has 0."""
     least = min(0.0, *(min(each) for each in numbers), 0.0)
     most = max(0.0, *(max(each) for each in numbers), 0.0)
-    return least, most if most > least else least + 1
+    return least, most if most - least > _LEAST else least + 1
 
 
 def _bars(title: str, names: Sequence[str], labels: Sequence[Any], numbers: Sequence[Sequence[float]]) -> Chart:
