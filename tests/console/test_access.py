@@ -23,6 +23,16 @@ FORMS = (
     ("/c/test/topics/t/send", {"value": "x"}),
     ("/c/test/group/reset", {"id": "g", "confirm": "g", "plan": "t 0 0"}),
     ("/c/test/group/delete", {"id": "g", "confirm": "g"}),
+    ("/c/test/permissions/acl", {"principal": "User:a", "operation_READ": "1", "resource": "TOPIC", "name": "t"}),
+    ("/c/test/permissions/acl/delete", {"principal": "User:a", "confirm": "User:a"}),
+    ("/c/test/permissions/user", {"user": "u", "password": "pw", "again": "pw", "mechanism": "SCRAM-SHA-256"}),
+    ("/c/test/permissions/user/delete", {"user": "u", "confirm": "u"}),
+    ("/c/test/permissions/quota", {"user": "u", "quota_producer_byte_rate": "1"}),
+    ("/c/test/permissions/quota/delete", {"user": "u", "confirm": "user u"}),
+    ("/c/test/schema/register", {"subject": "s", "schema": '"string"'}),
+    ("/c/test/schema/level", {"level": "NONE"}),
+    ("/c/test/schema/delete", {"subject": "s", "confirm": "s"}),
+    ("/c/test/transactions/abort", {"id": "t", "confirm": "t"}),
     ("/c/test/dead-letters/confirm", {"action": "replay", "pipeline": "p", "confirm": "p"}),
 )
 

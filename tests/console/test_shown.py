@@ -84,3 +84,32 @@ def test_numbers_have_units() -> None:
     assert time_text(-1) == "none"
     assert time_text(10**18) == "1000000000000000000 ms"
     assert hex_dump(b"AB\x00") == "000000  41 42 00                                         AB."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xdd\x00\x0f\xff\xff" + b"\x80" * 0xFFFFF,
+        b"\x91" * 1_000,
+        b"\x91" * 100_000,
+        b"\x81" * 300,
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdc\xff\xff\xc0",
+        b"\x82\xa1a\x01\xa1a\x02",
+        b"\x81\x92\x01\x02\x03",
+        b"\x81\xa2\xff\xfe\x01",
+        b"\x91\xc7\x05\x01hello",
+        b"\x91\xd7\xff" + b"\xff" * 8,
+        b"\x91\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00",
+    ],
+)
+def test_message_pack_of_any_kind_is_shown_in_bounded_size(data: bytes) -> None:
+    for form in ("auto", "msgpack"):
+        assert len(shown(data, form).text) <= 400
+        assert len(shown(data, form, is_whole=True).text) <= 200_000
+
+
+def test_message_pack_is_found_by_itself() -> None:
+    assert shown(b"\x81\xa1a\x01").kind == "msgpack"
+    assert shown(b"\x81\xa1a\x01\x01").kind == "hex"
+    assert shown(b"\x07", "msgpack").text == "7"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
-from kafkaraw.cli.console_server import console_of
+from kafkaraw.cli.console_server import console_of, share_states
 from kafkaraw.cli.registries import registry_option
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ConsoleOptions(TypedDict):
 @click.option("--user-header", metavar="NAME", help="The request header in which a proxy names the user.")
 @click.option("--proxy", "proxies", multiple=True, metavar="ADDRESS[/BITS]", help="The address of this proxy.")
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME", help="Answer to this name, too.")
-@click.option("--allow-writes", is_flag=True, help="Allow changes: topics, records, groups, dead letters.")
+@click.option("--allow-writes", is_flag=True, help="Allow changes; those that destroy ask for the name.")
 @click.option(
     "--mask",
     "masks",
@@ -96,7 +96,7 @@ class ConsoleOptions(TypedDict):
     "--audit-file", type=click.Path(dir_okay=False, path_type=Path), help="Append each change to this file, as JSON."
 )
 def console(cluster: Cluster, **options: Unpack[ConsoleOptions]) -> None:
-    """Look into clusters with a browser: topics, messages, groups and their lag, schemas, SQL.
+    """Look into clusters with a browser: topics, messages, groups, transactions, schemas, permissions, SQL.
 
     The first line printed is url=http://HOST:PORT/. Ctrl-C or SIGTERM stops the command.
     """
@@ -201,6 +201,7 @@ def cluster_settings(
         registry=registry,
         diagnose=_Diagnosis(cluster).checks,
         pipelines={each_name: each for each_name, each in map(_pipeline, pipelines)},
+        share_states=share_states,
     )
 
 

@@ -5,7 +5,7 @@ Start at `console_of`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
+    from kafkaraw.broker.shares.state import ShareState
     from kafkaraw.console.serving import Console
     from kafkaraw.console.settings import ConsoleSettings
 
@@ -35,6 +36,25 @@ def console_of(settings: ConsoleSettings) -> Console:
     return Console(settings)
 
 
+def share_states(records: Iterable[tuple[bytes, bytes | None]]) -> dict[tuple[str, str, int], ShareState]:
+    """Return the states that records of `__share_group_state` store, by group, topic id and partition."""
+    from kafkaraw.broker.shares.state import ShareUpdate, decode_record
+
+    found: dict[tuple[str, str, int], ShareState] = {}
+    for key, value in records:
+        record = decode_record(key, value)
+        if record is None:
+            continue
+        place = (record.key.group_id, str(record.key.topic_id), record.key.partition)
+        if record.value is None:
+            found.pop(place, None)
+        elif not isinstance(record.value, ShareUpdate):
+            found[place] = record.value
+        elif place in found:
+            found[place] = found[place].updated(record.value)
+    return found
+
+
 class ConsoleOfBroker:
     """The console of a broker in the same process, for `run_broker`: called when the broker has started.
 
@@ -55,7 +75,10 @@ class ConsoleOfBroker:
         self._users = users
         try:
             self._settings = ConsoleSettings(
-                [ClusterSettings("broker", {}, {})], host=host, port=port, allow_writes=allow_writes
+                [ClusterSettings("broker", {}, {}, share_states=share_states)],
+                host=host,
+                port=port,
+                allow_writes=allow_writes,
             )
         except ConfigError as error:
             text = f"--console {host}: only addresses of this machine; `kafkaraw console` has logins for others"

@@ -15,7 +15,21 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kafkaraw.console import dead_letters, groups, messages, overview, permissions, queries, schemas, topics
+from kafkaraw.console import (
+    dead_letters,
+    downloads,
+    groups,
+    messages,
+    overview,
+    permission_changes,
+    permissions,
+    queries,
+    schema_changes,
+    schemas,
+    share_states,
+    topics,
+    transactions,
+)
 from kafkaraw.console.access import Access
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.settings import ConsoleSettings
@@ -35,7 +49,7 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/topics/{topic}/search", messages.search, ("GET",)),
     ("/topics/{topic}/live", messages.live, ("GET",)),
     ("/topics/{topic}/record", messages.record, ("GET",)),
-    ("/topics/{topic}/download", messages.download, ("GET",)),
+    ("/topics/{topic}/download", downloads.download, ("GET",)),
     ("/topics/{topic}/send", messages.compose, ("GET",)),
     ("/topics/{topic}/send", messages.send, ("POST",)),
     ("/topics/{topic}/config", topics.set_config, ("POST",)),
@@ -48,9 +62,30 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/group/reset", groups.reset, ("POST",)),
     ("/group/delete", groups.confirm_delete, ("GET",)),
     ("/group/delete", groups.delete, ("POST",)),
+    ("/group/deliveries", share_states.deliveries, ("GET",)),
+    ("/transactions", transactions.transactions, ("GET",)),
+    ("/transactions/abort", transactions.confirm, ("GET",)),
+    ("/transactions/abort", transactions.abort, ("POST",)),
     ("/schemas", schemas.subjects, ("GET",)),
     ("/schema", schemas.subject, ("GET", "POST")),
+    ("/new-schema", schema_changes.schema_form, ("GET",)),
+    ("/schema/register", schema_changes.register, ("POST",)),
+    ("/schema/level", schema_changes.set_level, ("POST",)),
+    ("/schema/delete", schema_changes.confirm, ("GET",)),
+    ("/schema/delete", schema_changes.delete, ("POST",)),
     ("/permissions", permissions.permissions, ("GET",)),
+    ("/permissions/acl", permission_changes.acl_form, ("GET",)),
+    ("/permissions/acl", permission_changes.create_acl, ("POST",)),
+    ("/permissions/acl/delete", permission_changes.confirm_acl, ("GET",)),
+    ("/permissions/acl/delete", permission_changes.delete_acl, ("POST",)),
+    ("/permissions/user", permission_changes.user_form, ("GET",)),
+    ("/permissions/user", permission_changes.set_user, ("POST",)),
+    ("/permissions/user/delete", permission_changes.confirm_user, ("GET",)),
+    ("/permissions/user/delete", permission_changes.delete_user, ("POST",)),
+    ("/permissions/quota", permission_changes.quota_form, ("GET",)),
+    ("/permissions/quota", permission_changes.set_quota, ("POST",)),
+    ("/permissions/quota/delete", permission_changes.confirm_quota, ("GET",)),
+    ("/permissions/quota/delete", permission_changes.remove_quota, ("POST",)),
     ("/sql", queries.sql_page, ("GET",)),
     ("/dead-letters", dead_letters.dead_letters, ("GET",)),
     ("/dead-letters/confirm", dead_letters.confirm, ("GET",)),

@@ -290,7 +290,7 @@ def _about_members(group: GroupDescription, rows: Sequence[PartitionLag], lag: i
             ("bad", f"The group rebalances ({group.state.value}): until it is done, some partitions are not read.")
         )
     free = [each for each in rows if not each.member and each.lag]
-    if group.members and free and group.group_type is not GroupType.SHARE:
+    if group.members and free and group.group_type not in (GroupType.SHARE, GroupType.STREAMS):
         names = first(f"{each.partition.topic} [{each.partition.partition}]" for each in free)
         said.append(("bad", f"No member owns {names}, where {sum(each.lag or 0 for each in free):,} records are left."))
     idle = [member for member in group.members if not member.assignment]
@@ -301,6 +301,8 @@ def _about_members(group: GroupDescription, rows: Sequence[PartitionLag], lag: i
                 f"{len(idle)} of {len(group.members)} members own no partition: there are too many members.",
             )
         )
+    if group.state is GroupState.NOT_READY:
+        said.append(("bad", "The group is not ready: a source topic of its topology is missing, or is being created."))
     gone = [each for each in rows if each.end is None]
     if gone:
         names = first(f"{each.partition.topic} [{each.partition.partition}]" for each in gone)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
+import functools
 import re
+import shlex
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kafkaraw.console import conditions
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.filters import Candidate, Term, parse_filter
 from kafkaraw.console.reading import COUNT_MAX, Found, offsets_of, read_from, read_newest, read_one
@@ -29,9 +31,7 @@ from kafkaraw.console.shown import (
     Decoder,
     Shown,
     UnreadableJsonError,
-    dumped,
     hex_dump,
-    masked,
     parsed,
     time_text,
     visible,
@@ -44,6 +44,7 @@ from kafkaraw.records import Batch, Record, TopicPartition
 COUNT: Final = 50
 LARGE_OFFSETS: Final = 20_000_000
 LARGE_BYTES: Final = 5_000_000_000
+_WHERE: Final = "where "
 _FROM: Final = ("newest", "beginning", "offset", "time")
 _MS_DIGITS: Final = 10
 _AGO: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
@@ -91,6 +92,7 @@ class View:
         text: of the filter.
         terms: of the filter.
         form: how values are decoded.
+        condition: in SQL; empty if the filter is none.
     """
 
     start: str
@@ -101,6 +103,12 @@ class View:
     text: str
     terms: tuple[Term, ...]
     form: str
+    condition: str = ""
+
+    @property
+    def is_search(self) -> bool:
+        """Whether records are looked for."""
+        return bool(self.terms or self.condition)
 
 
 def view_of(query: Mapping[str, str], masks: frozenset[str]) -> View:
@@ -116,6 +124,9 @@ def view_of(query: Mapping[str, str], masks: frozenset[str]) -> View:
     if form not in FORMATS:
         raise UsageError(f"format={form[:40]!r} must be one of {', '.join(FORMATS)}")
     text = query.get("q", "")
+    condition = text[len(_WHERE) :].strip() if text[: len(_WHERE)].lower() == _WHERE else ""
+    if condition and masks:
+        raise UsageError("fields are masked in this console, and SQL could show them")
     return View(
         start,
         max(number_of(query, "count", COUNT, COUNT_MAX), 1),
@@ -123,8 +134,9 @@ def view_of(query: Mapping[str, str], masks: frozenset[str]) -> View:
         time_of(query.get("time", ""), time.time_ns() // 1_000_000) if start == "time" else 0,
         _partitions(query.get("partition", "")),
         text,
-        parse_filter(text, masks),
+        () if condition else parse_filter(text, masks),
         form,
+        condition,
     )
 
 
@@ -173,24 +185,45 @@ async def messages(request: Request, site: Site, cluster: ClusterConnection) -> 
     if is_live:
         await _known(cluster, topic)
         context["stream"] = url("c", cluster.name, "topics", topic, "live", **plain)
-    elif view.terms:
+    elif view.is_search:
         context["plan"] = plan = await planned(cluster, topic, view)
         if not plan["is_large"] or request.query_params.get("sure") == "1":
             context["stream"] = url("c", cluster.name, "topics", topic, "search", **plain)
     else:
-        found = await _read(cluster, topic, view)
+        found = await browsed(cluster, topic, view)
         decoder = Decoder(view.form, site.settings.masks, cluster.registry)
         context["rows"] = [await row_of(cluster, decoder, each) for each in found.records]
         context["notes"] = found.notes
         context["offsets"] = sum(place.end - place.start for place in found.ranges.values())
+    context["command"] = visible(command_of(cluster, topic, view))
     return site.page(request, "messages.html", cluster, **context)
+
+
+def command_of(cluster: ClusterConnection, topic: str, view: View) -> str:
+    """Return the command that prints what a page shows; empty if none does."""
+    option = cluster.settings.option
+    if view.condition:
+        query = f"SELECT * FROM topic('{topic}') WHERE {view.condition}"
+        return " ".join(["kafkaraw sql", option, shlex.quote(query)])
+    if view.terms:
+        return ""
+    places = {
+        "newest": f"-{view.count}",
+        "beginning": "beginning",
+        "offset": str(view.offset),
+        "time": f"s@{view.time_ms}",
+    }
+    words = ["kafkaraw consume", option, topic, *(f"-p {each}" for each in view.partitions or ())]
+    ending = "-e" if view.start == "newest" else f"-e -c {view.count}"
+    return " ".join([*words, "-o", places[view.start], ending])
 
 
 async def _known(cluster: ClusterConnection, topic: str) -> None:
     await cluster.admin.describe_topics([topic])
 
 
-async def _read(cluster: ClusterConnection, topic: str, view: View) -> Found:
+async def browsed(cluster: ClusterConnection, topic: str, view: View) -> Found:
+    """Return the records of a page without a search."""
     if view.start == "newest":
         return await read_newest(cluster, topic, view.count, view.partitions)
     return await read_from(
@@ -214,7 +247,12 @@ async def planned(cluster: ClusterConnection, topic: str, view: View) -> dict[st
     offsets = sum(max(place.end - max(place.start, begin), 0) for place in ranges)
     size = (await sizes_of(cluster)).get(topic)
     share = None if size is None or not whole else int(size * offsets / whole)
-    is_large = view.start != "time" and (offsets > LARGE_OFFSETS or (share or 0) > LARGE_BYTES)
+    if view.condition:
+        offsets = await conditions.planned(cluster, topic, view)
+        share = None if size is None or not whole else int(size * offsets / whole)
+    is_large = (view.start != "time" or bool(view.condition)) and (
+        offsets > LARGE_OFFSETS or (share or 0) > LARGE_BYTES
+    )
     return {"offsets": offsets, "bytes": share, "is_large": is_large}
 
 
@@ -233,13 +271,16 @@ async def search(request: Request, site: Site, cluster: ClusterConnection) -> Ev
     """Search a topic, and send what is found."""
     topic = request.path_params["topic"]
     view = view_of(request.query_params, site.settings.masks)
-    if not view.terms:
+    if not view.is_search:
         raise UsageError("a search needs a filter")
     if request.query_params.get("sure") != "1" and (await planned(cluster, topic, view))["is_large"]:
         raise UsageError("this search would read very much: confirm it on the page")
     _need_arrow("searching")
-    done = site.searches.take()
     decoder = Decoder(view.form, site.settings.masks, cluster.registry)
+    if view.condition:
+        render = functools.partial(rows_html, site, cluster, decoder)
+        return await conditions.condition_of(site, cluster, topic, view, render)
+    done = site.searches.take()
     scope = Scope(
         topic,
         view.partitions,
@@ -269,7 +310,7 @@ async def _search_events(
         progress = running.progress
         fresh = running.fresh()
         if fresh:
-            yield event("rows", await _rows_html(site, cluster, decoder, fresh))
+            yield event("rows", await rows_html(site, cluster, decoder, fresh))
         facts = {
             "read": progress.read,
             "total": progress.total,
@@ -280,14 +321,15 @@ async def _search_events(
             if progress.error is not None:
                 yield event("failed", {**facts, "error": visible(str(progress.error))})
                 return
-            yield event("final", await _rows_html(site, cluster, decoder, running.newest()))
+            yield event("final", await rows_html(site, cluster, decoder, running.newest()))
             yield event("done", {**facts, "kept": KEPT_MAX})
             return
         yield event("progress", facts)
         await asyncio.sleep(_SEARCH_PAUSE_S)
 
 
-async def _rows_html(site: Site, cluster: ClusterConnection, decoder: Decoder, records: Sequence[Record]) -> str:
+async def rows_html(site: Site, cluster: ClusterConnection, decoder: Decoder, records: Sequence[Record]) -> str:
+    """Return records as rows of a list."""
     rows = [await row_of(cluster, decoder, each) for each in records]
     return site.text("rows.html", rows=rows)
 
@@ -296,6 +338,8 @@ async def live(request: Request, site: Site, cluster: ClusterConnection) -> Even
     """Send records as they arrive."""
     topic = request.path_params["topic"]
     view = view_of(request.query_params, site.settings.masks)
+    if view.condition:
+        raise UsageError("live records cannot be filtered with SQL: write text, or a path such as $.user.id = 7")
     await _known(cluster, topic)
     done = site.streams.take()
     return EventStream(_live_events(site, cluster, topic, view), done)
@@ -325,7 +369,7 @@ async def _live_events(site: Site, cluster: ClusterConnection, topic: str, view:
                 matches += len(matching)
                 shown = matching[-_LIVE_ROWS:]
                 if shown:
-                    yield event("rows", await _rows_html(site, cluster, decoder, list(reversed(shown))))
+                    yield event("rows", await rows_html(site, cluster, decoder, list(reversed(shown))))
                 facts = {"read": read, "matches": matches, "left_out": len(matching) - len(shown), "live": True}
                 yield event("progress", facts)
                 if found:
@@ -426,73 +470,6 @@ def _place(request: Request) -> tuple[str, int, int]:
     query = request.query_params
     partition = number_of(query, "partition", 0, _PARTITION_MAX)
     return request.path_params["topic"], partition, number_of(query, "offset", 0, _OFFSET_MAX)
-
-
-async def download(request: Request, site: Site, cluster: ClusterConnection) -> Response:
-    """Return the records of a page, or those at some places, as lines of JSON."""
-    topic = request.path_params["topic"]
-    view = view_of(request.query_params, site.settings.masks)
-    places = request.query_params.get("at", "")
-    if places:
-        records = await _at_places(cluster, topic, places)
-    else:
-        records = (await _read(cluster, topic, view)).records
-    decoder = Decoder(view.form, site.settings.masks, cluster.registry)
-    lines = [await _line(decoder, each) for each in records]
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", topic)
-    headers = {"content-disposition": f'attachment; filename="{name}.jsonl"'}
-    return Response("".join(lines), media_type="application/x-ndjson", headers=headers)
-
-
-async def _at_places(cluster: ClusterConnection, topic: str, text: str) -> list[Record]:
-    places = re.findall(r"(\d{1,10}):(\d{1,19})", text)[:KEPT_MAX]
-    found = []
-    for partition, offset in places:
-        one = await read_one(cluster, TopicPartition(topic, int(partition)), int(offset))
-        if one is not None:
-            found.append(one[0])
-    return found
-
-
-async def _line(decoder: Decoder, one: Record) -> str:
-    masks = decoder.masks
-    entry: dict[str, Any] = {
-        "topic": one.topic,
-        "partition": one.partition,
-        "offset": one.offset,
-        "timestamp": one.timestamp_ms,
-        "key": await _exported(decoder, one.topic, "key", one.key),
-        "value": await _exported(decoder, one.topic, "value", one.value),
-        "headers": [
-            [name, decoder.header(name, data).text if masks else _text_or_base64(data)] for name, data in one.headers
-        ],
-    }
-    return json.dumps(entry, ensure_ascii=False, default=str) + "\n"
-
-
-async def _exported(decoder: Decoder, topic: str, field: str, data: bytes | None) -> Any:  # noqa: ANN401
-    if data is None:
-        return None
-    if data[:1] == b"\0":
-        value, why = await decoder.with_schema(topic, field, data)
-        if not why:
-            return json.loads(dumped(masked(value, decoder.masks), is_pretty=False))
-    try:
-        return masked(parsed(data), decoder.masks)
-    except UnreadableJsonError:
-        pass
-    if decoder.masks:
-        return (await decoder.shown(topic, field, data, is_whole=True)).text
-    return _text_or_base64(data)
-
-
-def _text_or_base64(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 # -- sending

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from kafkaraw.errors import ConfigError
 
@@ -57,6 +57,9 @@ class Pipeline:
     places: Callable[[frozenset[tuple[int, int]] | None], Any]
 
 
+ShareStates: TypeAlias = Callable[[Iterable[tuple[bytes, bytes | None]]], Mapping[tuple[str, str, int], Any]]
+
+
 @dataclass(frozen=True)
 class ClusterSettings:
     """A cluster.
@@ -70,6 +73,8 @@ class ClusterSettings:
         registry: settings of the schema registry's client; None if there is no registry.
         diagnose: finds out why the cluster does not answer; None if nothing does.
         pipelines: by name, those whose dead letters are shown.
+        share_states: reads records of `__share_group_state`, and returns the stored states by group, topic id and
+            partition; None if nothing does.
     """
 
     name: str
@@ -80,6 +85,7 @@ class ClusterSettings:
     registry: Mapping[str, object] | None = field(default=None, repr=False)
     diagnose: Callable[[], Awaitable[Sequence[Check]]] | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+    share_states: ShareStates | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

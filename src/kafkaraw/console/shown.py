@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaraw.console.packed import may_be_packed, unpacked
 from kafkaraw.errors import KafkaError
 
 if TYPE_CHECKING:
     from kafkaraw.schemas.client import AsyncRegistry
 
-FORMATS: Final = ("auto", "json", "text", "hex", "schema")
+FORMATS: Final = ("auto", "json", "msgpack", "text", "hex", "schema")
 MASK: Final = "•••"
 PREVIEW_CHARACTERS: Final = 400
 WHOLE_CHARACTERS: Final = 200_000
@@ -42,7 +43,7 @@ class Shown:
     """A key, a value, or the value of a header.
 
     Attributes:
-        kind: "null", "empty", "json", "text", "hex", "schema" or "hidden".
+        kind: "null", "empty", "json", "msgpack", "text", "hex", "schema" or "hidden".
         text: at most as long as was asked for.
         size_bytes: the size of all of it.
         is_cut: whether the text is only the beginning.
@@ -146,6 +147,11 @@ class Decoder:
         self._deserializers: dict[int, Any] = {}
 
     @property
+    def form(self) -> str:
+        """How values are decoded, one of `FORMATS`."""
+        return self._form
+
+    @property
     def masks(self) -> frozenset[str]:
         """The names that are masked."""
         return self._masks
@@ -170,12 +176,17 @@ class Decoder:
                 return self._json(value, len(data), "schema", is_whole=is_whole)
         elif self._form == "schema":
             note = "no schema's id is in front of it"
+        if self._form == "msgpack" or (self._form == "auto" and may_be_packed(data)):
+            try:
+                return self._json(unpacked(data), len(data), "msgpack", is_whole=is_whole)
+            except ValueError as error:
+                note = f"no MessagePack: {error}" if self._form == "msgpack" else note
         if self._form in ("auto", "json", "text"):
             try:
                 value = parsed(data)
             except UnreadableJsonError as error:
                 note = note or (f"no JSON: {error}" if self._form == "json" else "")
-                if self._masks and _may_have_fields(data):
+                if self._masks and self._may_have_fields(data):
                     return Shown(
                         "hidden", MASK, len(data), note="fields are masked here, and this value does not parse"
                     )
@@ -187,7 +198,10 @@ class Decoder:
             if text is not None:
                 return _cut(visible(text), "text", len(data), note, is_whole=is_whole)
             note = note or "no UTF-8"
-        if self._masks and (self._form == "hex" or data[:1] == _FRAME or _may_have_fields(data)):
+        return self._hexadecimal(data, note, is_whole=is_whole)
+
+    def _hexadecimal(self, data: bytes, note: str, *, is_whole: bool) -> Shown:
+        if self._masks and (self._form in ("hex", "msgpack") or data[:1] == _FRAME or self._may_have_fields(data)):
             return Shown("hidden", MASK, len(data), note="fields are masked here, and these bytes could show them")
         limit = WHOLE_CHARACTERS if is_whole else PREVIEW_CHARACTERS
         return Shown("hex", data[: limit // 3].hex(" "), len(data), len(data) > limit // 3, note)
@@ -199,9 +213,11 @@ class Decoder:
         if data is None:
             return Shown("null", "null", 0)
         text = self._text(data)
+        if text is None and self._masks and self._may_have_fields(data):
+            return Shown("hidden", MASK, len(data))
         if text is None:
             return _cut(data[:WHOLE_CHARACTERS].hex(" "), "hex", len(data), "", is_whole=False)
-        if self._masks and _may_have_fields(data):
+        if self._masks and self._may_have_fields(data):
             try:
                 text = dumped(masked(parsed(data), self._masks), is_pretty=False)
             except UnreadableJsonError:
@@ -256,17 +272,19 @@ class Decoder:
             return Shown("hidden", MASK, size, note=f"cannot be shown: {error}")
         return _cut(text, kind, size, "", is_whole=is_whole)
 
+    def _may_have_fields(self, data: bytes) -> bool:
+        """Return whether bytes could have fields: of text, whole or not, or with the name of a mask in any format."""
+        if b"{" in data or b"<" in data or b"=" in data or b":" in data:
+            return True
+        lower = data.lower()
+        return any(each.encode() in lower for each in self._masks)
+
     @staticmethod
     def _text(data: bytes) -> str | None:
         try:
             return data.decode()
         except UnicodeDecodeError:
             return None
-
-
-def _may_have_fields(data: bytes) -> bool:
-    """Return whether bytes could be text with fields, whole or not."""
-    return b"{" in data or b"<" in data or b"=" in data or b":" in data
 
 
 def _cut(text: str, kind: str, size: int, note: str, *, is_whole: bool) -> Shown:

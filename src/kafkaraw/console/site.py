@@ -32,6 +32,7 @@ _FORM_S: Final = 30.0
 SEARCHES_MAX: Final = 2
 """A search uses all it gets: more of them would only take turns."""
 _MISSING: Final = ("GROUP_ID_NOT_FOUND", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION")
+_OF_REGISTRIES: Final = {401: 403, 403: 403, 404: 404, 409: 400, 422: 400}
 
 Handler: TypeAlias = Callable[[Request, "Site", ClusterConnection], Awaitable[Any]]
 
@@ -163,6 +164,8 @@ def status_of(error: KafkaError) -> int:
     """Return the status of HTTP for an error."""
     if isinstance(error, AuthorizationError):
         return 403
+    if hasattr(error, "status"):  # of a schema registry
+        return _OF_REGISTRIES.get(error.status, 502)
     if isinstance(error, UnknownTopicError | MissingError) or getattr(error, "name", "") in _MISSING:
         return 404
     if isinstance(error, UsageError):

@@ -18,6 +18,7 @@ from kafkaraw.client.admin.configs import ConfigEntry, ConfigResource
 from kafkaraw.client.admin.offsets import OffsetSpec
 from kafkaraw.client.admin.topics import NewTopic, TopicDescription, TopicListing
 from kafkaraw.console.clusters import ClusterConnection
+from kafkaraw.console.shown import visible
 from kafkaraw.console.site import Site, number_of, url
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.protocol.config_codes import ConfigSource
@@ -329,7 +330,7 @@ def check_name(fields: Mapping[str, str], name: str) -> None:
     Raises:
         UsageError: it is another one.
     """
-    if fields.get("confirm", "") != name:
+    if fields.get("confirm", "") not in (name, visible(name)):
         raise UsageError(f"the name that was typed is not {name!r}: nothing was changed")
 
 

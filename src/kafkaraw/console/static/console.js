@@ -45,23 +45,38 @@ function stream(box) {
 }
 
 function download(body) {
-  const link = $("#download");
-  if (!link || !link.dataset.base) return;
   const at = [...body.rows].map((row) => row.dataset.at).slice(0, 200).join(",");
-  link.hidden = !at;
-  link.href = `${link.dataset.base}?at=${encodeURIComponent(at)}`;
+  for (const link of document.querySelectorAll("[data-base]")) {
+    link.hidden = !at;
+    link.href = `${link.dataset.base}&at=${encodeURIComponent(at)}`;
+  }
 }
 
 // -- pages that change
 
 async function replaced(url, ids) {
-  const answer = await fetch(url, { headers: { "x-part": "1" } });
-  if (!answer.ok) return;
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const answer = await fetch(url, { headers: { "x-part": "1" } }).catch(() => null);
+  const page = answer && new DOMParser().parseFromString(await answer.text(), "text/html");
+  const why = page && $("[role=alert]", page);
+  stale(answer && answer.ok ? "" : why ? why.textContent : "the console does not answer");
+  if (!answer || !answer.ok) return;
   for (const id of ids) {
     const old = document.getElementById(id), now = page.getElementById(id);
     if (old && now) old.replaceChildren(...now.childNodes);
   }
+}
+
+function stale(why) {
+  let box = $("#stale");
+  if (!box) {
+    box = document.createElement("p");
+    box.id = "stale";
+    box.className = "box bad";
+    box.setAttribute("role", "status");
+    $("#content").prepend(box);
+  }
+  box.hidden = !why;
+  box.textContent = `This page is not current: ${why}`;
 }
 
 function refresh(element, seconds) {
