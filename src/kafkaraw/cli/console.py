@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.console_pipelines import pipelines_in
 from kafkaraw.cli.console_server import console_of
 from kafkaraw.cli.registries import registry_option
 
 if TYPE_CHECKING:
     from kafkaraw.console.serving import Console
-    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings, Pipeline
+    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings
 
 URL_LINE: Final = "url="
 USERS_VARIABLE: Final = "KAFKARAW_CONSOLE_USERS"
@@ -67,7 +68,7 @@ class ConsoleOptions(TypedDict):
     "pipelines",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="A pipeline's folder or specification, whose dead letters are shown with the first cluster; repeatable.",
+    help="A pipeline's folder or specification, or a folder with such folders; for the first cluster; repeatable.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a login.")
 @click.option(
@@ -200,7 +201,7 @@ def cluster_settings(
         option=option,
         registry=registry,
         diagnose=_Diagnosis(cluster).checks,
-        pipelines={each_name: each for each_name, each in map(_pipeline, pipelines)},
+        pipelines=pipelines_in(pipelines),
     )
 
 
@@ -227,16 +228,3 @@ class _Diagnosis:
 
 
 _CHECK_TIMEOUT_S: Final = 3.0
-
-
-def _pipeline(path: Path) -> tuple[str, Pipeline]:
-    from kafkaraw.console.settings import Pipeline
-    from kafkaraw.pipelines.dead_letters.store import EVERY, DeadLetters, Filter
-    from kafkaraw.pipelines.specification import read_specification
-
-    specification = read_specification(path)
-
-    def places(chosen: frozenset[tuple[int, int]] | None) -> Filter:
-        return EVERY if chosen is None else Filter(places=chosen)
-
-    return specification.name, Pipeline(DeadLetters(specification.name, specification.settings), places)

@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kafkaraw.console import dead_letters, groups, messages, overview, permissions, queries, schemas, topics
+from kafkaraw.console import dead_letters, groups, messages, overview, permissions, pipelines, queries, schemas, topics
 from kafkaraw.console.access import Access
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.settings import ConsoleSettings
@@ -52,6 +52,8 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/schema", schemas.subject, ("GET", "POST")),
     ("/permissions", permissions.permissions, ("GET",)),
     ("/sql", queries.sql_page, ("GET",)),
+    ("/pipelines", pipelines.pipelines, ("GET",)),
+    ("/pipeline", pipelines.pipeline_page, ("GET",)),
     ("/dead-letters", dead_letters.dead_letters, ("GET",)),
     ("/dead-letters/confirm", dead_letters.confirm, ("GET",)),
     ("/dead-letters/confirm", dead_letters.act, ("POST",)),

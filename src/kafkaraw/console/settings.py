@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from kafkaraw.console.providers import PipelineState
 from kafkaraw.errors import ConfigError
 
 COLORS: Final = ("blue", "green", "purple", "orange", "teal", "pink", "brown", "red")
@@ -46,15 +47,17 @@ class Letters(Protocol):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline whose dead letters are shown.
+    """A pipeline.
 
     Attributes:
-        letters: its store.
+        letters: the store of its dead letters.
         places: makes the store's filter for positions in the dead-letter topic; None for all.
+        state: reads what it has noted in its storage.
     """
 
     letters: Letters
     places: Callable[[frozenset[tuple[int, int]] | None], Any]
+    state: Callable[[], PipelineState] = PipelineState
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class ClusterSettings:
         option: what selects this cluster on the command line, for commands that are copied, such as `-b HOST:PORT`.
         registry: settings of the schema registry's client; None if there is no registry.
         diagnose: finds out why the cluster does not answer; None if nothing does.
-        pipelines: by name, those whose dead letters are shown.
+        pipelines: by name.
     """
 
     name: str
