@@ -103,10 +103,11 @@ def test_hostile_names_and_errors_are_text(tmp_path: Path, servers: str) -> None
     node = PLAN.graph.nodes[1]
     evil = replace(node, name=script)
     datasets = (PLAN.datasets[0], replace(PLAN.datasets[1], name=script), PLAN.datasets[2])
+    names = {node: evil}
     edges = tuple(
-        replace(each, source=evil if each.source == node else each.source, reader=evil if each.reader == node else each.reader)
+        replace(each, source=names.get(each.source, each.source), reader=names.get(each.reader, each.reader))
         for each in PLAN.graph.edges
-    )  # fmt: skip
+    )
     graph = replace(
         PLAN.graph,
         nodes=tuple(evil if each == node else each for each in PLAN.graph.nodes),

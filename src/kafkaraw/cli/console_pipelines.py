@@ -1,4 +1,4 @@
-"""The pipelines of a console: which folders have one, and what each has noted in its storage. Start at `pipelines_in`."""
+"""The pipelines of a console: which folders have one, and what its storage tells. Start at `pipelines_in`."""
 
 from __future__ import annotations
 

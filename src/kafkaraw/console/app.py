@@ -15,7 +15,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kafkaraw.console import dead_letters, groups, messages, overview, permissions, pipelines, queries, schemas, topics
+from kafkaraw.console import (
+    dead_letters,
+    faults,
+    groups,
+    messages,
+    mirrors,
+    overview,
+    permissions,
+    pipelines,
+    queries,
+    schemas,
+    topics,
+    wire,
+)
 from kafkaraw.console.access import Access
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.settings import ConsoleSettings
@@ -54,6 +67,15 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/sql", queries.sql_page, ("GET",)),
     ("/pipelines", pipelines.pipelines, ("GET",)),
     ("/pipeline", pipelines.pipeline_page, ("GET",)),
+    ("/mirrors", mirrors.mirrors, ("GET",)),
+    ("/mirrors/translate", mirrors.translate, ("GET",)),
+    ("/wire", wire.wire, ("GET",)),
+    ("/wire", wire.switch, ("POST",)),
+    ("/wire/live", wire.live, ("GET",)),
+    ("/wire/exchange", wire.exchange, ("GET",)),
+    ("/wire/pcapng", wire.capture, ("GET",)),
+    ("/faults", faults.show, ("GET",)),
+    ("/faults", faults.change, ("POST",)),
     ("/dead-letters", dead_letters.dead_letters, ("GET",)),
     ("/dead-letters/confirm", dead_letters.confirm, ("GET",)),
     ("/dead-letters/confirm", dead_letters.act, ("POST",)),
@@ -108,7 +130,9 @@ def create_app(settings: ConsoleSettings) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await wire.start_all(site)
         yield
+        await wire.stop_all(site)
         for history in site.history.values():
             if isinstance(history, groups.History) and history.task is not None:
                 history.task.cancel()

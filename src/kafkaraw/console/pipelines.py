@@ -29,7 +29,7 @@ _CHARACTERS: Final = 27
 
 @dataclass(frozen=True)
 class Box:
-    """A node of a drawn graph, with the upper left corner, and lines below its name; names that are cut have a title."""
+    """A node of a drawn graph, with its upper left corner, and lines below its name; `title` is the whole name."""
 
     x: float
     y: float
@@ -89,7 +89,7 @@ def _summary(name: str, state: PipelineState, error: str) -> dict[str, Any]:
         "name": name,
         "error": error,
         "state": state_text(state),
-        "is_good": state.status is None or bool(state.status["healthy"]) and state_text(state) not in ("failed", "killed"),
+        "is_good": state.status is None or (state.status["healthy"] and state_text(state) not in ("failed", "killed")),
         "flows": len(flows),
         "read": sum(each["rows_read"] for each in flows),
         "written": sum(each["rows_written"] for each in flows),
@@ -145,7 +145,10 @@ def _sentences(state: PipelineState) -> list[tuple[str, str]]:
         said.append(("good", "It runs."))
     else:
         said.append(("note", f"It does not run now; its state: {word}."))
-    said += [("good" if is_good else "bad", f"{'' if is_good else 'Not balanced: '}{text}") for is_good, text in state.balance]
+    said += [
+        ("good" if is_good else "bad", f"{'' if is_good else 'Not balanced: '}{text}")
+        for is_good, text in state.balance
+    ]
     return said  # fmt: skip
 
 
@@ -170,13 +173,14 @@ def drawn(state: PipelineState, cluster: str) -> Drawing:
             x = _MARGIN + number * (_WIDTH + _GAP_X)
             placed[node] = Box(x, y, heights[node], node.kind, shown, name, link if len(link) > 1 else "", lines[node])
             y += heights[node] + _GAP_Y
-    edges = [
-        (placed[one].x + _WIDTH, placed[one].y + heights[one] / 2, placed[other].x, placed[other].y + heights[other] / 2, is_stream)
-        for one, other, is_stream in state.edges
-    ]  # fmt: skip
+    edges = [(*_end(placed[one], _WIDTH), *_end(placed[other], 0), is_stream) for one, other, is_stream in state.edges]
     width = 2 * _MARGIN + len(state.levels) * (_WIDTH + _GAP_X) - _GAP_X
     sentences = [_told(node, lines[node], state) for level in state.levels for node in level]
     return Drawing(width, tallest + 2 * _MARGIN, list(placed.values()), edges, sentences)
+
+
+def _end(box: Box, x: float) -> tuple[float, float]:
+    return box.x + x, box.y + box.height / 2
 
 
 def _anchor(node: GraphNode) -> str:

@@ -66,6 +66,17 @@ class FoundMirrors:
     unread: Sequence[str] = ()
 
 
+class Faults(Protocol):
+    """The faults of an embedded broker or of a tap."""
+
+    @property
+    def active(self) -> Sequence[Any]:
+        """Those that may still happen; as text, each says what it does and how often it has."""
+
+    def remove(self, fault: Any) -> None:  # noqa: ANN401 - of the plan
+        """Remove one."""
+
+
 class Mirror(Protocol):
     """A mirror with its configuration, as `kafkaraw mirror` has it."""
 

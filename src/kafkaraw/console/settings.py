@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from kafkaraw.console.providers import PipelineState
+from kafkaraw.console.providers import Faults, FoundMirrors, Mirror, PipelineState
 from kafkaraw.errors import ConfigError
 
 COLORS: Final = ("blue", "green", "purple", "orange", "teal", "pink", "brown", "red")
 """Of the stripes that tell clusters apart; red is for those that should make the reader careful."""
+CLIENT_ID: Final = "kafkaraw-console"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -73,6 +74,11 @@ class ClusterSettings:
         registry: settings of the schema registry's client; None if there is no registry.
         diagnose: finds out why the cluster does not answer; None if nothing does.
         pipelines: by name.
+        mirrors: by the names of their files.
+        found_mirrors: reads what mirrors have written: of an admin client, a maker of consumers, and names of topics.
+        tap: makes a tap in front of the cluster, which is not started; None if there can be none.
+        starts_tap: whether it is started with the console.
+        faults: those of an embedded broker; None for other clusters.
     """
 
     name: str
@@ -83,6 +89,11 @@ class ClusterSettings:
     registry: Mapping[str, object] | None = field(default=None, repr=False)
     diagnose: Callable[[], Awaitable[Sequence[Check]]] | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict)
+    found_mirrors: Callable[[Any, Any, Sequence[str]], Awaitable[FoundMirrors]] | None = None
+    tap: Callable[[], Any] | None = None
+    starts_tap: bool = False
+    faults: Faults | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
