@@ -24,6 +24,8 @@ FORMS = (
     ("/c/test/group/reset", {"id": "g", "confirm": "g", "plan": "t 0 0"}),
     ("/c/test/group/delete", {"id": "g", "confirm": "g"}),
     ("/c/test/dead-letters/confirm", {"action": "replay", "pipeline": "p", "confirm": "p"}),
+    ("/c/test/wire", {"action": "start"}),
+    ("/c/test/faults", {"rule": "Produce: close"}),
 )
 
 
