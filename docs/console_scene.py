@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaraw import Consumer, Producer
-from kafkaraw.broker import EmbeddedBroker
+from kafkaraw import Admin, Consumer, NewTopic, Producer
+from kafkaraw.broker import EmbeddedBroker, Faults
 from kafkaraw.cli.console_mirrors import ConfiguredMirror, found_mirrors
 from kafkaraw.cli.console_pipelines import pipelines_in
 from kafkaraw.console.settings import CLIENT_ID
@@ -51,13 +51,10 @@ def scene(broker: EmbeddedBroker) -> Iterator[dict[str, Any]]:
             f"clusters = east, west\neast.bootstrap.servers = {east.bootstrap_servers}\n"
             f"west.bootstrap.servers = {servers}\n"
             "east->west.enabled = true\nemit.heartbeats.interval.seconds = 1\n"
+            "refresh.topics.interval.seconds = 2\n"
         )
-        stack.callback(_stop, _kafkaraw("mirror", "run", "-m", str(mirror), cwd=folder))
+        stack.callback(_stop, _kafkaraw("mirror", "run", str(mirror), cwd=folder))
         _wait_for_rows(folder / "shop" / "storage" / "status.json")
-        plan = broker.faults
-        plan.spare(CLIENT_ID)
-        add_rule(plan, "Produce client=checkout every=40: answer NOT_ENOUGH_REPLICAS")
-        add_rule(plan, "Fetch client=billing nth=5 times=3: delay 200ms")
         threading.Thread(target=lambda: _clients(tap, ended), daemon=True).start()
         yield {
             "pipelines": pipelines_in([folder]),
@@ -65,8 +62,15 @@ def scene(broker: EmbeddedBroker) -> Iterator[dict[str, Any]]:
             "found_mirrors": found_mirrors,
             "tap": lambda: tap,
             "starts_tap": True,
-            "faults": plan,
+            "faults": broker.faults,
         }
+
+
+def set_faults(plan: Faults) -> None:
+    """Switch faults on, which spare the console."""
+    plan.spare(CLIENT_ID)
+    for rule in ("Produce client=checkout every=40: answer NOT_ENOUGH_REPLICAS", "Fetch client=billing: delay 200ms"):
+        add_rule(plan, rule)
 
 
 def _kafkaraw(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
@@ -106,11 +110,15 @@ def _clients(tap: Tap, ended: threading.Event) -> None:
             through = tap.bootstrap_servers
             break
     with (
+        contextlib.suppress(KafkaError),  # at the end, the tap goes first
+        Admin(bootstrap_servers=through, client_id="deployment") as admin,
         Producer(bootstrap_servers=through, client_id="checkout") as producer,
         Consumer(bootstrap_servers=through, client_id="billing", group_id="invoices") as consumer,
     ):
         consumer.subscribe(["orders"])
         while not ended.wait(0.15):
+            with contextlib.suppress(KafkaError):
+                admin.create_topics([NewTopic("orders", partitions=3)])
             producer.send("orders", json.dumps({"id": 1, "status": "new"}).encode())
             consumer.poll(0.1)
             consumer.commit()

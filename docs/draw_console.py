@@ -9,14 +9,17 @@ Look at the pictures before they are committed. Start at `main`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import sys
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from docs.console_scene import scene
+from docs.console_scene import scene, set_faults
 from kafkaraw import Admin, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.console.serving import Console
@@ -29,7 +32,6 @@ PICTURES: Final = {
     "console-pipeline": "/pipeline?name=shop",
     "console-mirrors": "/mirrors",
     "console-wire": "/wire",
-    "console-faults": "/faults",
 }
 ALL_PAGES: Final = {
     **PICTURES,
@@ -59,16 +61,26 @@ def main() -> None:
         fill(servers)
         client = {"bootstrap_servers": servers}
         cluster = ClusterSettings("shop", client, client, option="-b localhost:9092", **more)
-        console = Console(ConsoleSettings([cluster]))
-        is_started = threading.Event()
-        thread = threading.Thread(target=lambda: asyncio.run(console.run(is_started.set)))
-        thread.start()
-        try:
-            is_started.wait(_START_S)
-            draw(f"{console.url}c/shop", pages, folder)
-        finally:
-            console.stop()
-            thread.join()
+        with _running(ConsoleSettings([cluster])) as address:
+            draw(f"{address}c/shop", pages, folder)
+        set_faults(broker.faults)
+        with _running(ConsoleSettings([replace(cluster, starts_tap=False)], allow_writes=True)) as address:
+            draw(f"{address}c/shop", {"console-faults": "/faults"}, folder)
+
+
+@contextlib.contextmanager
+def _running(settings: ConsoleSettings) -> Iterator[str]:
+    """Run a console, and yield its address."""
+    console = Console(settings)
+    is_started = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(console.run(is_started.set)))
+    thread.start()
+    try:
+        is_started.wait(_START_S)
+        yield console.url
+    finally:
+        console.stop()
+        thread.join()
 
 
 def fill(servers: str) -> None:

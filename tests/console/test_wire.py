@@ -72,7 +72,7 @@ def number_of(rows: str, name: str) -> str:
 def test_lines_come_as_clients_ask(client: httpx.Client, servers: str) -> None:
     produce(client, "wire-lines")
     rows, counts = lines(client, "Produce v")
-    assert "<td>shop</td>" in rows and "wire-lines, 1 records in 1 batches" in rows
+    assert "<td>shop</td>" in rows and "wire-lines, 1 record in 1 batch" in rows
     assert re.search(r"\d ms</td>", rows)
     assert counts["read"] == counts["matches"] > 2 and counts["left_out"] == 0
     page = client.get("/c/test/wire").text

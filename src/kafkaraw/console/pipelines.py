@@ -130,6 +130,7 @@ async def pipeline_page(request: Request, site: Site, cluster: ClusterConnection
         flows=flows,
         shows_errors=not site.settings.masks,
         expectations=state.expectations,
+        balance=[text for is_good, text in state.balance if is_good],
         drawing=drawn(state, cluster.name) if state.levels else None,
     )
 
@@ -145,10 +146,7 @@ def _sentences(state: PipelineState) -> list[tuple[str, str]]:
         said.append(("good", "It runs."))
     else:
         said.append(("note", f"It does not run now; its state: {word}."))
-    said += [
-        ("good" if is_good else "bad", f"{'' if is_good else 'Not balanced: '}{text}")
-        for is_good, text in state.balance
-    ]
+    said += [("bad", f"Not balanced: {text}") for is_good, text in state.balance if not is_good]
     return said  # fmt: skip
 
 

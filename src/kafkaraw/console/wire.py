@@ -295,7 +295,8 @@ def _names(exchange: Exchange) -> Iterator[str]:
     if len(names) > _NAMES_MAX:
         yield f"{len(names) - _NAMES_MAX} more"
     if exchange.batches:
-        yield f"{sum(exchange.batches):,} records in {len(exchange.batches):,} batches"
+        records, batches = sum(exchange.batches), len(exchange.batches)
+        yield f"{records:,} record{'s' * (records != 1)} in {batches:,} batch{'es' * (batches != 1)}"
 
 
 def _errors(exchange: Exchange) -> Iterator[str]:
