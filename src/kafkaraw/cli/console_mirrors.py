@@ -6,9 +6,10 @@ Start at `ConfiguredMirror` and `found_mirrors`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaraw.cli.mirror_options import clients_of, read_mirror
 
@@ -74,23 +75,20 @@ class ConfiguredMirror:
             return translator.origin_alias, translator.destination_alias, await translator.plan(groups)
 
 
-class _deadline:  # used as `asyncio.timeout` is
-    """Ends work after `ANSWER_S` with an error of this package."""
+@contextlib.asynccontextmanager
+async def _deadline(times: int = 1) -> AsyncIterator[None]:
+    """End work after `ANSWER_S` with an error of this package."""
+    from kafkaraw.errors import KafkaTimeoutError
 
-    def __init__(self, times: int = 1) -> None:
-        self._seconds = times * ANSWER_S
-        self._timeout = asyncio.timeout(self._seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401
-        from kafkaraw.errors import KafkaTimeoutError
-
-        try:
-            await self._timeout.__aexit__(*raised)
-        except TimeoutError as error:
-            raise KafkaTimeoutError(f"the clusters of the mirror gave no answer within {self._seconds:g} s") from error
+    seconds = times * ANSWER_S
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            yield
+    except TimeoutError as error:
+        if not timeout.expired():
+            raise
+        raise KafkaTimeoutError(f"the clusters of the mirror gave no answer within {seconds:g} s") from error
 
 
 async def found_mirrors(
