@@ -1,6 +1,6 @@
-"""Make the pictures of the guide about the console, with a broker, a console, and a browser that opens its pages.
+"""Make the pictures of the guide about the console, with brokers, a console, and a browser that opens its pages.
 
-    pip install -c constraints.txt '.[browser]'     # and apt-get install chromium
+    pip install -c constraints.txt '.[browser,spark]'     # and apt-get install chromium
     python -m docs.draw_console                     # or: python -m docs.draw_console FOLDER
 
 Look at the pictures before they are committed. Start at `main`.
@@ -9,13 +9,17 @@ Look at the pictures before they are committed. Start at `main`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import sys
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from docs.console_scene import scene, set_faults
 from kafkaraw import Admin, NewTopic, Producer, TopicPartition
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.console.serving import Console
@@ -25,6 +29,9 @@ from tests.console.browsing import path_of_browser, why_not
 PICTURES: Final = {
     "console-messages": "/topics/orders/messages?q=%24.customer.city+%3D+Oslo",
     "console-group": "/group?id=billing",
+    "console-pipeline": "/pipeline?name=shop",
+    "console-mirrors": "/mirrors",
+    "console-wire": "/wire",
 }
 ALL_PAGES: Final = {
     **PICTURES,
@@ -35,6 +42,9 @@ ALL_PAGES: Final = {
     "reset": "/group/reset?id=billing&to=shift&shift=-100",
     "sql": "/sql?sql=SELECT+status%2C+count(*)+FROM+orders+GROUP+BY+ALL",
     "permissions": "/permissions",
+    "pipelines": "/pipelines",
+    "exchange": "/wire/exchange?number=400",
+    "translate": "/mirrors/translate?mirror=mirror.properties&group=invoices",
 }
 _FOLDER: Final = Path(__file__).parent / "pictures"
 _START_S: Final = 20.0
@@ -46,21 +56,31 @@ def main() -> None:
     if reason is not None:
         sys.exit(reason)
     pages, folder = (ALL_PAGES, Path(sys.argv[1])) if len(sys.argv) > 1 else (PICTURES, _FOLDER)
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker() as broker, scene(broker) as more:
         servers = broker.bootstrap_servers
         fill(servers)
         client = {"bootstrap_servers": servers}
-        cluster = ClusterSettings("shop", client, client, option="-b localhost:9092")
-        console = Console(ConsoleSettings([cluster]))
-        is_started = threading.Event()
-        thread = threading.Thread(target=lambda: asyncio.run(console.run(is_started.set)))
-        thread.start()
-        try:
-            is_started.wait(_START_S)
-            draw(f"{console.url}c/shop", pages, folder)
-        finally:
-            console.stop()
-            thread.join()
+        cluster = ClusterSettings("shop", client, client, option="-b localhost:9092", **more)
+        with _running(ConsoleSettings([cluster])) as address:
+            draw(f"{address}c/shop", pages, folder)
+        set_faults(broker.faults)
+        with _running(ConsoleSettings([replace(cluster, starts_tap=False)], allow_writes=True)) as address:
+            draw(f"{address}c/shop", {"console-faults": "/faults"}, folder)
+
+
+@contextlib.contextmanager
+def _running(settings: ConsoleSettings) -> Iterator[str]:
+    """Run a console, and yield its address."""
+    console = Console(settings)
+    is_started = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(console.run(is_started.set)))
+    thread.start()
+    try:
+        is_started.wait(_START_S)
+        yield console.url
+    finally:
+        console.stop()
+        thread.join()
 
 
 def fill(servers: str) -> None:

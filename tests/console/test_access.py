@@ -34,6 +34,8 @@ FORMS = (
     ("/c/test/schema/delete", {"subject": "s", "confirm": "s"}),
     ("/c/test/transactions/abort", {"id": "t", "confirm": "t"}),
     ("/c/test/dead-letters/confirm", {"action": "replay", "pipeline": "p", "confirm": "p"}),
+    ("/c/test/wire", {"action": "start"}),
+    ("/c/test/faults", {"rule": "Produce: close"}),
 )
 
 

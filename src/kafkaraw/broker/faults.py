@@ -255,6 +255,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._spared: frozenset[str] = frozenset()
         self._faults: list[Fault] = []
         self.are_set: bool = False
 
@@ -292,12 +293,30 @@ class Faults:
         key = None if api is None else _api(api).key
         return Trigger(self, Match(key, version, node, client_id, topic, partition), nth, times, every)
 
+    def spare(self, client_id: str) -> None:
+        """Apply no fault to requests of a client, such as a console that sets the faults."""
+        self._spared |= {client_id}
+
     def add(self, fault: FaultT) -> FaultT:
         """Add a fault to the plan. The methods of `Trigger` call this."""
         with self._lock:
             self._faults.append(fault)
             self.are_set = True
         return fault
+
+    def remove(self, fault: Fault) -> None:
+        """Remove a fault from the plan and release the requests that it holds; without effect if it is not there."""
+        with self._lock:
+            self._faults = [each for each in self._faults if each is not fault]
+            self.are_set = bool(self._faults)
+        if isinstance(fault, Held):
+            fault.release()
+
+    @property
+    def active(self) -> list[Fault]:
+        """The faults that may still happen."""
+        with self._lock:
+            return [fault for fault in self._faults if not fault.is_over]
 
     def clear(self) -> None:
         """Remove all faults and release all held requests."""
@@ -327,6 +346,8 @@ class Faults:
     def chosen(self, incoming: Incoming) -> Fault | None:
         """Count a request, and return the fault that applies to it; None if there is none."""
         chosen: Fault | None = None
+        if incoming.header.client_id in self._spared:
+            return None
         with self._lock:
             for fault in self._faults:
                 if fault.takes(incoming, taken=chosen is not None):

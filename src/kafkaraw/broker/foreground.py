@@ -26,6 +26,7 @@ from kafkaraw.broker.configs.arguments import (
     cluster_configs,
     data_directories,
 )
+from kafkaraw.broker.faults import Faults
 from kafkaraw.broker.node_commands import NodeCommands
 from kafkaraw.broker.server import BrokerNode
 from kafkaraw.broker.settings import Value
@@ -64,6 +65,7 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
     control_socket: Path | None = None,
     metrics: tuple[str, int] | None = None,
     on_started: OnStarted | None = None,
+    faults: Faults | None = None,
 ) -> None:
     """Run a broker, or several in this one process, until SIGINT or SIGTERM.
 
@@ -81,6 +83,7 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
         metrics: host and port at which the metrics that clients push are served for Prometheus; port 0 is a free one.
         on_started: called with the bootstrap servers when clients can connect, on another thread; what it returns is
             called at the end.
+        faults: the fault plan of all nodes; None for a new, empty plan.
 
     Raises:
         ConfigError: a property is unknown or has an invalid value, ids or ports contradict each other, or the data
@@ -89,13 +92,13 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
         OSError: the data directory cannot be read or written.
     """
     if (nodes is None or nodes == 1) and node_ids is None and ports is None and control_socket is None:
-        node = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users))
+        node = real_node(broker_config(properties, data_dir=data_dir, host=host, port=port, users=users), faults)
         with rare_collections():
             asyncio.run(_run(node, end_with_stdin=end_with_stdin, metrics=metrics, on_started=on_started))
         return
     ids = chosen_node_ids(1 if nodes is None and node_ids is None else nodes, node_ids)
     config_of = cluster_configs(ids, properties, host=host, port=port, ports=ports, users=users)
-    cluster = real_cluster(ids, config_of, data_directories(data_dir))
+    cluster = real_cluster(ids, config_of, data_directories(data_dir), faults)
     with rare_collections():
         asyncio.run(
             _run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin, metrics=metrics, on_started=on_started)

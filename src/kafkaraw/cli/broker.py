@@ -142,6 +142,7 @@ def broker(  # noqa: PLR0913  # one for each option
             control_socket=control_socket,
             metrics=metrics,
             on_started=console,
+            faults=None if console is None else console.faults,
         )
     except OSError as error:
         raise click.ClickException(f"--data-dir {','.join(data_dirs)}: {error}") from error

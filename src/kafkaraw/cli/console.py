@@ -5,21 +5,26 @@ from __future__ import annotations
 import ipaddress
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
 from kafkaraw.cli.clients import Cluster, cluster_options
+from kafkaraw.cli.console_mirrors import ConfiguredMirror, found_mirrors
+from kafkaraw.cli.console_pipelines import pipelines_in
 from kafkaraw.cli.console_server import console_of, share_states
 from kafkaraw.cli.registries import registry_option
 
 if TYPE_CHECKING:
     from kafkaraw.console.serving import Console
-    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings, Pipeline
+    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings
+    from kafkaraw.inspect import Tap
 
 URL_LINE: Final = "url="
 USERS_VARIABLE: Final = "KAFKARAW_CONSOLE_USERS"
+TAP_ADDRESS: Final = "127.0.0.1:19092"
 _DEFAULT_PORT: Final = 8088
 
 EPILOG: Final = """\b
@@ -27,6 +32,7 @@ Examples:
   kafkaraw console -b localhost:9092
   kafkaraw console --cluster staging --cluster production:red      profiles, each with its color
   kafkaraw console -b localhost:9092 --allow-writes --audit-file console.log
+  kafkaraw console -b localhost:9092 --tap
   KAFKARAW_CONSOLE_USERS=ada:secret kafkaraw console -b kafka:9092 --host 0.0.0.0
   kafkaraw console -b kafka:9092 --host 0.0.0.0 --user-header X-Forwarded-User --proxy 10.0.0.7
 \b
@@ -41,6 +47,8 @@ class ConsoleOptions(TypedDict):
     registry_url: str | None
     cluster_names: tuple[str, ...]
     pipelines: tuple[Path, ...]
+    mirrors: tuple[Path, ...]
+    tap: str | None
     host: str
     port: int
     users: tuple[str, ...]
@@ -67,7 +75,21 @@ class ConsoleOptions(TypedDict):
     "pipelines",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="A pipeline's folder or specification, whose dead letters are shown with the first cluster; repeatable.",
+    help="A pipeline's folder or specification, or a folder with such folders; for the first cluster; repeatable.",
+)
+@click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Configuration of a mirror, whose flows are shown with the first cluster; repeatable.",
+)
+@click.option(
+    "--tap",
+    is_flag=False,
+    flag_value=TAP_ADDRESS,
+    metavar="[HOST:PORT]",
+    help=f"Start a tap in front of the first cluster, and show what passes it.  [default address: {TAP_ADDRESS}]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a login.")
 @click.option(
@@ -168,15 +190,34 @@ def _clusters(cluster: Cluster, options: ConsoleOptions) -> list[ClusterSettings
         chosen.insert(0, (cluster.profile or "cluster", "", cluster))
     found = []
     for index, (name, color, each_cluster) in enumerate(chosen):
-        pipelines = options["pipelines"] if not index else ()
         color = color or COLORS[index % (len(COLORS) - 1)]  # not red, which is chosen by the user
-        found.append(cluster_settings(each_cluster, name, color, options["registry_url"], pipelines))
+        made = cluster_settings(each_cluster, name, color, options["registry_url"])
+        found.append(made if index else _with_providers(made, each_cluster, options))
     return found
 
 
-def cluster_settings(
-    cluster: Cluster, name: str, color: str, registry_url: str | None, pipelines: tuple[Path, ...]
-) -> ClusterSettings:
+def _with_providers(settings: ClusterSettings, cluster: Cluster, options: ConsoleOptions) -> ClusterSettings:
+    """Return the settings of the first cluster, with what options name besides clusters."""
+    return replace(
+        settings,
+        pipelines=pipelines_in(options["pipelines"]),
+        mirrors={str(each): ConfiguredMirror(each) for each in options["mirrors"]},
+        tap=lambda: _tap_of(cluster, options["tap"]),
+        starts_tap=options["tap"] is not None,
+    )
+
+
+def _tap_of(cluster: Cluster, address: str | None = None) -> Tap:
+    """Return a tap in front of a cluster."""
+    from kafkaraw.cli.wire_tap import bootstrap_of, tls_of_brokers
+    from kafkaraw.console.wire import KEPT_BYTES
+    from kafkaraw.inspect import Tap
+
+    listen = address or "127.0.0.1:0"
+    return Tap(bootstrap_of(cluster), listen=listen, tls=tls_of_brokers(cluster), kept_bytes=KEPT_BYTES)
+
+
+def cluster_settings(cluster: Cluster, name: str, color: str, registry_url: str | None) -> ClusterSettings:
     """Return the settings of one cluster of a console."""
     from kafkaraw.client.config import AdminConfig, ConsumerConfig
     from kafkaraw.console.settings import ClusterSettings
@@ -200,7 +241,8 @@ def cluster_settings(
         option=option,
         registry=registry,
         diagnose=_Diagnosis(cluster).checks,
-        pipelines={each_name: each for each_name, each in map(_pipeline, pipelines)},
+        found_mirrors=found_mirrors,
+        tap=lambda: _tap_of(cluster),
         share_states=share_states,
     )
 
@@ -228,16 +270,3 @@ class _Diagnosis:
 
 
 _CHECK_TIMEOUT_S: Final = 3.0
-
-
-def _pipeline(path: Path) -> tuple[str, Pipeline]:
-    from kafkaraw.console.settings import Pipeline
-    from kafkaraw.pipelines.dead_letters.store import EVERY, DeadLetters, Filter
-    from kafkaraw.pipelines.specification import read_specification
-
-    specification = read_specification(path)
-
-    def places(chosen: frozenset[tuple[int, int]] | None) -> Filter:
-        return EVERY if chosen is None else Filter(places=chosen)
-
-    return specification.name, Pipeline(DeadLetters(specification.name, specification.settings), places)

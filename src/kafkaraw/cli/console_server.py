@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
+    from kafkaraw.broker import Faults
     from kafkaraw.broker.shares.state import ShareState
     from kafkaraw.console.serving import Console
     from kafkaraw.console.settings import ConsoleSettings
@@ -64,18 +65,23 @@ class ConsoleOfBroker:
         users: of the broker; the console authenticates as the first one.
         allow_writes: whether it changes anything.
 
+    Attributes:
+        faults: for the broker; the console switches them on and off.
+
     Raises:
         click.UsageError: other machines could use it, or a package is missing.
     """
 
     def __init__(self, host: str, port: int, users: Mapping[str, str], *, allow_writes: bool) -> None:
-        from kafkaraw.console.settings import ClusterSettings, ConsoleSettings
+        from kafkaraw.broker import Faults as NewFaults
+        from kafkaraw.cli.console_mirrors import found_mirrors
+        from kafkaraw.console.settings import CLIENT_ID, ClusterSettings, ConsoleSettings
         from kafkaraw.errors import ConfigError
 
         self._users = users
         try:
             self._settings = ConsoleSettings(
-                [ClusterSettings("broker", {}, {}, share_states=share_states)],
+                [ClusterSettings("broker", {}, {}, found_mirrors=found_mirrors, share_states=share_states)],
                 host=host,
                 port=port,
                 allow_writes=allow_writes,
@@ -86,17 +92,30 @@ class ConsoleOfBroker:
         if find_spec("starlette") is None or find_spec("jinja2") is None:
             raise click.UsageError("--console needs packages that are not installed: pip install 'kafkaraw[console]'")
 
+        self.faults: Faults = NewFaults()
+        self.faults.spare(CLIENT_ID)
+
     def __call__(self, servers: str) -> Callable[[], None]:
         """Start the console; return what stops it."""
         import asyncio
         import threading
+
+        from kafkaraw.console.wire import KEPT_BYTES
+        from kafkaraw.inspect import Tap
 
         client: dict[str, object] = {"bootstrap_servers": servers}
         if self._users:
             name, password = next(iter(self._users.items()))
             client |= {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
             client |= {"sasl_username": name, "sasl_password": password}
-        cluster = replace(self._settings.clusters[0], client=client, consumer=client, option=f"-b {servers}")
+        cluster = replace(
+            self._settings.clusters[0],
+            client=client,
+            consumer=client,
+            option=f"-b {servers}",
+            tap=lambda: Tap(servers, kept_bytes=KEPT_BYTES),
+            faults=self.faults,
+        )
         made = console_of(replace(self._settings, clusters=[cluster]))
         is_started = threading.Event()
         thread = threading.Thread(target=lambda: asyncio.run(made.run(is_started.set)), name="console", daemon=True)

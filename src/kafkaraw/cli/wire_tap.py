@@ -193,10 +193,10 @@ def tap(  # noqa: PLR0913 -- one for each option
         from kafkaraw.inspect.tap.proxy import Tap
 
         tapped = Tap(
-            cluster.properties.get("bootstrap.servers") or cluster.properties["bootstrap_servers"],
+            bootstrap_of(cluster),
             listen=listen,
             advertised_host=advertised_host,
-            tls=_tls_of(cluster),
+            tls=tls_of_brokers(cluster),
             listen_tls=_listen_tls(with_tls, tls_cert, tls_key, advertised_host),
             faults=_faults(faults),
         )
@@ -276,7 +276,12 @@ def _wait(stop: Stop, screen: _Screen, seconds: float | None) -> None:
         left = None if left is None else left - turn
 
 
-def _tls_of(cluster: Cluster) -> ssl.SSLContext | None:
+def bootstrap_of(cluster: Cluster) -> str:
+    """Return the bootstrap servers of a cluster."""
+    return str(cluster.properties.get("bootstrap.servers") or cluster.properties["bootstrap_servers"])
+
+
+def tls_of_brokers(cluster: Cluster) -> ssl.SSLContext | None:
     """How the tap speaks with brokers: TLS as the settings say; credentials of SASL are those of the tapped client."""
     from kafkaraw.client.config import AdminConfig, parse
     from kafkaraw.client.java_names import settings_from_properties

@@ -18,17 +18,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kafkaraw.console import (
     dead_letters,
     downloads,
+    faults,
     groups,
     messages,
+    mirrors,
     overview,
     permission_changes,
     permissions,
+    pipelines,
     queries,
     schema_changes,
     schemas,
     share_states,
     topics,
     transactions,
+    wire,
 )
 from kafkaraw.console.access import Access
 from kafkaraw.console.clusters import ClusterConnection
@@ -87,6 +91,17 @@ _PAGES: Final[tuple[tuple[str, Handler, tuple[str, ...]], ...]] = (
     ("/permissions/quota/delete", permission_changes.confirm_quota, ("GET",)),
     ("/permissions/quota/delete", permission_changes.remove_quota, ("POST",)),
     ("/sql", queries.sql_page, ("GET",)),
+    ("/pipelines", pipelines.pipelines, ("GET",)),
+    ("/pipeline", pipelines.pipeline_page, ("GET",)),
+    ("/mirrors", mirrors.mirrors, ("GET",)),
+    ("/mirrors/translate", mirrors.translate, ("GET",)),
+    ("/wire", wire.wire, ("GET",)),
+    ("/wire", wire.switch, ("POST",)),
+    ("/wire/live", wire.live, ("GET",)),
+    ("/wire/exchange", wire.exchange, ("GET",)),
+    ("/wire/pcapng", wire.capture, ("GET",)),
+    ("/faults", faults.show, ("GET",)),
+    ("/faults", faults.change, ("POST",)),
     ("/dead-letters", dead_letters.dead_letters, ("GET",)),
     ("/dead-letters/confirm", dead_letters.confirm, ("GET",)),
     ("/dead-letters/confirm", dead_letters.act, ("POST",)),
@@ -141,7 +156,9 @@ def create_app(settings: ConsoleSettings) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await wire.start_all(site)
         yield
+        await wire.stop_all(site)
         for history in site.history.values():
             if isinstance(history, groups.History) and history.task is not None:
                 history.task.cancel()

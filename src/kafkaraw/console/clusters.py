@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.consumer import AsyncConsumer
-from kafkaraw.console.settings import ClusterSettings
+from kafkaraw.console.settings import CLIENT_ID, ClusterSettings
 
 if TYPE_CHECKING:
     from kafkaraw.schemas.client import AsyncRegistry
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 ANSWER_MS: Final = 8_000
 """The longest time until a page says that the cluster does not answer, in milliseconds."""
-_CLIENT: Final = {"client_id": "kafkaraw-console", "default_api_timeout_ms": ANSWER_MS, "request_timeout_ms": 5_000}
+_CLIENT: Final = {"client_id": CLIENT_ID, "default_api_timeout_ms": ANSWER_MS, "request_timeout_ms": 5_000}
 READING: Final[dict[str, Any]] = {
     "enable_auto_commit": False,
     "allow_auto_create_topics": False,

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
+from kafkaraw.console.providers import Faults, FoundMirrors, Mirror, PipelineState
 from kafkaraw.errors import ConfigError
 
 COLORS: Final = ("blue", "green", "purple", "orange", "teal", "pink", "brown", "red")
 """Of the stripes that tell clusters apart; red is for those that should make the reader careful."""
+CLIENT_ID: Final = "kafkaraw-console"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -46,15 +48,17 @@ class Letters(Protocol):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline whose dead letters are shown.
+    """A pipeline.
 
     Attributes:
-        letters: its store.
+        letters: the store of its dead letters.
         places: makes the store's filter for positions in the dead-letter topic; None for all.
+        state: reads what it has noted in its storage.
     """
 
     letters: Letters
     places: Callable[[frozenset[tuple[int, int]] | None], Any]
+    state: Callable[[], PipelineState] = PipelineState
 
 
 ShareStates: TypeAlias = Callable[[Iterable[tuple[bytes, bytes | None]]], Mapping[tuple[str, str, int], Any]]
@@ -72,7 +76,12 @@ class ClusterSettings:
         option: what selects this cluster on the command line, for commands that are copied, such as `-b HOST:PORT`.
         registry: settings of the schema registry's client; None if there is no registry.
         diagnose: finds out why the cluster does not answer; None if nothing does.
-        pipelines: by name, those whose dead letters are shown.
+        pipelines: by name.
+        mirrors: by the names of their files.
+        found_mirrors: reads what mirrors have written: of an admin client, a maker of consumers, and names of topics.
+        tap: makes a tap in front of the cluster, which is not started; None if there can be none.
+        starts_tap: whether it is started with the console.
+        faults: those of an embedded broker; None for other clusters.
         share_states: reads records of `__share_group_state`, and returns the stored states by group, topic id and
             partition; None if nothing does.
     """
@@ -85,6 +94,11 @@ class ClusterSettings:
     registry: Mapping[str, object] | None = field(default=None, repr=False)
     diagnose: Callable[[], Awaitable[Sequence[Check]]] | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict)
+    found_mirrors: Callable[[Any, Any, Sequence[str]], Awaitable[FoundMirrors]] | None = None
+    tap: Callable[[], Any] | None = None
+    starts_tap: bool = False
+    faults: Faults | None = None
     share_states: ShareStates | None = None
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from kafkaraw._version import __version__
 from kafkaraw.console.access import BODY_MAX_BYTES, TOKEN_FIELD, Access
 from kafkaraw.console.audit import Audit
 from kafkaraw.console.clusters import ClusterConnection
+from kafkaraw.console.providers import Faults
 from kafkaraw.console.settings import Check, ConsoleSettings
 from kafkaraw.console.shown import duration_text, size_text, time_text, visible
 from kafkaraw.console.streams import STREAMS_MAX, StreamLimit
@@ -54,6 +55,7 @@ class Site:
         streams: how many pages are live.
         searches: how many searches run.
         history: what pages have seen before, by any key.
+        faults: of embedded brokers, and of taps, by cluster; all pages tell which are active.
     """
 
     def __init__(self, settings: ConsoleSettings) -> None:
@@ -63,6 +65,9 @@ class Site:
         self.streams: StreamLimit = StreamLimit("live pages", STREAMS_MAX)
         self.searches: StreamLimit = StreamLimit("searches and queries", SEARCHES_MAX)
         self.history: dict[tuple[str, ...], Any] = {}
+        self.faults: dict[str, Faults] = {
+            each.name: each.faults for each in settings.clusters if each.faults is not None
+        }
         self.access: Access | None = None
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(FOLDER / "templates"),
@@ -79,7 +84,7 @@ class Site:
             number=number_text,
             with_page=_with_page,
         )
-        self._templates.globals.update(version=__version__, url=url, settings=settings)
+        self._templates.globals.update(version=__version__, url=url, settings=settings, faults=self.faults)
 
     def text(self, template: str, **context: object) -> str:
         """Return a piece of a page."""

@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.exchanges import Connection as Connection
     from kafkaraw.inspect.exchanges import Exchange as Exchange
     from kafkaraw.inspect.exchanges import Frame as Frame
+    from kafkaraw.inspect.frames import api_named as api_named
+    from kafkaraw.inspect.render import rows_of as rows_of
+    from kafkaraw.inspect.tap.lines import Filter as Filter
+    from kafkaraw.inspect.tap.lines import error_texts as error_texts
+    from kafkaraw.inspect.tap.masking import masked_frames as masked_frames
     from kafkaraw.inspect.tap.proxy import Tap as Tap
     from kafkaraw.inspect.tap.recording import Recording as Recording
+    from kafkaraw.inspect.tap.rules import add_rule as add_rule
+    from kafkaraw.inspect.tap.saving import Saving as Saving
+    from kafkaraw.inspect.tap.summary import Summary as Summary
 
 _LATE = {
     "CaptureReader": "kafkaraw.inspect.captures",
@@ -33,8 +41,16 @@ _LATE = {
     "Connection": "kafkaraw.inspect.exchanges",
     "Exchange": "kafkaraw.inspect.exchanges",
     "Frame": "kafkaraw.inspect.exchanges",
+    "Filter": "kafkaraw.inspect.tap.lines",
     "Recording": "kafkaraw.inspect.tap.recording",
+    "Saving": "kafkaraw.inspect.tap.saving",
+    "Summary": "kafkaraw.inspect.tap.summary",
     "Tap": "kafkaraw.inspect.tap.proxy",
+    "add_rule": "kafkaraw.inspect.tap.rules",
+    "api_named": "kafkaraw.inspect.frames",
+    "error_texts": "kafkaraw.inspect.tap.lines",
+    "masked_frames": "kafkaraw.inspect.tap.masking",
+    "rows_of": "kafkaraw.inspect.render",
 }
 
 

@@ -324,6 +324,12 @@ class Exchange:
             self.response.data = bytes(self.response.data[:kept_bytes])
             self.response.outline = None
 
+    def release(self) -> None:
+        """Drop the decoded bodies, after noting what they say; they are decoded again when they are asked for."""
+        _ = self.subjects, self.batches, self.errors, self.throttle_time_ms
+        for body in ("request_body", "response_body"):
+            self.__dict__.pop(body, None)
+
     def _decoded_request(self) -> tuple[Request[Response] | None, str]:
         if self.request is None or self.api is None or not self.is_known:
             return None, ""

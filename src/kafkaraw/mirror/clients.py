@@ -80,16 +80,8 @@ class FlowClients:
         Raises:
             KafkaError: the cluster does not answer.
         """
-        partition = TopicPartition(topic, 0)
         async with self.consumer(of_source=of_source, read_committed=False) as consumer:
-            if topic not in await consumer.list_topics():
-                return []
-            end = (await consumer.end_offsets([partition]))[partition]
-            return [
-                (record.key, record.value)
-                async for record in _read_until(consumer, partition, end)
-                if record.key is not None
-            ]
+            return await compacted_records(consumer, topic)
 
     async def marks(self, of: TopicPartition, offsets: range, *, of_source: bool) -> list[Mark]:
         """Return all records of a partition that are in a range, with timestamps and keys as their contents.
@@ -127,6 +119,21 @@ class FlowClients:
             async for record in _read_until(consumer, of, end):
                 return record.timestamp_ms
         return None
+
+
+async def compacted_records(consumer: AsyncConsumer, topic: str) -> list[tuple[bytes, bytes | None]]:
+    """Return keys and values of a compacted topic with one partition, in order; none if it does not exist.
+
+    Raises:
+        KafkaError: the cluster does not answer.
+    """
+    partition = TopicPartition(topic, 0)
+    if topic not in await consumer.list_topics():
+        return []
+    end = (await consumer.end_offsets([partition]))[partition]
+    return [
+        (record.key, record.value) async for record in _read_until(consumer, partition, end) if record.key is not None
+    ]
 
 
 def newest(records: Iterable[tuple[bytes, bytes | None]]) -> dict[bytes, bytes]:

@@ -25,7 +25,7 @@ function stream(box) {
     last = JSON.parse(event.data);
     bar.value = last.total ? last.read / last.total : 0;
     said.textContent = isLive
-      ? `Live: ${number(last.matches)} shown or passed of ${number(last.read)} that arrived${last.left_out ? "; too many to show all" : ""}`
+      ? `Live: ${number(last.matches)} shown or passed of ${number(last.read)} that arrived${last.left_out ? `; too many to show all, ${number(last.left_out)} left out` : ""}`
       : `${counts(last)}, ${last.seconds} s`;
   });
   source.addEventListener("rows", (event) => {
