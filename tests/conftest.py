@@ -156,7 +156,7 @@ LONG = (
     "schemas/arrow/test_protobuf_encoding.py",
     "schemas/languages/test_hostile_schemas.py",
     "schemas/languages/test_versions.py",
-    "schemas/server/test_http_server.py",
+    "test_web_server.py",
     "schemas/server/test_takeover.py",
     "schemas/server/test_topic.py",
     "schemas/test_client.py",
