@@ -23,7 +23,7 @@ from kafkaraw.console.messages import time_of
 from kafkaraw.console.reading import read_heads
 from kafkaraw.console.shown import duration_text, first, visible
 from kafkaraw.console.site import MissingError, Site, number_of, url
-from kafkaraw.console.topics import LIST_STALE_S, NUMBERS_S, PART_NUMBERS_S, check_name, ends_of, is_of_part
+from kafkaraw.console.topics import LIST_STALE_S, check_name, ends_of, is_of_part, numbers_s
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import TopicPartition
 
@@ -126,7 +126,7 @@ async def listed(cluster: ClusterConnection, *, stale_s: float = 0.0) -> list[Gr
 async def groups(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Show the list of groups."""
     words = request.query_params.get("q", "").lower().split()
-    is_part = is_of_part(request)
+    is_part, began = is_of_part(request), time.monotonic()
     stale_s = LIST_STALE_S if is_part else 0.0
     every = await listed(cluster, stale_s=stale_s)
     found = [each for each in every if all(word in each.group_id.lower() for word in words)]
@@ -134,7 +134,7 @@ async def groups(request: Request, site: Site, cluster: ClusterConnection) -> Re
     chosen = found[(page - 1) * PER_PAGE : page * PER_PAGE]
     key = "lags " + "\0".join(each.group_id for each in chosen)
     asked = cluster.kept(key, _LIST_S, lambda: _lags(cluster, chosen), stale_s=stale_s)
-    known = await cluster.within(PART_NUMBERS_S if is_part else NUMBERS_S, asked)
+    known = await cluster.within(numbers_s(began, is_part=is_part), asked)
     lags = known or {}
     rows = [
         {

@@ -39,6 +39,7 @@ from kafkaraw.console.shown import (
 from kafkaraw.console.site import MissingError, Site, number_of, url
 from kafkaraw.console.streams import EventStream, event
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.readable import text_or_base64
 from kafkaraw.records import Batch, Record, TopicPartition
 
 COUNT: Final = 50
@@ -464,7 +465,7 @@ async def _line(decoder: Decoder, one: Record) -> str:
         "key": await _exported(decoder, one.topic, "key", one.key),
         "value": await _exported(decoder, one.topic, "value", one.value),
         "headers": [
-            [name, decoder.header(name, data).text if masks else _text_or_base64(data)] for name, data in one.headers
+            [name, decoder.header(name, data).text if masks else text_or_base64(data)] for name, data in one.headers
         ],
     }
     return json.dumps(entry, ensure_ascii=False, default=str) + "\n"
@@ -483,16 +484,7 @@ async def _exported(decoder: Decoder, topic: str, field: str, data: bytes | None
         pass
     if decoder.masks:
         return (await decoder.shown(topic, field, data, is_whole=True)).text
-    return _text_or_base64(data)
-
-
-def _text_or_base64(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    return text_or_base64(data)
 
 
 # -- sending

@@ -7,9 +7,9 @@ at once, and the rest when it is known. Start at `overview`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,6 +23,8 @@ from kafkaraw.console.site import Site, permission_of
 from kafkaraw.errors import KafkaError
 from kafkaraw.monitoring import ClusterStatus, Severity, problems_of
 
+T = TypeVar("T")
+
 _KEPT_S: Final = 5.0
 _STALE_S: Final = 120.0
 _WAIT_S: Final = 0.6
@@ -35,14 +37,14 @@ class State:
     """What the cluster has told.
 
     Attributes:
-        status: its numbers.
+        status: its numbers; None if it has not told them.
         transactions: those that are open for long; None if that is not known.
-        refused: why it is not; empty if it is known.
+        refused: what is not known, and why, as sentences.
     """
 
-    status: ClusterStatus
+    status: ClusterStatus | None
     transactions: Sequence[TransactionListing] | None
-    refused: str
+    refused: tuple[str, ...]
 
 
 async def overview(request: Request, site: Site, cluster: ClusterConnection) -> Response:
@@ -54,6 +56,7 @@ async def overview(request: Request, site: Site, cluster: ClusterConnection) -> 
     facts: dict[str, Any] = {
         "described": described,
         "known": None if state is None else state.status,
+        "is_partial": state is None,
         "problems": sentences(described, state),
     }
     return site.page(request, "overview.html", cluster, tab="overview", **facts)
@@ -64,18 +67,24 @@ async def _described(admin: AsyncAdmin) -> ClusterDescription:
 
 
 async def _asked(cluster: ClusterConnection) -> State:
-    status, (transactions, refused) = await asyncio.gather(cluster.status(), _long_transactions(cluster))
-    return State(status, transactions, refused)
+    refused: list[str] = []
+
+    async def tried(what: str, work: Awaitable[T]) -> T | None:
+        try:
+            return await work
+        except KafkaError as error:
+            refused.append(f"Not shown: {what}: {permission_of(error) or str(error)[:300]}.")
+            return None
+
+    status, transactions = await asyncio.gather(
+        tried("topics, groups and disks", cluster.status()),
+        tried("transactions", cluster.aside(_long_transactions)),
+    )
+    return State(status, transactions, tuple(refused))
 
 
-async def _long_transactions(cluster: ClusterConnection) -> tuple[Sequence[TransactionListing] | None, str]:
-    async def ask(admin: AsyncAdmin) -> Sequence[TransactionListing]:
-        return await admin.list_transactions(states=["Ongoing"], longer_than_ms=_LONG_TRANSACTION_MS)
-
-    try:
-        return await cluster.aside(ask), ""
-    except KafkaError as error:
-        return None, permission_of(error) or str(error)[:300]
+async def _long_transactions(admin: AsyncAdmin) -> Sequence[TransactionListing]:
+    return await admin.list_transactions(states=["Ongoing"], longer_than_ms=_LONG_TRANSACTION_MS)
 
 
 def sentences(described: ClusterDescription, state: State | None) -> list[tuple[str, str]]:
@@ -85,17 +94,18 @@ def sentences(described: ClusterDescription, state: State | None) -> list[tuple[
     if state is None:
         return [("good", f"{answer}."), ("note", "Topics, groups and disks are being read.")]
     said: list[tuple[str, str]] = []
-    if described.controller_id < 0 and state.status.snapshot.controller_id is None:
-        said.append(("bad", "The cluster names no controller: topics and configurations cannot be changed."))
-    said += [("note" if each.severity is Severity.NOTE else "bad", each.text) for each in problems_of(state.status)]
+    if state.status is not None:
+        if state.status.snapshot.controller_id is None:
+            said.append(("bad", "The cluster names no controller: topics and configurations cannot be changed."))
+        said += [("note" if each.severity is Severity.NOTE else "bad", each.text) for each in problems_of(state.status)]
     if state.transactions:
         names = first(each.transactional_id for each in state.transactions)
         said.append(
             ("bad", f"{len(state.transactions)} transactions are open for more than {_LONG_TRANSACTION_MS // 60_000} "
              f"minutes: {names}. Readers of committed records wait for their end.")
         )  # fmt: skip
-    if state.refused:
-        said.append(("note", f"Not shown: transactions: {state.refused}."))
+    said += [("note", each) for each in state.refused]
     if not any(kind == "bad" for kind, _ in said):
-        said.insert(0, ("good", f"{answer}, every partition has a leader, and every replica is in sync."))
+        partitions = ", every partition has a leader, and every replica is in sync" if state.status is not None else ""
+        said.insert(0, ("good", f"{answer}{partitions}."))
     return said

@@ -30,9 +30,9 @@ _SIZES_S: Final = 15.0
 _SIZES_STALE_S: Final = 120.0
 LIST_STALE_S: Final = 60.0
 """How old a list may be in which the reader searches; a newer one is asked for meanwhile."""
-NUMBERS_S: Final = 0.3
-PART_NUMBERS_S: Final = 0.04
-"""How long a list waits for numbers: when the page is opened, and when a part of it is replaced as the reader types."""
+_NUMBERS_S: Final = 0.4
+_PART_NUMBERS_S: Final = 0.04
+"""How long a page with a list may take because of its numbers; as the reader types, a part of it waits for less."""
 _PAGES_MAX: Final = 1_000_000
 _RATE_MIN_S: Final = 2.0
 _RATE_MAX_S: Final = 600.0
@@ -139,7 +139,7 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
     """Show the list of topics."""
     words = request.query_params.get("q", "").lower().split()
     shows_internal = request.query_params.get("internal") == "1"
-    is_part = is_of_part(request)
+    is_part, began = is_of_part(request), time.monotonic()
     found = [
         each
         for each in await listed(cluster, stale_s=LIST_STALE_S if is_part else 0.0)
@@ -156,7 +156,7 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
         return starts, ends
 
     key = "offsets " + "\0".join(each.name for each in chosen)
-    wait_s = PART_NUMBERS_S if is_part else NUMBERS_S
+    wait_s = numbers_s(began, is_part=is_part)
     known, sizes = await asyncio.gather(
         cluster.within(wait_s, cluster.kept(key, _LIST_S, offsets, stale_s=LIST_STALE_S if is_part else 0.0)),
         cluster.within(wait_s, sizes_of(cluster)),
@@ -172,6 +172,16 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
         "is_partial": known is None or sizes is None,
     }
     return site.page(request, "topics.html", cluster, tab="topics", **context)
+
+
+def numbers_s(began: float, *, is_part: bool) -> float:
+    """Return how long to wait for the numbers of a list; when the names took long, the numbers come later.
+
+    Args:
+        began: when the request arrived, in seconds, monotonic.
+        is_part: whether the script asks for a part of the page.
+    """
+    return _PART_NUMBERS_S if is_part else max(_PART_NUMBERS_S, _NUMBERS_S - (time.monotonic() - began))
 
 
 def is_of_part(request: Request) -> bool:
