@@ -77,6 +77,7 @@ PACKAGES = {
     "inspect": ("entry", "What each byte of a frame means."),
     "protocol_exports": ("entry", "The protocol for Wireshark, Kaitai Struct and other tools."),
     "opentelemetry": ("entry", "Traces and metrics of clients, as interceptors."),
+    "web_server": ("net", "The HTTP server of registry and console."),
     "metrics": ("entry", "The metrics of clients for Prometheus."),
     "monitoring": ("role", "What a cluster does: rates, lag, what is wrong."),
     "schemas": ("role", "Schema registries: client, serializers, languages, and a registry to run."),
@@ -89,6 +90,7 @@ PACKAGES = {
     "records": ("records", "Bytes to records and back: batches, codecs, Arrow columns. The hot path is compiled."),
     "protocol": ("protocol", "Bytes to messages and back: each API declared once, in all its versions."),
     "errors": ("base", "Exceptions, by what to do about them."),
+    "readable": ("base", "Sizes, times and bytes as text."),
     "light_classes": ("base", "Dataclasses that import fast."),
     "notebooks": ("base", "HTML of values for notebooks."),
 }

@@ -156,7 +156,6 @@ LONG = (
     "schemas/arrow/test_protobuf_encoding.py",
     "schemas/languages/test_hostile_schemas.py",
     "schemas/languages/test_versions.py",
-    "schemas/server/test_http_server.py",
     "schemas/server/test_takeover.py",
     "schemas/server/test_topic.py",
     "schemas/test_client.py",
@@ -167,6 +166,7 @@ LONG = (
     "test_imports.py",
     "testing/test_audit_spark.py",
     "testing/test_pytest_plugin.py",
+    "test_web_server.py",
     "worker/test_endpoints_and_threads.py",
     "worker/test_kills.py",
 )

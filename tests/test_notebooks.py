@@ -12,9 +12,10 @@ from kafkaraw import Admin, Consumer, GroupDescription, NewTopic, Producer, Topi
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin.group_descriptions import GroupState, GroupType, MemberDescription
 from kafkaraw.inspect import annotate
-from kafkaraw.notebooks import plain, table, text, time_text
+from kafkaraw.notebooks import plain, table, text
 from kafkaraw.protocol.frames import RequestHeader, encode_request
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkaraw.readable import time_text
 
 HOSTILE = '<script>alert("1")</script>\x1b[31m\u202e&'
 ALLOWED = {"div", "p", "strong", "table", "caption", "thead", "tbody", "tr", "th", "td"}

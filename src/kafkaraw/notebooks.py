@@ -63,19 +63,5 @@ def plain(value: object) -> str:
     return shown if len(shown) <= _TEXT_MAX else f"{shown[:_TEXT_MAX]}…"
 
 
-def time_text(timestamp_ms: int) -> str:
-    """Return a timestamp of a record in UTC; one that no calendar has as its number."""
-    if timestamp_ms < 0:
-        return ""
-    from datetime import UTC, datetime
-
-    seconds, milliseconds = divmod(timestamp_ms, 1_000)
-    try:
-        shown = datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{timestamp_ms} ms"
-    return f"{shown:%Y-%m-%d %H:%M:%S}.{milliseconds:03}"
-
-
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()

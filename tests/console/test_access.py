@@ -157,7 +157,7 @@ def test_an_audit_file_that_cannot_be_written_ends_the_start(servers: str, tmp_p
 
 
 def test_a_port_in_use_is_named(console: httpx.Client, servers: str) -> None:
-    with pytest.raises(NetworkError, match="choose another --port"), running(servers, port=console.base_url.port):
+    with pytest.raises(NetworkError, match="choose another port"), running(servers, port=console.base_url.port):
         pass
 
 

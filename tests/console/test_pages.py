@@ -487,7 +487,7 @@ def test_a_missing_permission_is_named() -> None:
             assert "User:eve needs DESCRIBE on cluster" in page
             assert "pw" not in page.split("<main")[1].split("</main")[0].replace("pwd", "")
             overview = client.get("/c/test/").text
-            assert "Not known: Disks" in overview
+            assert "Not shown: log directories of broker" in overview and "needs the permission DESCRIBE" in overview
 
 
 def test_a_topic_deleted_while_it_is_searched_ends_the_search(servers: str, console: httpx.Client) -> None:

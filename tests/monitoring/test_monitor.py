@@ -17,6 +17,7 @@ from kafkaraw.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafkaraw.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkaraw.protocol.messages.list_groups import ListGroupsRequest
 from kafkaraw.protocol.messages.list_offsets import ListOffsetsRequest
+from kafkaraw.protocol.messages.metadata import MetadataRequest
 from kafkaraw.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.broker.virtual_nodes import VirtualNodes, on_nodes
 from tests.client.admin.test_groups import member
@@ -331,6 +332,23 @@ def test_a_broker_that_does_not_answer_costs_its_own_numbers_only() -> None:
             assert nodes.now - began < 6, "what failed is not asked for again at once"
 
     on_nodes(life)
+
+
+def test_a_snapshot_reads_the_metadata_of_topics_once() -> None:
+    async def life(cluster: VirtualCluster) -> None:
+        for number in range(3):
+            await cluster.create(f"t{number}", 2)
+        async with cluster.admin() as admin:
+            monitor = monitor_of(cluster, admin)
+            await monitor.refresh()
+            await admin.alter_group_offsets("g", {TopicPartition("t0", 0): 0})
+            asked = len(cluster.requests())
+            await monitor.refresh()
+            metadata = [each for each in cluster.requests()[asked:] if isinstance(each, MetadataRequest)]
+            names = [topic.name for each in metadata for topic in each.topics or ()]
+            assert names == ["t0", "t1", "t2"], "besides the list of topics, which is made now and then"
+
+    on_cluster(life)
 
 
 @pytest.mark.parametrize("release", ["2.4", "2.8", "3.0", "3.9"])

@@ -19,11 +19,12 @@ from kafkaraw.cli.registries import registry_option
 
 if TYPE_CHECKING:
     from kafkaraw.console.serving import Console
-    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings
+    from kafkaraw.console.settings import Check, ClusterSettings, ConsoleSettings, OidcSettings
     from kafkaraw.inspect import Tap
 
 URL_LINE: Final = "url="
 USERS_VARIABLE: Final = "KAFKARAW_CONSOLE_USERS"
+SECRET_VARIABLE: Final = "KAFKARAW_CONSOLE_OIDC_SECRET"
 TAP_ADDRESS: Final = "127.0.0.1:19092"
 _DEFAULT_PORT: Final = 8088
 
@@ -54,6 +55,14 @@ class ConsoleOptions(TypedDict):
     users: tuple[str, ...]
     user_header: str | None
     proxies: tuple[str, ...]
+    oidc_issuer: str | None
+    oidc_client: str
+    oidc_users: tuple[str, ...]
+    oidc_groups: tuple[str, ...]
+    oidc_user_claim: str
+    oidc_groups_claim: str
+    oidc_scopes: tuple[str, ...]
+    public_url: str
     allowed_hosts: tuple[str, ...]
     allow_writes: bool
     masks: tuple[str, ...]
@@ -105,6 +114,20 @@ class ConsoleOptions(TypedDict):
 )
 @click.option("--user-header", metavar="NAME", help="The request header in which a proxy names the user.")
 @click.option("--proxy", "proxies", multiple=True, metavar="ADDRESS[/BITS]", help="The address of this proxy.")
+@click.option(
+    "--oidc-issuer",
+    metavar="URL",
+    help=f"Log users in with this OpenID Connect provider. {SECRET_VARIABLE} has the client's secret.",
+)
+@click.option("--oidc-client", default="", metavar="ID", help="The console's client id there.")
+@click.option("--oidc-user", "oidc_users", multiple=True, metavar="NAME", help="Who may use the console; * for all.")
+@click.option("--oidc-group", "oidc_groups", multiple=True, metavar="NAME", help="Whose members may use the console.")
+@click.option("--oidc-user-claim", default="preferred_username", show_default=True, help="The claim with the user.")
+@click.option("--oidc-groups-claim", default="groups", show_default=True, help="The claim with the user's groups.")
+@click.option("--oidc-scope", "oidc_scopes", multiple=True, metavar="SCOPE", help="Ask for this scope, too.")
+@click.option(
+    "--public-url", default="", metavar="URL", help="Where browsers reach the console, such as a proxy's URL."
+)
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME", help="Answer to this name, too.")
 @click.option("--allow-writes", is_flag=True, help="Allow changes; those that destroy ask for the name.")
 @click.option(
@@ -163,6 +186,8 @@ def settings_of(cluster: Cluster, options: ConsoleOptions) -> ConsoleSettings:
             users=parse_users((*given, *options["users"])),
             user_header=options["user_header"],
             proxies=[_network(each) for each in options["proxies"]],
+            oidc=_oidc(options),
+            public_url=options["public_url"],
             allowed_hosts=options["allowed_hosts"],
             allow_writes=options["allow_writes"],
             masks=frozenset(each.lower() for each in options["masks"]),
@@ -170,6 +195,23 @@ def settings_of(cluster: Cluster, options: ConsoleOptions) -> ConsoleSettings:
         )
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _oidc(options: ConsoleOptions) -> OidcSettings | None:
+    from kafkaraw.console.settings import OIDC_SCOPES, OidcSettings
+
+    if options["oidc_issuer"] is None:
+        return None
+    return OidcSettings(
+        options["oidc_issuer"],
+        options["oidc_client"],
+        os.environ.get(SECRET_VARIABLE, ""),
+        users=frozenset(options["oidc_users"]),
+        groups=frozenset(options["oidc_groups"]),
+        user_claim=options["oidc_user_claim"],
+        groups_claim=options["oidc_groups_claim"],
+        scopes=(*OIDC_SCOPES, *options["oidc_scopes"]),
+    )
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

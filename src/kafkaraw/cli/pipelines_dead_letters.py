@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from kafkaraw.cli.pipelines_options import place_option
-from kafkaraw.cli.rendering import print_rows
+from kafkaraw.cli.rendering import print_rows, time_text
 from kafkaraw.cli.start_offsets import TIME_FORMS, timestamp_ms
 from kafkaraw.errors import UsageError
+from kafkaraw.readable import text_or_base64
 
 if TYPE_CHECKING:
     from kafkaraw.pipelines.dead_letters.store import DeadLetters, Filter, Found, Handled
@@ -167,7 +166,7 @@ def _row(found: Found, *, as_json: bool) -> dict[str, object]:
     error = letter.error if as_json else " ".join(letter.error.split())
     return {
         "AT": f"{letter.place[0]}:{letter.place[1]}",
-        "TIME": _time(letter.time_ms),
+        "TIME": time_text(letter.time_ms),
         "STATE": found.state.value,
         "FLOW": letter.dataset,
         "REASON": letter.reason,
@@ -193,25 +192,12 @@ def _whole(found: Found) -> dict[str, object]:
         "expectation": letter.expectation or None,
         "error": letter.error,
         "origin": {"topic": letter.topic, "partition": letter.partition, "offset": letter.offset},
-        "time": _time(letter.time_ms),
-        "timestamp": _time(letter.timestamp_ms) if letter.timestamp_ms >= 0 else None,
-        "headers": [[name, _readable(value)] for name, value in letter.headers],
-        "key": _readable(letter.key),
-        "value": _readable(letter.value),
+        "time": time_text(letter.time_ms),
+        "timestamp": time_text(letter.timestamp_ms),
+        "headers": [[name, text_or_base64(value)] for name, value in letter.headers],
+        "key": text_or_base64(letter.key),
+        "value": text_or_base64(letter.value),
     }
-
-
-def _readable(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _report(what: str, done: Handled) -> None:

@@ -19,6 +19,7 @@ import click
 
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.readable import size_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -190,7 +191,7 @@ class _Progress:
     def began(self, scan: PlannedScan) -> Callable[[int], None] | None:
         """Show a scan; return what is called with the number of offsets read."""
         if not self._quiet and (scan.offsets > _WARN_OFFSETS or (scan.size_bytes or 0) > _WARN_BYTES):
-            size = "" if scan.size_bytes is None else f", about {_size(scan.size_bytes)}"
+            size = "" if scan.size_bytes is None else f", about {size_text(scan.size_bytes)}"
             click.echo(f"% reading {scan.offsets:,} offsets of {scan.topic}{size}; Ctrl-C stops", err=True)
         if not self._is_shown or not scan.offsets:
             return None
@@ -217,19 +218,10 @@ def _show_plan(scans: list[PlannedScan]) -> None:
     if not scans:
         click.echo("reads no topic")
     for scan in scans:
-        size = "" if scan.size_bytes is None else f", about {_size(scan.size_bytes)}"
+        size = "" if scan.size_bytes is None else f", about {size_text(scan.size_bytes)}"
         click.echo(f"{scan.topic}: {scan.offsets:,} offsets{size}, columns {', '.join(map(_safe, scan.columns))}")
         for each in scan.ranges:
             click.echo(f"  {each.topic}-{each.partition}: {each.start:,} to {each.end:,} ({each.size:,} offsets)")
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1_000:
-            return f"{count:.3g} {unit}"
-        count /= 1_000
-    return f"{count:,.3g} TB"
 
 
 def _show_table(reader: pa.RecordBatchReader, rows_max: int, progress: _Progress) -> None:

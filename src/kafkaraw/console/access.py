@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kafkaraw.console.oidc import LOGOUT, Oidc
 from kafkaraw.console.settings import ConsoleSettings
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Access:
         self._secret = secrets.token_bytes(32)
         self._passwords = {name: _digest(password) for name, password in settings.users.items()}
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self._oidc = None if settings.oidc is None else Oidc(settings.oidc, settings.public_url)
         self._hosts = {*_LOCAL_NAMES, host.lower(), *(each.lower() for each in settings.allowed_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +76,7 @@ class Access:
             return
         request = Request(scope)
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
-        refusal = self._refusal(request)
+        refusal = await self._login_page(request) or self._refusal(request)
         scope["state"]["token"] = self._token(cookie, scope["state"].get("user", ""))
         scope["state"]["cookie"] = cookie
         is_new = COOKIE not in request.cookies
@@ -105,29 +107,48 @@ class Access:
         """Return the answer to a request that is not let in; otherwise note the user."""
         request.scope.setdefault("state", {})["user"] = ""
         host = request.headers.get("host", "")
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if not self._settings.has_login and name.lower() not in self._hosts:
+        is_open = self._settings.has_login if self._oidc is None else bool(self._settings.public_url)
+        if not is_open and not self._is_known(request):
             text = (
-                f"This console answers to {', '.join(sorted(self._hosts))} only. Start it with --allowed-host {name!r}."
+                f"This console answers to {', '.join(sorted(self._hosts))} only. Start it with --allowed-host {host!r}."
             )
             return PlainTextResponse(text, 421)
         if self._settings.has_login:
             user = self._user(request)
             if user is None:
-                return self._login()
+                return self._login(request)
             request.scope["state"]["user"] = user
         if request.method not in _SAFE and not _is_own_page(request, host):
             log.warning("a request of another site was refused: %s %s", request.method, request.url.path)
             return PlainTextResponse("This request comes from the page of another site.", 403)
         return None
 
-    def _login(self) -> Response:
+    async def _login_page(self, request: Request) -> Response | None:
+        """Answer a request about logins by OpenID Connect; None if it is about something else."""
+        if self._oidc is None or (not self._settings.public_url and not self._is_known(request)):
+            return None
+        request.scope.setdefault("state", {})["user"] = ""
+        if request.url.path == LOGOUT and request.method == "POST":
+            return self._oidc.logout(request) if _is_own_page(request, request.headers.get("host", "")) else None
+        return await self._oidc.answer(request)
+
+    def _is_known(self, request: Request) -> bool:
+        """Return whether a request names one of the console's hosts."""
+        host = request.headers.get("host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        return name.lower() in self._hosts
+
+    def _login(self, request: Request) -> Response:
+        if self._oidc is not None:
+            return self._oidc.begin(request)
         if self._passwords:
             challenge = {"www-authenticate": 'Basic realm="kafkaraw console", charset="UTF-8"'}
             return PlainTextResponse("A user name and a password are needed.", 401, challenge)
         return PlainTextResponse(f"The proxy has not named the user in {self._settings.user_header}.", 401)
 
     def _user(self, request: Request) -> str | None:
+        if self._oidc is not None:
+            return self._oidc.user(request)
         name = self._settings.user_header
         if name is not None and request.client is not None and self._is_proxy(request.client.host):
             user = request.headers.get(name)

@@ -7,8 +7,11 @@ again. Must not render anything. Start at `ClusterConnection`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaraw.client.admin.client import AsyncAdmin
@@ -16,6 +19,7 @@ from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.console.settings import CLIENT_ID, ClusterSettings
 
 if TYPE_CHECKING:
+    from kafkaraw.monitoring import ClusterStatus, Monitor
     from kafkaraw.schemas.client import AsyncRegistry
 
 T = TypeVar("T")
@@ -29,6 +33,26 @@ READING: Final[dict[str, Any]] = {
     "auto_offset_reset": "earliest",
 }
 """Settings of consumers that only look."""
+
+
+@dataclass
+class _Kept:
+    """An answer that is kept.
+
+    Attributes:
+        asked_at: when it was asked for, in seconds, monotonic.
+        task: asks for it.
+        before: the answer before it, while this one is on its way; done.
+    """
+
+    asked_at: float
+    task: asyncio.Task[Any]
+    before: asyncio.Task[Any] | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no answer, and will be none."""
+        return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
 
 
 class ClusterConnection:
@@ -45,7 +69,10 @@ class ClusterConnection:
         self.settings: ClusterSettings = settings
         self._admin: AsyncAdmin | None = None
         self._registry: AsyncRegistry | None = None
-        self._kept: dict[str, tuple[float, asyncio.Task[Any]]] = {}
+        self._kept: dict[str, _Kept] = {}
+        self._aside: _Aside | None = None
+        self._monitor: Monitor | None = None
+        self._monitor_lock = asyncio.Lock()  # of the loop aside
 
     @property
     def name(self) -> str:
@@ -72,23 +99,76 @@ class ClusterConnection:
         """Return a consumer that only looks; it must be closed."""
         return AsyncConsumer(**{**_CLIENT, **self.settings.consumer, **READING, **settings})
 
-    async def kept(self, key: str, seconds: float, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def aside(self, ask: Callable[[AsyncAdmin], Coroutine[Any, Any, T]]) -> T:
+        """Ask in a thread of its own, whose admin client is another one.
+
+        Answers about all topics of a large cluster take long to decode: meanwhile pages are answered.
+
+        Args:
+            ask: asks, on the event loop of that thread.
+        """
+        if self._aside is None:
+            self._aside = _Aside(f"console {self.name}", lambda: AsyncAdmin(**{**_CLIENT, **self.settings.client}))
+        return await self._aside.run(ask)
+
+    async def status(self) -> ClusterStatus:
+        """Return what the cluster does now, with rates since the last time. Only `kept` calls it.
+
+        Raises:
+            KafkaError: the cluster does not answer.
+        """
+
+        async def refresh(admin: AsyncAdmin) -> ClusterStatus:
+            from kafkaraw.monitoring import Monitor
+
+            async with self._monitor_lock:
+                if self._monitor is None:
+                    self._monitor = Monitor(admin)
+                return await self._monitor.refresh(lookup_rounds=0)
+
+        return await self.aside(refresh)
+
+    async def kept(
+        self,
+        key: str,
+        seconds: float,
+        ask: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        stale_s: float = 0.0,
+    ) -> T:
         """Return an answer that is at most so old; several pages that need it at the same time ask once.
 
         Args:
             key: names the question.
             seconds: how old the answer may be.
             ask: asks.
+            stale_s: an answer that is older by at most so much is returned, while a new one is asked for.
         """
         now = time.monotonic()
-        asked_at, task = self._kept.get(key, (0.0, None))
-        if task is None or now - asked_at > seconds or (task.done() and (task.cancelled() or task.exception())):
+        known = self._kept.get(key)
+        if known is None or known.has_failed or (known.task.done() and now - known.asked_at > seconds):
             if len(self._kept) > _KEPT_MAX:
                 self._kept.clear()
-            task = asyncio.create_task(ask())
-            self._kept[key] = (now, task)
-        found: T = await asyncio.shield(task)
+            is_usable = known is not None and not known.has_failed and now - known.asked_at <= seconds + stale_s
+            before = known.task if known is not None and is_usable else None
+            known = self._kept[key] = _Kept(now, asyncio.create_task(ask()), before)
+            known.task.add_done_callback(_retrieve)
+        if stale_s and known.before is not None and not known.task.done():
+            found: T = known.before.result()
+            return found
+        found = await asyncio.shield(known.task)
         return found
+
+    async def within(self, seconds: float, answer: Coroutine[Any, Any, T]) -> T | None:
+        """Return an answer, or None if it takes longer; it should be one that is kept, so that it comes later.
+
+        Args:
+            seconds: how long to wait.
+            answer: of `kept`.
+        """
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(answer, seconds)
+        return None
 
     def forget(self) -> None:
         """Forget answers: something was changed."""
@@ -96,13 +176,68 @@ class ClusterConnection:
 
     async def close(self) -> None:
         """Close the clients."""
-        for _, task in self._kept.values():
+        tasks = [each.task for each in self._kept.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*(task for _, task in self._kept.values()), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._aside is not None:
+            await self._aside.close()
         if self._admin is not None:
             await self._admin.close()
         if self._registry is not None:
             await self._registry.close()
 
 
+class _Aside:
+    """An event loop in a thread of its own, with an admin client.
+
+    Args:
+        name: of the thread.
+        admin: makes the client.
+    """
+
+    def __init__(self, name: str, admin: Callable[[], AsyncAdmin]) -> None:
+        self._make = admin
+        self._admin: AsyncAdmin | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
+        self._thread.start()
+
+    def _live(self) -> None:
+        with contextlib.closing(self._loop):
+            self._loop.run_forever()
+
+    async def run(self, ask: Callable[[AsyncAdmin], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine there, and return its result."""
+
+        async def ask_there() -> T:
+            if self._admin is None:
+                self._admin = self._make()
+            return await ask(self._admin)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask_there(), self._loop))
+
+    async def close(self) -> None:
+        """Close the client, and end the thread."""
+
+        async def close_there() -> None:
+            tasks = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+            if self._admin is not None:
+                await self._admin.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(close_there(), self._loop))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join, _STOP_S)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a question that no page waits for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+_STOP_S: Final = 3.0
 _KEPT_MAX: Final = 2_000

@@ -23,7 +23,7 @@ from kafkaraw.console.messages import time_of
 from kafkaraw.console.reading import read_heads
 from kafkaraw.console.shown import duration_text, first, visible
 from kafkaraw.console.site import MissingError, Site, number_of, url
-from kafkaraw.console.topics import check_name, ends_of
+from kafkaraw.console.topics import LIST_STALE_S, check_name, ends_of, is_of_part, numbers_s
 from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.records import TopicPartition
 
@@ -114,20 +114,28 @@ class History:
         return max(last.end - old.end, 0) / elapsed, max(last.committed - old.committed, 0) / elapsed
 
 
-async def listed(cluster: ClusterConnection) -> list[GroupListing]:
-    """Return all groups, by name."""
-    found = await cluster.kept("groups", _LIST_S, cluster.admin.list_groups)
-    return sorted(found, key=lambda each: each.group_id)
+async def listed(cluster: ClusterConnection, *, stale_s: float = 0.0) -> list[GroupListing]:
+    """Return all groups, by name; `stale_s` as that of `ClusterConnection.kept`."""
+
+    async def ask() -> list[GroupListing]:
+        return sorted(await cluster.aside(lambda admin: admin.list_groups()), key=lambda each: each.group_id)
+
+    return await cluster.kept("groups", _LIST_S, ask, stale_s=stale_s)
 
 
 async def groups(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Show the list of groups."""
     words = request.query_params.get("q", "").lower().split()
-    found = [each for each in await listed(cluster) if all(word in each.group_id.lower() for word in words)]
+    is_part, began = is_of_part(request), time.monotonic()
+    stale_s = LIST_STALE_S if is_part else 0.0
+    every = await listed(cluster, stale_s=stale_s)
+    found = [each for each in every if all(word in each.group_id.lower() for word in words)]
     page = number_of(request.query_params, "page", 1, _PAGES_MAX) or 1
     chosen = found[(page - 1) * PER_PAGE : page * PER_PAGE]
     key = "lags " + "\0".join(each.group_id for each in chosen)
-    lags = await cluster.kept(key, _LIST_S, lambda: _lags(cluster, chosen))
+    asked = cluster.kept(key, _LIST_S, lambda: _lags(cluster, chosen), stale_s=stale_s)
+    known = await cluster.within(numbers_s(began, is_part=is_part), asked)
+    lags = known or {}
     rows = [
         {
             "id": each.group_id,
@@ -139,6 +147,7 @@ async def groups(request: Request, site: Site, cluster: ClusterConnection) -> Re
         for each in chosen
     ]
     context: dict[str, Any] = {"rows": rows, "count": len(found), "page_number": page, "per_page": PER_PAGE}
+    context["is_partial"] = known is None
     return site.page(request, "groups.html", cluster, tab="groups", **context)
 
 

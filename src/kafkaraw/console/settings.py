@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from kafkaraw.console.providers import Faults, FoundMirrors, Mirror, PipelineState
 from kafkaraw.errors import ConfigError
@@ -15,6 +16,7 @@ from kafkaraw.errors import ConfigError
 COLORS: Final = ("blue", "green", "purple", "orange", "teal", "pink", "brown", "red")
 """Of the stripes that tell clusters apart; red is for those that should make the reader careful."""
 CLIENT_ID: Final = "kafkaraw-console"
+OIDC_SCOPES: Final = ("openid", "profile", "email")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -109,6 +111,40 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True)
+class OidcSettings:
+    """The identity provider that logs users in, by OpenID Connect.
+
+    Attributes:
+        issuer: its address, exactly as it names itself.
+        client_id: of the console, as registered there.
+        client_secret: of the console; empty for a public client.
+        users: who may use the console, by `user_claim`; `*` for everyone who can log in.
+        groups: whose members may use it.
+        user_claim: the claim that names the user; `sub` if the ID token lacks it.
+        groups_claim: the claim that lists the user's groups.
+        scopes: what is asked for.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    user_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    scopes: Sequence[str] = OIDC_SCOPES
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.issuer)
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_local_name(parts.hostname or "")):
+            raise ConfigError(f"--oidc-issuer {self.issuer}: an address with https:// is needed")
+        if not self.client_id:
+            raise ConfigError("--oidc-issuer needs --oidc-client, the id that the provider has given the console")
+        if not self.users and not self.groups:
+            raise ConfigError("--oidc-issuer: say who may use the console: --oidc-user NAME, --oidc-group NAME, or '*'")
+
+
+@dataclass(frozen=True)
 class ConsoleSettings:
     """The settings of a console.
 
@@ -118,6 +154,8 @@ class ConsoleSettings:
         port: the port to listen on; 0 for a free one.
         users: passwords by user name, for basic authentication.
         user_header: the request header in which a proxy names the user; None if there is no proxy.
+        oidc: the identity provider that logs users in; None if there is none.
+        public_url: the address under which browsers reach the console, such as that of a proxy with TLS.
         proxies: the addresses of the proxy, as networks; the header of others is not believed.
         allowed_hosts: more names under which browsers may ask for the console.
         allow_writes: whether anything can be changed.
@@ -131,6 +169,8 @@ class ConsoleSettings:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     user_header: str | None = None
     proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
+    oidc: OidcSettings | None = None
+    public_url: str = ""
     allowed_hosts: Sequence[str] = ()
     allow_writes: bool = False
     masks: frozenset[str] = frozenset()
@@ -145,23 +185,32 @@ class ConsoleSettings:
             raise ConfigError(f"several clusters have the name {twice[0]!r}: give each its own")
         if not self.has_login and not self.is_local:
             raise ConfigError(
-                f"--host {self.host}: other machines could read the cluster: give a --user or --user-header, or listen "
-                "on 127.0.0.1"
+                f"--host {self.host}: other machines could read the cluster: give a --user, --user-header or "
+                "--oidc-issuer, or listen on 127.0.0.1"
             )
+        if self.oidc is not None and (self.users or self.user_header is not None):
+            raise ConfigError("--oidc-issuer does not go with --user and --user-header: choose one kind of login")
+        if self.oidc is not None and not self.is_local and not self.public_url:
+            raise ConfigError("--oidc-issuer with another --host needs --public-url, to which the provider sends users")
         if self.user_header is not None and not self.proxies:
             raise ConfigError("--user-header: anyone could send it: name the addresses of the proxy with --proxy")
 
     @property
     def has_login(self) -> bool:
         """Whether the console asks who is there."""
-        return bool(self.users) or self.user_header is not None
+        return bool(self.users) or self.user_header is not None or self.oidc is not None
 
     @property
     def is_local(self) -> bool:
         """Whether only programs of this machine reach the console."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_local_name(self.host)
+
+
+def is_local_name(host: str) -> bool:
+    """Return whether a host is this machine, and only reached from it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.console.packed import may_be_packed, unpacked
 from kafkaraw.errors import KafkaError
+from kafkaraw.readable import size_text as size_text
+from kafkaraw.readable import time_text as utc_text
 
 if TYPE_CHECKING:
     from kafkaraw.schemas.client import AsyncRegistry
@@ -292,23 +294,10 @@ def _cut(text: str, kind: str, size: int, note: str, *, is_whole: bool) -> Shown
     return Shown(kind, text[:limit], size, len(text) > limit, note)
 
 
-def size_text(size: float) -> str:
-    """Return a number of bytes for readers."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(size) < 1000 or unit == "TB":
-            return f"{size:,.0f} {unit}" if unit == "B" or size >= 100 else f"{size:,.1f} {unit}"
-        size /= 1000
-    raise AssertionError
-
-
 def time_text(milliseconds: int) -> str:
-    """Return a timestamp in UTC; years that Python does not know as the number."""
-    if milliseconds < 0:
-        return "none"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
-    except (OverflowError, ValueError, OSError):
-        return f"{milliseconds} ms"
+    """Return a timestamp in UTC; one that no calendar has as its number."""
+    found = utc_text(milliseconds)
+    return found if found.endswith("ms") else f"{found}Z" if found else "none"
 
 
 def duration_text(seconds: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kafkaraw.client.admin.client import AsyncAdmin
 from kafkaraw.client.admin.configs import ConfigEntry, ConfigResource
 from kafkaraw.client.admin.offsets import OffsetSpec
 from kafkaraw.client.admin.topics import NewTopic, TopicDescription, TopicListing
@@ -27,6 +28,12 @@ from kafkaraw.records import TopicPartition
 PER_PAGE: Final = 100
 _LIST_S: Final = 2.0
 _SIZES_S: Final = 15.0
+_SIZES_STALE_S: Final = 120.0
+LIST_STALE_S: Final = 60.0
+"""How old a list may be in which the reader searches; a newer one is asked for meanwhile."""
+_NUMBERS_S: Final = 0.4
+_PART_NUMBERS_S: Final = 0.04
+"""How long a page with a list may take because of its numbers; as the reader types, a part of it waits for less."""
 _PAGES_MAX: Final = 1_000_000
 _RATE_MIN_S: Final = 2.0
 _RATE_MAX_S: Final = 600.0
@@ -79,28 +86,34 @@ class PartitionRow:
     end: int | None
 
 
-async def listed(cluster: ClusterConnection) -> list[TopicListing]:
-    """Return all topics, by name."""
-    found = await cluster.kept("topics", _LIST_S, cluster.admin.list_topics)
-    return sorted(found, key=lambda each: each.name)
+async def listed(cluster: ClusterConnection, *, stale_s: float = 0.0) -> list[TopicListing]:
+    """Return all topics, by name; `stale_s` as that of `ClusterConnection.kept`."""
+
+    async def ask() -> list[TopicListing]:
+        return sorted(await cluster.aside(lambda admin: admin.list_topics()), key=lambda each: each.name)
+
+    return await cluster.kept("topics", _LIST_S, ask, stale_s=stale_s)
 
 
 async def sizes_of(cluster: ClusterConnection) -> dict[str, int]:
     """Return the bytes of all replicas by topic; nothing if the cluster does not tell it."""
 
     async def ask() -> dict[str, int]:
-        sizes: dict[str, int] = {}
         try:
-            found = await cluster.admin.describe_log_dirs()
+            return await cluster.aside(_sizes)
         except KafkaError:
-            return sizes
-        for directories in found.values():
-            for directory in directories:
-                for partition, replica in directory.replicas.items():
-                    sizes[partition.topic] = sizes.get(partition.topic, 0) + replica.size_bytes
-        return sizes
+            return {}
 
-    return await cluster.kept("sizes", _SIZES_S, ask)
+    return await cluster.kept("sizes", _SIZES_S, ask, stale_s=_SIZES_STALE_S)
+
+
+async def _sizes(admin: AsyncAdmin) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for directories in (await admin.describe_log_dirs()).values():
+        for directory in directories:
+            for partition, replica in directory.replicas.items():
+                sizes[partition.topic] = sizes.get(partition.topic, 0) + replica.size_bytes
+    return sizes
 
 
 async def ends_of(
@@ -127,9 +140,10 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
     """Show the list of topics."""
     words = request.query_params.get("q", "").lower().split()
     shows_internal = request.query_params.get("internal") == "1"
+    is_part, began = is_of_part(request), time.monotonic()
     found = [
         each
-        for each in await listed(cluster)
+        for each in await listed(cluster, stale_s=LIST_STALE_S if is_part else 0.0)
         if (shows_internal or not each.is_internal) and all(word in each.name.lower() for word in words)
     ]
     page = number_of(request.query_params, "page", 1, _PAGES_MAX) or 1
@@ -143,16 +157,37 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
         return starts, ends
 
     key = "offsets " + "\0".join(each.name for each in chosen)
-    (starts, ends), sizes = await asyncio.gather(cluster.kept(key, _LIST_S, offsets), sizes_of(cluster))
-    rows = [_row(each, starts, ends, sizes) for each in chosen]
+    wait_s = numbers_s(began, is_part=is_part)
+    known, sizes = await asyncio.gather(
+        cluster.within(wait_s, cluster.kept(key, _LIST_S, offsets, stale_s=LIST_STALE_S if is_part else 0.0)),
+        cluster.within(wait_s, sizes_of(cluster)),
+    )
+    starts, ends = known or ({}, {})
+    rows = [_row(each, starts, ends, sizes or {}) for each in chosen]
     context: dict[str, Any] = {
         "rows": rows,
         "count": len(found),
         "page_number": page,
         "per_page": PER_PAGE,
         "shows_internal": shows_internal,
+        "is_partial": known is None or sizes is None,
     }
     return site.page(request, "topics.html", cluster, tab="topics", **context)
+
+
+def numbers_s(began: float, *, is_part: bool) -> float:
+    """Return how long to wait for the numbers of a list; when the names took long, the numbers come later.
+
+    Args:
+        began: when the request arrived, in seconds, monotonic.
+        is_part: whether the script asks for a part of the page.
+    """
+    return _PART_NUMBERS_S if is_part else max(_PART_NUMBERS_S, _NUMBERS_S - (time.monotonic() - began))
+
+
+def is_of_part(request: Request) -> bool:
+    """Return whether the page's script asks, to replace a part of the page."""
+    return request.headers.get("x-part") == "1"
 
 
 def _row(

@@ -141,6 +141,10 @@ class ClusterView:
         """Return the node id of the broker that advertises this address."""
         return next((node.node_id for node in self.brokers.values() if (node.host, node.port) == (host, port)), None)
 
+    def is_newer(self, topic: str, than_ms: int) -> bool:
+        """Return whether the last response about a topic arrived later than at `than_ms`, on the clock of `update`."""
+        return self._told_ms.get(topic, than_ms) > than_ms
+
     def refresh_due_ms(self, max_age_ms: int) -> int:
         """Return when the metadata must be refreshed, on the clock of `update`; 0 before the first response."""
         return 0 if self._complete_ms is None else self._complete_ms + max_age_ms

@@ -478,7 +478,8 @@ class Batch:
         """Return what notebooks show: the first records, as text."""
         from itertools import islice
 
-        from kafkaraw.notebooks import ROWS_MAX, table, tables, time_text
+        from kafkaraw.notebooks import ROWS_MAX, table, tables
+        from kafkaraw.readable import time_text
 
         try:
             rows = [

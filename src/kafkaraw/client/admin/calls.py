@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafkaraw.client.config import INT32_MAX
 from kafkaraw.client.deadline import Deadline
@@ -42,6 +42,8 @@ N = TypeVar("N", bound=Hashable)
 # For an admin client "does not exist" is a final error: no operation waits until a topic, replica or group is created.
 _FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.REPLICA_NOT_AVAILABLE})
 
+LEADERS_AGE_S: Final = 3.0
+"""How old the metadata of a topic may be in the first attempt to reach the leaders of its partitions."""
 _LATER = (NetworkError, KafkaTimeoutError, StaleMetadataError)
 """Failures of one broker: the responses of the others still count."""
 
@@ -105,7 +107,7 @@ class Calls:
             outcomes = await asyncio.gather(*map(one, nodes))
             return {node_id: error for node_id, error in zip(nodes, outcomes, strict=True) if error is not None}
 
-        await self.engine.refresh((), timeout=deadline.remaining)
+        await self.engine.refresh_brokers(timeout=deadline.remaining)
         await self.each(sorted(self.engine.cluster.brokers), once, deadline)
 
     async def each_leader(
@@ -115,7 +117,11 @@ class Calls:
         deadline: Deadline,
         what: Callable[[TopicPartition], str],
     ) -> None:
-        """Carry out an operation on partitions at their leaders, concurrently; fresh metadata before every attempt.
+        """Carry out an operation on partitions at their leaders, concurrently.
+
+        The first attempt uses leaders that the client was told within the last `LEADERS_AGE_S`: a call about all
+        partitions of a large cluster follows another one. A broker that does not lead a partition any more refuses the
+        request, and the next attempt has fresh metadata.
 
         Args:
             partitions: the partitions.
@@ -133,8 +139,14 @@ class Calls:
             except KafkaError as error:
                 return dict.fromkeys(share, error)
 
+        is_first = True
+
         async def once(keys: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError]:
-            await self.engine.refresh({key.topic for key in keys}, timeout=deadline.remaining)
+            nonlocal is_first
+            unsure = self._without_leader(keys) if is_first else {key.topic for key in keys}
+            is_first = False
+            if unsure:
+                await self.engine.refresh(unsure, timeout=deadline.remaining)
             failures: dict[TopicPartition, KafkaError] = {}
             by_leader: dict[int, list[TopicPartition]] = {}
             for key in keys:
@@ -149,6 +161,14 @@ class Calls:
             return failures
 
         await self.each(partitions, once, deadline)
+
+    def _without_leader(self, keys: Iterable[TopicPartition]) -> set[str]:
+        """Return the topics of partitions whose leaders are not known, or were known too long ago."""
+        cluster = self.engine.cluster
+        since_ms = int((asyncio.get_running_loop().time() - LEADERS_AGE_S) * 1000)
+        return {
+            key.topic for key in keys if not cluster.is_newer(key.topic, since_ms) or cluster.leader_of(key) is None
+        }
 
     def _why_no_leader(self, key: TopicPartition) -> int:
         cluster = self.engine.cluster
@@ -243,7 +263,7 @@ class Calls:
             return False
         await deadline.sleep(delay_s)
         with contextlib.suppress(NetworkError, KafkaTimeoutError):  # the next attempt raises the error
-            await self.engine.refresh((), timeout=deadline.remaining)
+            await self.engine.refresh_brokers(timeout=deadline.remaining)
         return True
 
 

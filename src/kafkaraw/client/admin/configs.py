@@ -247,7 +247,7 @@ class ConfigAdmin:
         if node_id is None:
             return await self._calls.ask_any(request, deadline)
         if self._calls.unknown_broker(call, node_id) is not None:
-            await self._calls.engine.refresh((), timeout=deadline.remaining)
+            await self._calls.engine.refresh_brokers(timeout=deadline.remaining)
             error = self._calls.unknown_broker(call, node_id)
             if error is not None:
                 raise error

@@ -108,7 +108,7 @@ class GroupAdmin:
             outcomes = await asyncio.gather(*map(ask, nodes))
             return {node_id: error for node_id, error in zip(nodes, outcomes, strict=True) if error is not None}
 
-        await self._engine.refresh((), timeout=deadline.remaining)
+        await self._engine.refresh_brokers(timeout=deadline.remaining)
         await self._calls.each(sorted(self._engine.cluster.brokers), once, deadline)
         return [group for _, group in sorted(found.items()) if not kinds or group.protocol_type in kinds]
 

@@ -101,9 +101,13 @@ class LogDirAdmin:
         self, brokers: Iterable[int] | None = None, *, timeout: float | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         deadline = self._calls.deadline(timeout)
-        await self._calls.engine.refresh((), timeout=deadline.remaining)
-        nodes = self._calls.engine.cluster.brokers if brokers is None else _ids(brokers)
-        return await self._describe(dict.fromkeys(nodes), "describe_log_dirs", deadline)
+        nodes = None if brokers is None else _ids(brokers)
+        known = self._calls.engine.cluster.brokers
+        if nodes is None or any(node_id not in known for node_id in nodes):
+            await self._calls.engine.refresh_brokers(timeout=deadline.remaining)
+        return await self._describe(
+            dict.fromkeys(self._calls.engine.cluster.brokers if nodes is None else nodes), "describe_log_dirs", deadline
+        )
 
     async def describe_replica_log_dirs(
         self, replicas: Iterable[TopicPartitionReplica], *, timeout: float | None = None
@@ -115,7 +119,7 @@ class LogDirAdmin:
             if of_broker is not None:
                 of_broker.setdefault(replica.topic, []).append(replica.partition)
         deadline = self._calls.deadline(timeout)
-        await self._calls.engine.refresh((), timeout=deadline.remaining)
+        await self._calls.engine.refresh_brokers(timeout=deadline.remaining)
         found = await self._describe(topics, "describe_replica_log_dirs", deadline)
         return {replica: _replica_log_dir(replica, found[replica.broker]) for replica in wanted}
 
@@ -194,7 +198,7 @@ class LogDirAdmin:
             await asyncio.gather(*(ask(broker, of_broker) for broker, of_broker in by_broker.items()))
             return failures
 
-        await engine.refresh((), timeout=deadline.remaining)
+        await engine.refresh_brokers(timeout=deadline.remaining)
         await self._calls.each(wanted, once, deadline)
 
 

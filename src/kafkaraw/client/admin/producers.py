@@ -86,7 +86,7 @@ class ProducerAdmin:
         if broker is None:
             await self._calls.each_leader(wanted, ask, deadline, _what)
         else:
-            await self._calls.engine.refresh((), timeout=deadline.remaining)
+            await self._calls.engine.refresh_brokers(timeout=deadline.remaining)
             if broker not in self._calls.engine.cluster.brokers:
                 raise UsageError(f"describe_producers: there is no broker {broker!r} that runs")
             node_id = broker

@@ -330,6 +330,19 @@ class Engine:
         await self.start(deadline.remaining)
         await self._metadata.refresh(topics, deadline=deadline, allow_auto_create=allow_auto_create)
 
+    async def refresh_brokers(self, *, timeout: float | None = None) -> None:
+        """Ask a broker which brokers run, and which one is the controller; topics stay as they are known.
+
+        Args:
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            KafkaError: no broker gave an answer.
+        """
+        deadline = self.deadline(timeout)
+        await self.start(deadline.remaining)
+        await self._metadata.refresh_brokers(deadline=deadline)
+
     async def wait_for_topics(
         self, topics: Iterable[str], timeout: float | None = None, *, allow_auto_create: bool | None = None
     ) -> None:

@@ -72,10 +72,7 @@ class Metadata:
         self, topics: Iterable[str] | None, *, deadline: Deadline, allow_auto_create: bool = False
     ) -> None:
         """Refresh the metadata; see `Engine.refresh`."""
-        wave = self._waves.get(allow_auto_create)
-        if wave is None:
-            wave = self._waves[allow_auto_create] = _Wave(asyncio.get_running_loop().create_future())
-            wave.done.add_done_callback(_retrieve)
+        wave = self._next_wave(allow_auto_create)
         if topics is None:
             wave.all_topics = True
         else:
@@ -83,9 +80,11 @@ class Metadata:
             wave.topics |= added
             wave.topics_in_use |= not added
             self._in_use |= added
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_waves(), name="metadata refresh")
-        await deadline.wait_with_others(wave.done, "refreshing the metadata")
+        await self._sent(wave, deadline)
+
+    async def refresh_brokers(self, *, deadline: Deadline) -> None:
+        """Refresh the brokers and the controller, without topics; see `Engine.refresh_brokers`."""
+        await self._sent(self._next_wave(allow_auto_create=False), deadline)
 
     async def wait_for(self, topics: Sequence[str], *, deadline: Deadline, allow_auto_create: bool) -> None:
         """Refresh until every topic has a leader; see `Engine.wait_for_topics`."""
@@ -123,6 +122,19 @@ class Metadata:
         The metadata of other topics is dropped when it is older than `metadata_max_age_ms`.
         """
         self._in_use = set(topics)
+
+    def _next_wave(self, allow_auto_create: bool) -> _Wave:
+        wave = self._waves.get(allow_auto_create)
+        if wave is None:
+            wave = self._waves[allow_auto_create] = _Wave(asyncio.get_running_loop().create_future())
+            wave.done.add_done_callback(_retrieve)
+        return wave
+
+    async def _sent(self, wave: _Wave, deadline: Deadline) -> None:
+        """Wait until a wave is sent and answered."""
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_waves(), name="metadata refresh")
+        await deadline.wait_with_others(wave.done, "refreshing the metadata")
 
     async def close(self) -> None:
         """Fail all pending calls."""
@@ -178,7 +190,9 @@ class Metadata:
     async def _send(self, wave: _Wave, allow_auto_create: bool) -> None:
         # The request includes the topics in use, so one response refreshes all of them. It must not recreate them. If
         # they are many, a leader that moved is no reason to read and merge all of them: only `keep_fresh` asks for all.
-        in_part = not wave.all_topics and not wave.topics_in_use and len(self._in_use) > _REFRESHED_TOGETHER_MAX
+        is_of_brokers = not wave.topics
+        is_of_few = is_of_brokers or len(self._in_use) > _REFRESHED_TOGETHER_MAX
+        in_part = is_of_few and not wave.all_topics and not wave.topics_in_use
         names = wave.topics if allow_auto_create or in_part else wave.topics | self._in_use
         request = MetadataRequest(
             topics=None if wave.all_topics else [MetadataRequestTopic(name=name) for name in sorted(names)],

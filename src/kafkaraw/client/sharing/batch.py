@@ -105,7 +105,8 @@ class ShareBatch:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the first records, as text."""
-        from kafkaraw.notebooks import table, tables, time_text
+        from kafkaraw.notebooks import table, tables
+        from kafkaraw.readable import time_text
 
         rows = (
             (each.offset, time_text(each.timestamp_ms), each.delivery_count, each.key, each.value)

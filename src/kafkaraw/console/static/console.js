@@ -62,7 +62,9 @@ async function replaced(url, ids) {
   if (!answer || !answer.ok) return;
   for (const id of ids) {
     const old = document.getElementById(id), now = page.getElementById(id);
-    if (old && now) old.replaceChildren(...now.childNodes);
+    if (!old || !now) continue;
+    old.replaceChildren(...now.childNodes);
+    if (now.dataset.again) again(old, url);
   }
 }
 
@@ -77,6 +79,11 @@ function stale(why) {
   }
   box.hidden = !why;
   box.textContent = `This page is not current: ${why}`;
+}
+
+// What came without some of its numbers is asked for again, unless the reader looks at something else by then.
+function again(element, url) {
+  setTimeout(() => { if (url === location.pathname + location.search) replaced(url, [element.id]).catch(() => {}); }, 1000);
 }
 
 function refresh(element, seconds) {
@@ -145,6 +152,7 @@ function keys() {
 document.querySelectorAll("[data-stream]").forEach(stream);
 document.querySelectorAll("[data-refresh]").forEach((element) => refresh(element, Number(element.dataset.refresh)));
 document.querySelectorAll("[data-refresh-part]").forEach((element) => refresh(element, Number(element.dataset.refreshPart)));
+document.querySelectorAll("[data-again]").forEach((element) => again(element, location.pathname + location.search));
 document.querySelectorAll("[data-live-filter]").forEach(filterAsTyped);
 document.querySelectorAll("form").forEach(dependents);
 keys();

@@ -21,6 +21,7 @@ from kafkaraw.protocol.declare import spec_of
 from kafkaraw.protocol.error_codes import ERROR_TABLE
 from kafkaraw.protocol.printable import printable
 from kafkaraw.protocol.types import Uuid
+from kafkaraw.readable import size_text
 
 NAMES_SHOWN_MAX: Final = 5
 NAME_CHARS_MAX: Final = 249  # the longest name of a topic
@@ -32,7 +33,6 @@ ORDINARY_CODES: Final = frozenset({79})
 """Codes that are part of a protocol: MEMBER_ID_REQUIRED answers the first JoinGroup of each member (KIP-394)."""
 BOOTSTRAP: Final = "bootstrap"
 _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
-_UNITS: Final = ("B", "kB", "MB", "GB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +269,6 @@ def names_text(names: tuple[str, ...]) -> str:
     """Return names in one text, the first ones of many."""
     shown = ", ".join(name_text(name) for name in names[:NAMES_SHOWN_MAX])
     return f"{shown} and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else shown
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size with a unit, as "202 kB"."""
-    size, unit = float(size_bytes), 0
-    while size >= 999.5 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 99.5 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def duration_text(seconds: float) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaraw.inspect.exchanges import Exchange, ExchangeKind
-from kafkaraw.inspect.tap.lines import CLIENT_CHARS_MAX, ORDINARY_CODES, duration_text, name_text, size_text
+from kafkaraw.inspect.tap.lines import CLIENT_CHARS_MAX, ORDINARY_CODES, duration_text, name_text
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ERROR_TABLE, error_name
+from kafkaraw.readable import size_text
 
 CLIENTS_MAX: Final = 1000
 OTHERS: Final = "(other clients)"

@@ -18,13 +18,13 @@ from kafkaraw.schemas.server.app import AppSettings, create_app
 from kafkaraw.schemas.server.election import Identity
 from kafkaraw.schemas.server.elector import Elector
 from kafkaraw.schemas.server.forwarding import Forwarder
-from kafkaraw.schemas.server.http_server import HttpServer
 from kafkaraw.schemas.server.languages import StandardLanguages
 from kafkaraw.schemas.server.log import MemoryLog, SchemaLog
 from kafkaraw.schemas.server.service import Leadership, RegistryService
 from kafkaraw.schemas.server.settings import RegistrySettings
 from kafkaraw.schemas.server.state import State
 from kafkaraw.schemas.server.topic import TopicLog
+from kafkaraw.web_server import HttpServer
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class RegistryInstance:
         """
         try:
             context = self._listening_context()
-            self._server = HttpServer(self._settings.host, self._settings.port)
+            self._server = HttpServer("registry", self._settings.host, self._settings.port)
             schema_log, leadership = await self._start_log()
             settings = self._settings
             self._service = RegistryService(

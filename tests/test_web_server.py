@@ -13,13 +13,18 @@ import trustme
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from kafkaraw.schemas.server import http_server
-from kafkaraw.schemas.server.http_server import HttpServer
+from kafkaraw.web_server import HttpServer, Limits
 
 MEGABYTES = b"x" * (32 << 20)
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == "/silent":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        await asyncio.sleep(1)
+        await send({"type": "http.response.body", "body": b" and ended"})
+        return
     if scope["path"] == "/waits":
         await receive()
         await asyncio.Event().wait()
@@ -51,7 +56,7 @@ async def trickle(port: int) -> None:
 
 def test_connections_without_progress_are_closed_and_others_answered() -> None:
     async def run() -> None:
-        server = HttpServer("127.0.0.1", 0, stalled_s=0.2)
+        server = HttpServer("test", "127.0.0.1", 0, Limits(stalled_s=0.2))
         await server.start(app, None)
         try:
             async with asyncio.timeout(20):
@@ -66,9 +71,11 @@ def test_connections_without_progress_are_closed_and_others_answered() -> None:
     asyncio.run(run())
 
 
-def test_an_answer_that_is_not_read_is_given_up() -> None:
+def unread(limits: Limits) -> None:
+    """Ask for a large answer, read nothing of it, and wait until the server hangs up."""
+
     async def run() -> None:
-        server = HttpServer("127.0.0.1", 0, stalled_s=0.2)
+        server = HttpServer("test", "127.0.0.1", 0, limits)
         await server.start(app, None)
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
@@ -86,12 +93,36 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("path", ["/large", "/waits"])
-def test_no_connection_stays_open_when_the_server_has_stopped(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkaraw.schemas.server.http_server._GRACEFUL_STOP_S", 0)
+@pytest.mark.parametrize("may_be_silent", [False, True])
+def test_a_page_that_is_live_may_be_silent_where_limits_allow_it(may_be_silent: bool) -> None:
+    async def run() -> None:
+        server = HttpServer("test", "127.0.0.1", 0, Limits(stalled_s=0.2, may_be_silent=may_be_silent))
+        await server.start(app, None)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /silent HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            async with asyncio.timeout(20):
+                try:
+                    answer = await reader.read()
+                except ConnectionError:
+                    answer = b""
+            assert (b"and ended" in answer) == may_be_silent
+            writer.close()
+        finally:
+            await server.stop()
 
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("may_be_silent", [False, True])
+def test_an_answer_that_is_not_read_is_given_up_also_where_pages_are_live(may_be_silent: bool) -> None:
+    unread(Limits(stalled_s=0.2, may_be_silent=may_be_silent))
+
+
+@pytest.mark.parametrize("path", ["/large", "/waits"])
+def test_no_connection_stays_open_when_the_server_has_stopped(path: str) -> None:
     async def run(client: socket.socket) -> None:
-        server = HttpServer("127.0.0.1", 0)
+        server = HttpServer("test", "127.0.0.1", 0, Limits(stop_s=0))
         await server.start(app, None)
         client.connect(("127.0.0.1", server.port))
         client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n".encode())
@@ -121,12 +152,12 @@ def test_a_connection_with_tls_whose_client_does_not_consent_does_not_delay_the_
         return client
 
     async def run() -> ssl.SSLSocket:
-        server = HttpServer("127.0.0.1", 0)
+        server = HttpServer("test", "127.0.0.1", 0)
         await server.start(app, serving)
         client = await asyncio.to_thread(ask, server.port)
         began = time.monotonic()
         await server.stop()
-        assert time.monotonic() - began < http_server._GRACEFUL_STOP_S
+        assert time.monotonic() - began < Limits().stop_s
         assert server._server.server_state.connections == set()
         return client
 

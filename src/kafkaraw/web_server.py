@@ -1,12 +1,14 @@
-"""The HTTP server of a registry: uvicorn on a socket of our own, on the loop that runs already.
+"""The HTTP server of the registry and of the console: uvicorn on a socket of our own, on the loop that runs already.
 
 uvicorn limits idle connections, but neither requests that arrive byte by byte nor answers that the client does not
-read. So connections without progress are closed after `STALLED_S`. Start at `HttpServer.start`.
+read. So connections without progress are closed after `Limits.stalled_s`. Must not know what is served. Start at
+`HttpServer.start`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -16,38 +18,57 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from kafkaraw.errors import KafkaError, NetworkError, Stage
+from kafkaraw.light_classes import dataclass
 from kafkaraw.net.listener import stop_accepting
 
 log: logging.Logger = logging.getLogger(__name__)
 
-STALLED_S: Final = 120.0
-"""Longer than any request takes; in seconds."""
 _CHECKS: Final = 8
-_BACKLOG: Final = 256
-_CONNECTIONS_MAX: Final = 1_000
-_KEEP_ALIVE_S: Final = 75
-_GRACEFUL_STOP_S: Final = 5
 _IDLE_S: Final = 1.0
 _ABORT_TURNS: Final = 10
 """Turns of the loop until aborted connections are closed: 1, with TLS 3."""
 _STARTED_CHECK_S: Final = 0.005
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much a server lets its clients do.
+
+    Attributes:
+        connections: that are answered at once.
+        backlog: connections that wait to be accepted.
+        keep_alive_s: how long a connection stays open after an answer, in seconds.
+        stalled_s: connections without progress for so long are closed, in seconds.
+        may_be_silent: an answer under way may send nothing for longer, if the client has read all of it so far: pages
+            that are live.
+        stop_s: how long requests get when the server stops, in seconds.
+    """
+
+    connections: int = 1_000
+    backlog: int = 256
+    keep_alive_s: int = 75
+    stalled_s: float = 120.0
+    may_be_silent: bool = False
+    stop_s: int = 5
+
+
 class HttpServer:
     """Serves an ASGI application.
 
     Args:
-        host: address to listen on.
+        name: of the server, for messages, such as "registry".
+        host: name or address to listen on.
         port: port to listen on; 0 for a free one.
-        stalled_s: connections without progress for so long are closed, in seconds.
+        limits: of clients.
 
     Raises:
         NetworkError: the address is in use, or is none of this machine.
     """
 
-    def __init__(self, host: str, port: int, stalled_s: float = STALLED_S) -> None:
-        self._socket = _listening(host, port)
-        self._stalled_s = stalled_s
+    def __init__(self, name: str, host: str, port: int, limits: Limits | None = None) -> None:
+        self._name = name
+        self._socket = _listening(name, host, port)
+        self._limits = Limits() if limits is None else limits
         self._server: uvicorn.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -57,32 +78,40 @@ class HttpServer:
         port: int = self._socket.getsockname()[1]
         return port
 
-    async def start(self, app: ASGIApp, context: ssl.SSLContext | None) -> None:
-        """Begin to answer requests."""
+    async def start(self, app: ASGIApp, context: ssl.SSLContext | None, *, has_lifespan: bool = False) -> None:
+        """Begin to answer requests.
+
+        Args:
+            app: answers them.
+            context: of TLS; None for none.
+            has_lifespan: the application is told when it starts and ends.
+        """
         config = uvicorn.Config(
             app,
             http="h11",
             ws="none",
-            lifespan="off",
+            lifespan="on" if has_lifespan else "off",
             log_config=None,
             log_level=logging.WARNING,
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS_MAX,
-            backlog=_BACKLOG,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_GRACEFUL_STOP_S,
+            limit_concurrency=self._limits.connections,
+            backlog=self._limits.backlog,
+            timeout_keep_alive=self._limits.keep_alive_s,
+            timeout_graceful_shutdown=self._limits.stop_s,
         )
         config.load()
         config.ssl = context
         self._server = server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[self._socket]), name="registry server")
-        self._tasks = [serving, asyncio.create_task(self._close_stalled(server), name="registry server's watch")]
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]  # commands have their own
+        serving = asyncio.create_task(server.serve(sockets=[self._socket]), name=f"{self._name} server")
+        watch = asyncio.create_task(self._close_stalled(server), name=f"{self._name} server's watch")
+        self._tasks = [serving, watch]
         while not server.started:
             if serving.done():
                 serving.result()
-                raise KafkaError("the HTTP server of the registry ended while it started")
+                raise KafkaError(f"the HTTP server of the {self._name} ended while it started")
             await asyncio.sleep(_STARTED_CHECK_S)
 
     async def stop(self) -> None:
@@ -103,17 +132,19 @@ class HttpServer:
 
     async def _close_stalled(self, server: uvicorn.Server) -> None:
         """Close connections whose state stays the same: the same request, as many bytes unsent."""
-        seen: dict[Any, tuple[object, int]] = {}
+        seen: dict[Any, tuple[tuple[int, bool, int] | None, int]] = {}
         while True:
-            await asyncio.sleep(self._stalled_s / _CHECKS)
-            now: dict[Any, tuple[object, int]] = {}
+            await asyncio.sleep(self._limits.stalled_s / _CHECKS)
+            now: dict[Any, tuple[tuple[int, bool, int] | None, int]] = {}
             for connection in list(server.server_state.connections):
                 state = _state_of(connection)
                 before, checks = seen.get(connection, (None, 0))
-                checks = checks + 1 if state == before else 0
+                _, is_answered, unsent_bytes = state
+                is_silent = self._limits.may_be_silent and not is_answered and not unsent_bytes
+                checks = checks + 1 if state == before and not is_silent else 0
                 now[connection] = (state, checks)
                 if checks >= _CHECKS:
-                    log.info("a connection without progress for %g s is closed", self._stalled_s)
+                    log.info("a connection without progress for %g s is closed", self._limits.stalled_s)
                     connection.transport.abort()
             seen = now
 
@@ -146,16 +177,20 @@ def _state_of(connection: Any) -> tuple[int, bool, int]:  # noqa: ANN401 -- uvic
     return id(cycle), is_answered, connection.transport.get_write_buffer_size()
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    # Without the protocol's number, asyncio would leave Nagle's algorithm on: 40 ms for each answer of two segments.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+def _listening(name: str, host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # Without the protocol's number, asyncio leaves Nagle's algorithm on: 40 ms for an answer of two segments.
+        sock = socket.socket(family, kind, protocol or socket.IPPROTO_TCP)
+    except OSError as error:
+        text = f"the {name} cannot listen on {host}: {error.strerror}; choose an address of this machine"
+        raise NetworkError(text, stage=Stage.RESOLVE) from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
+        sock.bind(address)
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        text = f"the registry cannot listen on {host}:{port}: {error.strerror}; choose another port, or 0"
+        text = f"the {name} cannot listen on {host}:{port}: {error.strerror}; choose another port, or 0 for a free one"
         raise NetworkError(text, stage=Stage.CONNECT) from error
     return sock
