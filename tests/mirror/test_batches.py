@@ -221,8 +221,8 @@ def test_runs_of_offsets() -> None:
 
 
 def test_timestamp_bit_is_cleared_where_the_copy_stamps_anew() -> None:
-    header, _ = verbatim(appended())
-    assert not header.attributes & TIMESTAMP_TYPE_BIT
+    _, batch = verbatim(appended())
+    assert not parse_header(batch).attributes & TIMESTAMP_TYPE_BIT
 
 
 def _records(encoded: memoryview) -> list[object]:

@@ -197,6 +197,36 @@ def test_offsets_of_an_earlier_copy_are_not_used_for_a_copy_that_was_created_aga
     on_clusters(test, tmp_path, "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 1\n")
 
 
+def test_no_offset_is_translated_for_a_copy_that_was_created_again_before_the_flow_notices_it(tmp_path: Path) -> None:
+    async def test(clusters: Clusters) -> None:
+        await clusters.fill(10)
+        async with clusters.mirroring() as run:
+            await clusters.copied(run, 10)
+            async with clusters.west.admin() as admin:
+                await admin.delete_topics([COPY.topic])
+                await admin.create_topics([NewTopic(COPY.topic, 1)])
+            checkpoints = len(await clusters.clients.records("east.checkpoints.internal", of_source=False))
+            await clusters.commit(clusters.east, {ORDERS: 10})
+            await asyncio.sleep(10)  # of virtual time: ten intervals
+            assert await clusters.committed(clusters.west) == {}
+            assert len(await clusters.clients.records("east.checkpoints.internal", of_source=False)) == checkpoints
+            await clusters.fill(5)  # now the flow notices it, and copies all records again
+            await clusters.copied(run, 15)
+            await clusters.until(lambda: is_committed(clusters))
+        async with clusters.west.consumer(isolation_level="read_committed") as consumer:
+            consumer.assign([COPY])
+            consumer.seek(COPY, (await clusters.committed(clusters.west))[COPY])
+            assert [record.value for record in (await consumer.poll(5))[COPY]] == [
+                b"%d" % number for number in range(5)
+            ]
+
+    async def is_committed(clusters: Clusters) -> bool:
+        return COPY in await clusters.committed(clusters.west)
+
+    more = "sync.group.offsets.enabled = true\nsync.group.offsets.interval.seconds = 1\n"
+    on_clusters(test, tmp_path, more + "emit.checkpoints.interval.seconds = 1\nrefresh.groups.interval.seconds = 1\n")
+
+
 def test_offsets_of_a_group_with_members_in_the_target_are_not_changed(tmp_path: Path) -> None:
     async def test(clusters: Clusters) -> None:
         await clusters.fill(10)

@@ -14,7 +14,6 @@ SLOW = {
     "at_least_once_mirror_is_not_fenced",
     "cancelled_flush_consumes_failures",
     "flush_skips_a_batch_when_one_ticket_was_read",
-    "mapping_joins_a_filled_gap_with_any_next_run",
     "member_acknowledges_a_revocation_too_early",
     "producer_commits_while_offsets_are_in_doubt",
     "producer_does_not_release_memory_of_failed_batches",

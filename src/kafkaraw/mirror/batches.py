@@ -202,7 +202,7 @@ def some_of(batches: Sequence[Batch], size_max_bytes: int) -> tuple[dict[TopicPa
 
 
 def verbatim(wire: Wire) -> Wire:
-    """Return a batch as a producer sends it, in its own bytes if they can be written to.
+    """Return a batch as a producer sends it, in its own bytes if they can be written to, with the header of the source.
 
     The producer's numbers and the checksum are still those of the source: the producer writes both.
 
@@ -210,7 +210,7 @@ def verbatim(wire: Wire) -> Wire:
         CorruptBatchError: the checksum is wrong; a new one would hide that.
     """
     verify_crc(wire[1])
-    return unstamped(wire)
+    return wire[0], unstamped(wire)
 
 
 def rewritten(of: TopicPartition, wires: Sequence[Wire], start_offset: int, limits: TargetLimits) -> Iterator[NewBatch]:

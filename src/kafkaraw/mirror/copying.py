@@ -125,7 +125,7 @@ class BatchCopier:
         failed: what could not be copied, in order.
         sent_count: number of batches sent.
         age_ms: of the batch that was read last, when it was.
-        changed: set when batches were settled.
+        changed: set when batches were settled, and a wait may be over.
     """
 
     def __init__(
@@ -146,6 +146,7 @@ class BatchCopier:
         self._on_wait = on_wait
         self._sent: deque[_Sent] = deque()  # not taken by `take_copied`
         self._unacknowledged: deque[_Sent] = deque()  # the last ones of these
+        self._awaited: list[Callable[[], bool]] = []  # conditions of the waits that are under way
 
     def send(self, read: Mapping[TopicPartition, Batch], copies: Mapping[TopicPartition, PartitionCopy]) -> int:
         """Send what was read; returns the number of batches, which may be none.
@@ -206,14 +207,20 @@ class BatchCopier:
 
     async def settle(self, seconds: float) -> bool:
         """Wait until all batches have outcomes, also failed ones; returns whether they have."""
-        deadline = Deadline(seconds)
-        while self._in_flight_bytes:
-            self.changed.clear()
-            try:
-                async with asyncio.timeout(deadline.remaining):
+
+        def is_over() -> bool:
+            return not self._in_flight_bytes
+
+        self._awaited.append(is_over)
+        try:
+            async with asyncio.timeout(seconds):
+                while not is_over():
+                    self.changed.clear()
                     await self.changed.wait()
-            except TimeoutError:
-                return False
+        except TimeoutError:
+            return False
+        finally:
+            self._awaited.remove(is_over)
         return True
 
     @property
@@ -224,31 +231,47 @@ class BatchCopier:
         return self.sent_count - len(self._unacknowledged)
 
     def take_copied(self, count: int) -> list[CopiedBatch]:
-        """Return what became of the batches up to the `count`-th that was sent, which are all acknowledged."""
+        """Return what became of the batches up to the `count`-th that was sent, which are all acknowledged.
+
+        Batches that follow each other on both sides are reported as one.
+        """
         copied: list[CopiedBatch] = []
+        runs: dict[TopicPartition, _CopiedRun] = {}  # of each partition the last one, which may go on
         while self._sent and self.sent_count - len(self._sent) < count:
-            copied += _copied(self._sent.popleft())
+            sent = self._sent.popleft()
+            run = runs.get(sent.copy.source)
+            if run is not None and run.extend(sent):
+                continue
+            if run is not None:
+                copied += run.batches()
+            runs[sent.copy.source] = _CopiedRun(sent)
+        for run in runs.values():
+            copied += run.batches()
         return copied
 
     # -- inside
 
     async def _wait(self, is_over: Callable[[], bool]) -> None:
         deadline = Deadline(ROOM_S)
-        while True:
-            self.check()
-            if is_over():
-                return
-            self.changed.clear()
-            try:
-                async with asyncio.timeout(min(LOOK_S, deadline.remaining)):
-                    await self.changed.wait()
-            except TimeoutError:
-                self._on_wait()
-                if deadline.expired:
-                    raise KafkaTimeoutError(
-                        f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not "
-                        f"acknowledged"
-                    ) from None
+        self._awaited.append(is_over)
+        try:
+            while True:
+                self.check()
+                if is_over():
+                    return
+                self.changed.clear()
+                try:
+                    async with asyncio.timeout(min(LOOK_S, deadline.remaining)):
+                        await self.changed.wait()
+                except TimeoutError:
+                    self._on_wait()
+                    if deadline.expired:
+                        raise KafkaTimeoutError(
+                            f"{self._in_flight_bytes} bytes were sent to the target {ROOM_S:g} s ago and are not "
+                            f"acknowledged"
+                        ) from None
+        finally:
+            self._awaited.remove(is_over)
 
     def _seal(
         self, copy: PartitionCopy, group: Group, start_offset: int, now_ms: int, sealed: list[SealedBatch]
@@ -300,19 +323,60 @@ class BatchCopier:
             latency_ms = max(0, self._now_ms() - sent.max_timestamp)
             now_s = asyncio.get_running_loop().time()
             sent.copy.metrics.acknowledged(sent.records_count, sent.size_bytes, latency_ms, now_s)
-        self.changed.set()
+        # A wakeup of each wait costs a timer; most settled batches end none.
+        if promise.error is not None or not self._awaited or any(is_over() for is_over in self._awaited):
+            self.changed.set()
 
 
-def _copied(sent: _Sent) -> Iterator[CopiedBatch]:
-    """Return the mapping of a batch; one for each part if the producer has divided it."""
-    copy, left, whole = sent.copy, sent.runs, sent.promise
-    count, begin = sent.records_count, sent.source_offsets.start
-    if whole.parts is None:
-        if whole.base_offset >= 0:
-            copy.target_offset = whole.base_offset + count
-        yield CopiedBatch(copy.source, copy.target, sent.source_offsets, left, whole.base_offset)
-        return
-    for promise, _, here in whole.pieces_of(0, count):  # each is a whole part
+class _CopiedRun:
+    """Acknowledged batches that follow each other in the source and in the copy.
+
+    Args:
+        first: of them.
+    """
+
+    __slots__ = ("_first", "_next_target_offset", "_source_stop", "_stop")
+
+    def __init__(self, first: _Sent) -> None:
+        self._first = first
+        self._source_stop = first.source_offsets.stop
+        is_one = len(first.runs) == 1 and first.promise.parts is None and first.promise.base_offset >= 0
+        self._stop = first.runs[0].stop if is_one else -1  # of the offsets in the source; -1 does not go on
+        self._next_target_offset = first.promise.base_offset + first.records_count
+
+    def extend(self, sent: _Sent) -> bool:
+        """Add the next batch of the partition; returns False if it does not follow, or is not a whole one."""
+        runs, promise = sent.runs, sent.promise
+        if (
+            runs[0].start != self._stop
+            or promise.base_offset != self._next_target_offset
+            or promise.parts is not None
+            or len(runs) > 1
+            or sent.copy is not self._first.copy
+        ):
+            return False
+        self._source_stop, self._stop = sent.source_offsets.stop, runs[0].stop
+        self._next_target_offset += sent.records_count
+        return True
+
+    def batches(self) -> Iterator[CopiedBatch]:
+        """Yield the mapping; several parts if the producer has divided the batch. Notes the offset behind it."""
+        first = self._first
+        copy, promise = first.copy, first.promise
+        offsets = range(first.source_offsets.start, self._source_stop)
+        if promise.parts is not None:
+            yield from _parts(first)
+            return
+        if promise.base_offset >= 0:
+            copy.target_offset = self._next_target_offset
+        runs = first.runs if self._stop < 0 else (range(first.runs[0].start, self._stop),)
+        yield CopiedBatch(copy.source, copy.target, offsets, runs, promise.base_offset)
+
+
+def _parts(sent: _Sent) -> Iterator[CopiedBatch]:
+    """Return the mapping of a batch that the producer has divided, one for each part."""
+    copy, left, count, begin = sent.copy, sent.runs, sent.records_count, sent.source_offsets.start
+    for promise, _, here in sent.promise.pieces_of(0, count):  # each is a whole part
         part, left = pieces(left, 0, here), pieces(left, here, count)
         end = part[-1].stop if left else sent.source_offsets.stop
         if promise.base_offset >= 0:

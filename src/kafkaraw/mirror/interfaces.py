@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from kafkaraw.light_classes import NamedTuple, dataclass, field
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 
 
@@ -154,3 +155,6 @@ class CopiedBatch:
 
 OnCopied: TypeAlias = Callable[[Sequence[CopiedBatch]], None]
 """Called in order of the offsets of each partition; must not block. An error that it raises ends the flow."""
+
+CopyIds: TypeAlias = Mapping[TopicPartition, Uuid]
+"""The ids of the topics that copies belong to, by partition of the source; zero if the target's brokers have none."""

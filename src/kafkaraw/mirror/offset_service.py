@@ -5,7 +5,8 @@ One task for each duty does the rest: mappings and offset syncs are written each
 heartbeats at their intervals. A mapping is written after the data, so after a crash it may lack the last second; the
 next batch then leaves a gap. Both topics have the same records in the gap, in the same order, so reading their offsets
 fills it. Group offsets are translated with what is copied, so none is ahead of the copy. None is translated before the
-flow has looked at the copies: one that was created again has other offsets than the mapping that was loaded.
+flow has looked at the copies: one that was created again has other offsets than the mapping that was loaded. Later, the
+topic id shows that.
 
 A duty that fails is logged and done again at its next interval: the copy goes on. Start at `OffsetService.run`.
 Source: Kafka's MirrorCheckpointTask, MirrorHeartbeatTask, OffsetSyncWriter.
@@ -28,11 +29,12 @@ from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
 from kafkaraw.mirror.clients import FlowClients, create_compacted, newest
 from kafkaraw.mirror.copying import together
-from kafkaraw.mirror.interfaces import CopiedBatch, Delivery
+from kafkaraw.mirror.interfaces import CopiedBatch, CopyIds, Delivery
 from kafkaraw.mirror.mapping import OffsetMapping, Run, mapping_key, paired, parsed_mapping_key
 from kafkaraw.mirror.offset_syncs import SyncSchedule
 from kafkaraw.mirror.policies import HEARTBEATS
 from kafkaraw.mirror.settings import MirrorFlow
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -83,10 +85,12 @@ class OffsetService:
         self._syncs = SyncSchedule(self._settings.offset_lag_max)
         self._checkpoints = CheckpointLog()
         self._groups = _Groups(flow)
+        self._copy_ids: CopyIds = {}
         self._opened = asyncio.Event()
 
-    def on_opened(self) -> None:
-        """Take note that the mappings are about the copies that are there now; the flow calls this."""
+    def on_opened(self, copy_ids: CopyIds) -> None:
+        """Take note of the copies that the mappings are about; the flow calls this."""
+        self._copy_ids = copy_ids
         self._opened.set()
 
     def on_copied(self, batches: Sequence[CopiedBatch]) -> None:
@@ -127,7 +131,7 @@ class OffsetService:
             translating: list[tuple[float | None, Callable[[], Awaitable[None]], str]] = [
                 (
                     self._settings.checkpoints_interval_s,
-                    lambda: self._checkpoint(source, producers[False]),
+                    lambda: self._checkpoint(source, target, producers[False]),
                     "checkpoints",
                 ),
                 (
@@ -274,20 +278,34 @@ class OffsetService:
         )
         return paired(ours, theirs, is_first=is_first)
 
-    async def _translated(self, source: AsyncAdmin) -> list[Checkpoint]:
-        """Return the offsets of all selected groups, as far as they can be translated."""
+    async def _translated(self, source: AsyncAdmin, target: AsyncAdmin) -> list[Checkpoint]:
+        """Return the offsets of all selected groups, as far as they can be translated.
+
+        A copy that was deleted and created again has other offsets than its mapping, until the flow has noticed that.
+        """
         committed = await self._groups.committed(source, self._now_ms())
+        if not committed:
+            return []
+        ids = {each.name: each.topic_id for each in await target.list_topics()}
         return [
             Checkpoint(group_id, copy, at.offset, found.offset, at.metadata)
             for group_id, offsets in committed.items()
             for partition, at in offsets.items()
             if (mapping := self.mappings.get(partition)) is not None
+            and self._is_known(partition, ids.get((copy := self._copy_of(partition)).topic))
             and (found := mapping.translate(at.offset)) is not None
-            and (copy := TopicPartition(self._flow.route.remote_topic(partition.topic), partition.partition))
         ]
 
-    async def _checkpoint(self, source: AsyncAdmin, producer: AsyncProducer) -> None:
-        new = self._checkpoints.new(await self._translated(source))
+    def _copy_of(self, of: TopicPartition) -> TopicPartition:
+        return TopicPartition(self._flow.route.remote_topic(of.topic), of.partition)
+
+    def _is_known(self, of: TopicPartition, topic_id: Uuid | None) -> bool:
+        """Return whether a copy has the id that its mapping is about; ids that are not known are no difference."""
+        known = self._copy_ids.get(of, ZERO_UUID)
+        return topic_id is not None and (ZERO_UUID in (known, topic_id) or known == topic_id)
+
+    async def _checkpoint(self, source: AsyncAdmin, target: AsyncAdmin, producer: AsyncProducer) -> None:
+        new = self._checkpoints.new(await self._translated(source, target))
         topic = self._policy.checkpoints_topic(self._flow.route.source_alias)
         for each in new:
             await producer.send(topic, each.value, each.key, partition=0)
@@ -295,7 +313,7 @@ class OffsetService:
         self._checkpoints.wrote(new)
 
     async def _commit(self, source: AsyncAdmin, target: AsyncAdmin) -> None:
-        checkpoints = await self._translated(source)
+        checkpoints = await self._translated(source, target)
         if not checkpoints:
             return
         states: dict[str, GroupState | None] = {each.group_id: each.state for each in await target.list_groups()}

@@ -281,7 +281,7 @@ def stamp_producer(
     stamp_crc(batch)
 
 
-def unstamped(wire: Wire) -> Wire:
+def unstamped(wire: Wire) -> memoryview:
     """Return a batch as producers send it: offset 0, no leader epoch, neither append time nor delete horizon.
 
     The bytes are written in place, unless they are read-only. The records' own timestamps apply. The checksum stays as
@@ -290,12 +290,12 @@ def unstamped(wire: Wire) -> Wire:
     header, batch = wire
     if batch.readonly:
         batch = memoryview(bytearray(batch))
-    attributes = header.attributes & ~(TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)
     _INT64.pack_into(batch, 0, 0)
     _INT32.pack_into(batch, _PARTITION_LEADER_EPOCH_AT, -1)
+    attributes = header.attributes & ~(TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)
     if attributes != header.attributes:
         _INT16.pack_into(batch, ATTRIBUTES_AT, attributes)
-    return header._replace(base_offset=0, partition_leader_epoch=-1, attributes=attributes), batch
+    return batch
 
 
 def emptied(header: BatchHeader) -> bytes:
