@@ -233,3 +233,18 @@ def test_an_interceptor_that_a_share_consumer_would_never_call_is_refused():
 
     with pytest.raises(ConfigError, match=r"Committed has no on_consume\(\)"):
         AsyncShareConsumer(bootstrap_servers=BOOTSTRAP, group_id=GROUP, interceptors=Committed())
+
+
+def test_an_idle_connection_stays_open_while_its_records_are_processed():
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster, connections_max_idle_ms=1_000) as consumer:
+            (batch,) = (await consumer.poll(10)).values()
+            assert len(batch) == 3
+            await asyncio.sleep(10)
+            assert await consumer.commit() == {PARTITION: None}
+            opened = consumer.metrics()["0"]["connections_opened"]
+            await asyncio.sleep(10)
+            await consumer.poll(1)
+            assert consumer.metrics()["0"]["connections_opened"] > opened, "nothing is in hand, so it was closed"
+
+    on_cluster(test)

@@ -68,6 +68,13 @@ def outcomes(implementation: str, batch: bytes, unit: str) -> list[object]:
                     found.append(list(twin[name](wire, header, *more, size_max_bytes=SIZE_MAX_BYTES)))  # type: ignore[operator]
                 except REFUSALS as error:
                     found.append(type(error))
+            acquired: list[object] = []
+            try:
+                ranges = [(0, 0, 1), (2, 5, 2), (9, 2**40, 3)]
+                twin["read_acquired"]([(header, wire)], "t", 0, ranges, acquired, tuple, size_max_bytes=SIZE_MAX_BYTES)  # type: ignore[operator]
+            except REFUSALS as error:
+                found.append(type(error))
+            found.append(acquired)
             columns = Columns(COLUMN_NAMES, 0)
             try:
                 twin["fill"](wire, columns, 0, unit, start_offset=1, size_max_bytes=SIZE_MAX_BYTES)  # type: ignore[operator]

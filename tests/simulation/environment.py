@@ -304,7 +304,10 @@ def for_share_groups(rng: random.Random) -> Environment:
 
 
 def for_share_workers(rng: random.Random) -> Environment:
-    """Brokers for workers in a share group, which delivers records often enough for every kill of a run."""
+    """Brokers for workers in a share group, which delivers records often enough for every kill of a run.
+
+    Locks are renewed before a broker closes the connection: it would release the records of each handler that is slow.
+    """
     shares = ShareSettings(
         lock_ms=rng.choice([4_000, 10_000]),
         delivery_count_limit=10,
@@ -314,7 +317,9 @@ def for_share_workers(rng: random.Random) -> Environment:
         reads_committed=False,
         sessions_max=2_000,
     )
-    return replace(for_groups(rng), transaction_version=None, crash_probability=0.2, shares=shares)
+    made = for_groups(rng)
+    idle_ms = max(made.broker_idle_ms, shares.lock_ms)
+    return replace(made, broker_idle_ms=idle_ms, transaction_version=None, crash_probability=0.2, shares=shares)
 
 
 def for_transactions(rng: random.Random) -> Environment:

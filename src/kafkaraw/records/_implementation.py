@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from kafkaraw.records._fallback.dumping import render_records as render_records
     from kafkaraw.records._fallback.reader import fill as fill
     from kafkaraw.records._fallback.reader import fill_batches as fill_batches
+    from kafkaraw.records._fallback.reader import read_acquired as read_acquired
     from kafkaraw.records._fallback.reader import read_batches as read_batches
     from kafkaraw.records._fallback.reader import read_records as read_records
     from kafkaraw.records._fallback.reader import read_values as read_values
@@ -116,7 +117,7 @@ _MODULES: Final = (  # compiled, plain, names
     ("_builder", "_fallback.builder", ("BatchBuilder", "as_bytes", "encode_headers")),
     ("_dumping", "_fallback.dumping", ("render_records",)),
     ("_filling", "_fallback.reader", ("fill", "fill_batches")),
-    ("_reader", "_fallback.reader", ("read_batches", "read_records", "read_values")),
+    ("_reader", "_fallback.reader", ("read_acquired", "read_batches", "read_records", "read_values")),
     ("_reader", "record", ("Record",)),
     ("_rows", "_fallback.rows", ("Rows",)),
     ("_ticket", "_fallback.ticket", ("Outcome", "Ticket")),

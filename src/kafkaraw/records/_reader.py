@@ -1,4 +1,4 @@
-"""Reading as objects, compiled: `Record`, `read_batches`, `read_records`, `read_values`. Start at `_Records.__next__`.
+"""Reading as objects, compiled: `Record`, `read_batches`, `read_acquired` and others. Start at `_Records.__next__`.
 
 The interface and its documentation are in `records/interface.py`; the twin in plain Python is `_fallback/reader.py`.
 This is Cython in its pure-Python mode: C types are annotations, and `setup.py` compiles it. Never import it uncompiled.
@@ -24,7 +24,7 @@ from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObj
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.object import PyObject
 from cython.cimports.cpython.ref import _Py_REFCNT
-from cython.cimports.kafkaraw.records._reader import set_bytes_size
+from cython.cimports.kafkaraw.records._reader import leave_uncollected, new_tuple, set_bytes_size, set_field
 from cython.cimports.kafkaraw.records._wire import Blob, Fields, Walk, header, next_record, next_wanted, rewind
 from cython.cimports.libc.string import memcpy
 
@@ -60,6 +60,21 @@ def bytes_or_none(data: cython.p_uchar, size: cython.Py_ssize_t) -> object:
 def header_name(data: cython.p_uchar, size: cython.Py_ssize_t) -> str:
     """The name of a header. Java replaces what is not UTF-8 as well: one name must not stop a reader."""
     return PyBytes_FromStringAndSize(cython.cast(cython.p_char, data), size).decode("utf-8", "replace")
+
+
+@cython.cfunc
+def headers_of(fields: cython.pointer(Fields), end: cython.p_uchar) -> list:
+    """The headers of a record, in a new list."""
+    made: list = []
+    name: Blob
+    value: Blob
+    at: cython.p_uchar = fields.headers
+    for _ in range(fields.headers_count):
+        at = header(at, end, cython.address(name), cython.address(value))
+        if at is cython.NULL:  # the bytes have changed since they were checked
+            break
+        made.append((header_name(name.data, name.size), bytes_or_none(value.data, value.size)))
+    return made
 
 
 @cython.final
@@ -227,18 +242,9 @@ class Record:
 
     @cython.cfunc
     def made_headers(self) -> list:
-        made: list = []
-        name: Blob
-        value: Blob
-        at: cython.p_uchar = self.fields.headers
         if self.body is None:
-            return made
-        for _ in range(self.fields.headers_count):
-            at = header(at, self.body.walk.end, cython.address(name), cython.address(value))
-            if at is cython.NULL:  # the bytes have changed since they were checked
-                break
-            made.append((header_name(name.data, name.size), bytes_or_none(value.data, value.size)))
-        return made
+            return []
+        return headers_of(cython.address(self.fields), self.body.walk.end)
 
     @cython.cfunc
     @cython.exceptval(-1)
@@ -468,3 +474,80 @@ def read_values(
     if found < 0:
         raise body.bad_record()
     return values
+
+
+@cython.cfunc
+@cython.inline
+def _acquired(
+    kind: object,
+    topic: object,
+    partition: object,
+    timestamp_type: object,
+    delivery_count: object,
+    fields: cython.pointer(Fields),
+    end: cython.p_uchar,
+) -> object:
+    """One record as a named tuple. While its fields are set, nothing runs that could see it."""
+    offset: object = fields.offset
+    timestamp_ms: object = fields.timestamp
+    key: object = bytes_or_none(fields.key.data, fields.key.size)
+    value: object = bytes_or_none(fields.value.data, fields.value.size)
+    headers: list = headers_of(fields, end)
+    made: object = new_tuple(kind, 9)
+    set_field(made, 0, topic)
+    set_field(made, 1, partition)
+    set_field(made, 2, offset)
+    set_field(made, 3, timestamp_ms)
+    set_field(made, 4, timestamp_type)
+    set_field(made, 5, key)
+    set_field(made, 6, value)
+    set_field(made, 7, headers)
+    set_field(made, 8, delivery_count)
+    leave_uncollected(headers)
+    leave_uncollected(made)
+    return made
+
+
+def read_acquired(
+    wires: object,
+    topic: str,
+    partition: int,
+    acquired: list,
+    records: list,
+    kind: type,
+    *,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> None:
+    """Append the records in ranges of offsets, with their delivery counts. See `interface.ReadAcquired`."""
+    fields: Fields
+    found: cython.int
+    index: cython.Py_ssize_t = 0
+    first: cython.longlong
+    last: cython.longlong
+    if not issubclass(kind, tuple):  # else fields would be written into something else
+        raise TypeError(f"read_acquired: {kind!r} is no named tuple")
+    if not acquired:
+        return
+    start_offset: object = acquired[0][0]
+    end_offset: object = acquired[len(acquired) - 1][1] + 1
+    first, last, count = acquired[0]
+    for batch_header, batch in wires:
+        body: Body = Body()
+        try:
+            body.begin(batch, batch_header, start_offset, end_offset, size_max_bytes)
+        except BatchTooLargeError as error:
+            raise of_partition(error, topic, partition) from None
+        body.check()
+        timestamp_type: object = batch_header.timestamp_type
+        found = next_wanted(cython.address(body.walk), cython.address(fields))
+        while found > 0:
+            while fields.offset > last:  # the last range ends where the walk does
+                index += 1
+                first, last, count = acquired[index]
+            if fields.offset >= first:
+                records.append(
+                    _acquired(kind, topic, partition, timestamp_type, count, cython.address(fields), body.walk.end)
+                )
+            found = next_wanted(cython.address(body.walk), cython.address(fields))
+        if found < 0:
+            raise body.bad_record()

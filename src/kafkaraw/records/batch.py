@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kafkaraw.records.columns import Columns
-    from kafkaraw.records.interface import TimestampUnit
+    from kafkaraw.records.interface import AcquiredRecord, TimestampUnit
 
     ArrowBatch: TypeAlias = "pyarrow.RecordBatch"
 
@@ -349,6 +349,41 @@ class Batch:
         except BatchTooLargeError as error:
             raise of_partition(error, self.topic, self.partition) from None
         return values
+
+    def read_acquired(
+        self,
+        acquired: Iterable[tuple[int, int, int]],
+        records: list[AcquiredRecord],
+        kind: type[AcquiredRecord],
+    ) -> None:
+        """Append the records that a member of a share group has acquired; `convert` is not applied.
+
+        Args:
+            acquired: first offset, last offset and delivery count of each range, by offset.
+            records: the list to append to; after an error it has the records before the damage.
+            kind: the named tuple to make: with the fields of `Record`, and the delivery count behind them.
+
+        Raises:
+            CorruptBatchError: damaged data.
+            BatchTooLargeError: more than `size_max_bytes` when decompressed.
+        """
+        from kafkaraw.records._implementation import read_acquired  # only share consumers use it
+
+        start, end = self.start_offset, self.next_offset if self.end_offset is None else self.end_offset
+        ranges = [
+            (max(first, start), min(last, end - 1), delivery_count)
+            for first, last, delivery_count in acquired
+            if first < end and last >= start
+        ]
+        read_acquired(
+            self._readable(),
+            self.topic,
+            self.partition,
+            ranges,
+            records,
+            kind,
+            size_max_bytes=self._size_max_bytes,
+        )
 
     def fill(
         self,

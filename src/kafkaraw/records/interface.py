@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.compression import Codec
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkaraw.records.rows import BadRow, SentPart
 
 TimestampUnit: TypeAlias = Literal["ms", "us"]
+AcquiredRecord = TypeVar("AcquiredRecord", bound=tuple[object, ...])
 
 
 KEY_SIZE_SAFE: Final = 1024
@@ -172,6 +173,33 @@ class ReadValues(Protocol):
         size_max_bytes: int = ...,
     ) -> list[bytes | None]:
         """Return the values of the records with `start_offset <= offset < end_offset`."""
+
+
+class ReadAcquired(Protocol):
+    """Reads the records of many wire batches that a member of a share group has acquired."""
+
+    def __call__(
+        self,
+        wires: Iterable[tuple[BatchHeader, memoryview]],
+        topic: str,
+        partition: int,
+        acquired: Sequence[tuple[int, int, int]],
+        records: list[AcquiredRecord],
+        kind: type[AcquiredRecord],
+        *,
+        size_max_bytes: int = ...,
+    ) -> None:
+        """Append the records in ranges of offsets.
+
+        Args:
+            wires: the wire batches; if one is damaged, the records before it are appended.
+            topic: their topic.
+            partition: their partition.
+            acquired: first offset, last offset and delivery count of each range, by offset.
+            records: the list to append to.
+            kind: the named tuple to make: with the fields of `Record`, and the delivery count behind them.
+            size_max_bytes: limit on the decompressed size of a wire batch.
+        """
 
 
 class FillBatches(Protocol):

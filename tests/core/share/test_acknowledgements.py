@@ -21,6 +21,11 @@ def test_everything_is_accepted_as_one_range_for_each_acquired_one():
     assert hand((0, 9), (20, 29)).accept_all() == [(0, 9, [ACCEPT]), (20, 29, [ACCEPT])]
 
 
+def test_accepting_everything_joins_ranges_that_follow_each_other():
+    records = hand((0, 4), (5, 9), (11, 12), (13, 13))
+    assert records.accept_all() == [(0, 9, [ACCEPT]), (11, 13, [ACCEPT])]
+
+
 def test_offsets_without_records_are_gaps():
     records = hand((0, 4))
     records.found([0, 2, 3])

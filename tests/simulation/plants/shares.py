@@ -145,16 +145,23 @@ def share_consumer_reports_lost_responses_as_success(monkeypatch: pytest.MonkeyP
 
 
 def share_consumer_returns_records_that_it_has_not_acquired(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(batch.AcquiredBatch, "_without_others", lambda self, records: iter(records))
+    read_acquired = batch.Batch.read_acquired
+
+    def read_all(self, acquired, records, kind):
+        last = acquired[-1]
+        read_acquired(self, [(acquired[0].first_offset, last.last_offset, last.delivery_count)], records, kind)
+
+    monkeypatch.setattr(batch.Batch, "read_acquired", read_all)
 
 
 def share_consumer_returns_the_delivery_count_of_another_range(monkeypatch: pytest.MonkeyPatch):
-    def counted(self, records):
-        count = self.in_hand.acquired[0].delivery_count
-        for record in records:
-            yield batch.ShareRecord._make((*record, count))
+    read_acquired = batch.Batch.read_acquired
 
-    monkeypatch.setattr(batch.AcquiredBatch, "_counted", counted)
+    def miscounted(self, acquired, records, kind):
+        count = acquired[0].delivery_count
+        read_acquired(self, [each._replace(delivery_count=count) for each in acquired], records, kind)
+
+    monkeypatch.setattr(batch.Batch, "read_acquired", miscounted)
 
 
 def share_consumer_skips_the_last_record_of_a_batch(monkeypatch: pytest.MonkeyPatch):

@@ -84,6 +84,9 @@ class Connection:
         metrics: where to count.
         login: how to log in; None where no login is wanted.
         frame_size_max: largest response, once the connection is ready, in bytes.
+
+    Attributes:
+        is_held: the broker would end something with it that is in use, so it is not closed because it is idle.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Connection:
         login: Login | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
     ) -> None:
+        self.is_held: bool = False
         self._loop = asyncio.get_running_loop()
         self._machine = ConnectionMachine(peer, limits)
         self._open_deadline = open_deadline
@@ -195,8 +199,8 @@ class Connection:
 
     @property
     def idle_since(self) -> float | None:
-        """The time since when no request has been pending, on the loop's clock, in seconds; None while one is."""
-        return None if self._pending_count else self._used_at
+        """The time since when no request has been pending, on the loop's clock, in seconds; None while it is used."""
+        return None if self._pending_count or self.is_held else self._used_at
 
     def count_for(self, metrics: NodeMetrics) -> None:
         """Count for another node from now on: the one that this connection turned out to lead to."""

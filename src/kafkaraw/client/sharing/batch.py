@@ -177,7 +177,7 @@ class AcquiredBatch:
             records: list[ShareRecord] = []
             rest = self._batch.between(start, end)
             try:
-                records.extend(self._counted(self._converted(rest)))  # as far as they can be decoded
+                self._read(rest, records)  # as far as they can be decoded
                 start = end
             except DeserializationError as error:
                 refused[error.offset] = AcknowledgeType.RELEASE
@@ -236,6 +236,14 @@ class AcquiredBatch:
             records = [ShareRecord._make((*record, counts.get(record.offset, 1))) for record in seen]
         return [ShareBatch(self.in_hand, records)] if records else []
 
+    def _read(self, batch: Batch, records: list[ShareRecord]) -> None:
+        """Append the acquired records of a batch, with their delivery counts."""
+        decoding = self._decoding
+        if decoding.convert is None and (decoding.intercept is None or decoding.convert_awaiting is not None):
+            batch.read_acquired(self.in_hand.acquired, records, ShareRecord)
+        else:
+            records.extend(self._counted(self._converted(batch)))
+
     def _converted(self, batch: Batch) -> Iterator[Record]:
         convert, intercept = self._decoding.convert, self._decoding.intercept
         records: Iterable[Record] = batch
@@ -244,7 +252,7 @@ class AcquiredBatch:
             records = self._without_others(batch)
         if convert is not None:
             records = map(convert, records)
-        if intercept is None or self._decoding.convert_awaiting is not None:
+        if intercept is None:
             return iter(records)
         return iter(intercept(list(records)))
 

@@ -427,6 +427,9 @@ class ShareReading:
                 error = self._on_response(link, await connection.request(request, timeout=timeout), due, began_s)
             else:
                 error = self._on_response(link, await connection.request(request, timeout=timeout), due, began_s)
+            # If it were closed as idle, the session would end, and the broker would release what is being processed.
+            held = (each for each in (*self._buffer, *self._in_hand) if each.link is link and not each.is_lost)
+            connection.is_held = any(held)
         except KafkaError as problem:
             error = problem
         except asyncio.CancelledError:

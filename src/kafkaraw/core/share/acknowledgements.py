@@ -162,7 +162,7 @@ class RecordsInHand:
         """Accept everything, and return what to send: as `settle` and `take`, without a look at each offset."""
         if self._open is None and not self._chosen:
             self._open = {}
-            return [AcknowledgedRange(first, last, [AcknowledgeType.ACCEPT]) for first, last, _ in self.acquired]
+            return [AcknowledgedRange(first, last, [AcknowledgeType.ACCEPT]) for first, last in self._joined()]
         self.settle(AcknowledgeType.ACCEPT)
         return self.take()
 
@@ -193,6 +193,17 @@ class RecordsInHand:
         self._chosen.clear()
         self._renewing.clear()
         self.renewed.clear()
+
+    def _joined(self) -> Iterator[tuple[int, int]]:
+        """Yield the acquired ranges as first and last offset; those that follow each other as one."""
+        (begin, end, _), *others = self.acquired
+        for first, last, _ in others:
+            if first == end + 1:
+                end = last
+            else:
+                yield begin, end
+                begin, end = first, last
+        yield begin, end
 
     def _offsets(self) -> Iterator[int]:
         for first, last, _ in self.acquired:

@@ -1,4 +1,4 @@
-"""Reading in plain Python: `read_records`, `read_values`, `fill`. Start at `_scan`, the one loop they share.
+"""Reading in plain Python: `read_records`, `read_acquired`, `fill` and more. Start at `_scan`, the loop they share.
 
 The interface and its documentation are in `records/interface.py`; this is its twin for machines without a C compiler.
 Varints of one and two bytes are decoded in place: a call per field would cost more than everything else.
@@ -24,7 +24,7 @@ from kafkaraw.light_classes import NamedTuple
 from kafkaraw.records.columns import Columns
 from kafkaraw.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, batch_too_large, codec_by_id, of_partition
 from kafkaraw.records.header import HEADER_SIZE, BatchHeader, parse_header
-from kafkaraw.records.interface import TimestampUnit
+from kafkaraw.records.interface import AcquiredRecord, TimestampUnit
 from kafkaraw.records.record import TIMESTAMP_LOG_APPEND_TIME, Header, Record
 from kafkaraw.records.varint import as_int64, read_raw_varint
 
@@ -109,6 +109,41 @@ def read_values(
 ) -> list[bytes | None]:
     """Return the values of one wire batch in a range of offsets. See `interface.ReadValues`."""
     return _from_offset(_scan(batch, header, size_max_bytes), header, start_offset, end_offset).values
+
+
+def read_acquired(
+    wires: Iterable[tuple[BatchHeader, memoryview]],
+    topic: str,
+    partition: int,
+    acquired: Sequence[tuple[int, int, int]],
+    records: list[AcquiredRecord],
+    kind: type[AcquiredRecord],
+    *,
+    size_max_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+) -> None:
+    """Append the records in ranges of offsets, with their delivery counts. See `interface.ReadAcquired`."""
+    make = partial(tuple.__new__, kind)
+    for header, wire in wires:
+        try:
+            scanned = _scan(wire, header, size_max_bytes)
+        except BatchTooLargeError as error:
+            raise of_partition(error, topic, partition) from None
+        for first, last, delivery_count in acquired:
+            if last < header.base_offset or first > header.last_offset:
+                continue
+            part = _from_offset(scanned, header, first, last + 1)
+            fields = zip(
+                repeat(topic),
+                repeat(partition),
+                part.offsets,
+                part.timestamps,
+                repeat(header.timestamp_type),
+                part.keys,
+                part.values,
+                part.headers_of_all(),
+                repeat(delivery_count),
+            )
+            records += map(make, fields)
 
 
 def fill(
