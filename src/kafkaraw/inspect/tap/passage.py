@@ -31,11 +31,10 @@ from kafkaraw.inspect.exchanges import (
 )
 from kafkaraw.inspect.tap.addresses import (
     HELD_TAIL_BYTES,
-    UNKNOWN_TAG,
     Addresses,
     Treatment,
+    ends_without_addresses,
     has_unknown_addresses,
-    hide_endpoints,
     treatment_of,
 )
 from kafkaraw.inspect.tap.outline import outline_for
@@ -59,6 +58,8 @@ KEPT_PASSING_BYTES: Final = 4 << 20
 KEPT_HELD_BYTES: Final = 64 << 20
 """A frame above this size that would have to be held, or saved, is passed on as it is."""
 CORRELATION_ID: Final = slice(0, 4)
+_REWRITTEN: Final = "addresses are those of the brokers; the client was sent those of the tap"
+_HIDDEN: Final = "addresses of new leaders are hidden from the client, which asks for Metadata instead"
 
 
 class End(asyncio.BufferedProtocol):
@@ -108,7 +109,7 @@ class End(asyncio.BufferedProtocol):
         self.stream.received(nbytes, time.time())
         self._low_water.wait_for(min(self.stream.missing, PIECE_BYTES))
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: Bytes) -> None:
         """Send bytes; what the socket does not take is copied, as the buffer behind `data` is used again."""
         transport = self.transport
         if transport is None or transport.is_closing():
@@ -336,10 +337,7 @@ class Passage:
         try:
             return self._addresses.rewrite(data, exchange.api_key, exchange.version)
         except KafkaError as error:
-            self._tap.note(
-                f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
-                f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
-            )
+            self._note_unread_addresses(exchange, error)
             return None
 
     def passing_plan(
@@ -354,13 +352,30 @@ class Passage:
             return Plan(max(KEPT_PASSING_BYTES, kept_bytes), hold_bytes, is_expected)
         return Plan(kept_bytes, hold_bytes, is_expected, outline)
 
-    def hidden(self, data: Bytes, exchange: Exchange) -> int | None:
-        """Return the byte of a Fetch answer, or of its outline, that hides its addresses; None if it has none."""
+    def end_of(self, frame: Frame, held: memoryview) -> Bytes:
+        """Return the end of an answer that was held back, with the tap's addresses if it has any."""
+        _, exchange = self.treatment(memoryview(frame.data)[CORRELATION_ID])
+        if exchange is None or ends_without_addresses(held, exchange.api_key):
+            return held
         try:
-            return hide_endpoints(data, exchange.version)
+            if frame.outline is None and frame.is_cut:
+                raise KafkaError("it has too much besides records, so it is not known whether there are any")
+            found = self._addresses.rewrite_end(frame.outline or frame.data, exchange.api_key, exchange.version)
+            if found is not None and len(found.data) > len(held):
+                raise KafkaError(f"they take {len(found.data)} bytes")
         except KafkaError as error:
-            self._tap.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
-            return None
+            self._note_unread_addresses(exchange, error)
+            return held
+        if found is None:
+            return held
+        frame.note = _HIDDEN if found.is_hidden else _REWRITTEN
+        return b"".join((held[: len(held) - len(found.data)], found.data))
+
+    def _note_unread_addresses(self, exchange: Exchange, error: KafkaError) -> None:
+        self._tap.note(
+            f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
+            f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
+        )
 
     def answered(self, frame: Frame) -> None:
         """Note an answer that was passed on."""
@@ -464,15 +479,7 @@ class _FromBroker:
             self._deliver(frame)
             return
         if len(held):
-            _, exchange = passage.treatment(memoryview(frame.data)[CORRELATION_ID])
-            data = frame.data if frame.outline is None else frame.outline
-            is_read = exchange is not None and (frame.outline is not None or not frame.is_cut)
-            at = passage.hidden(data, exchange) if exchange is not None and is_read else None
-            offset = None if at is None else at - (len(data) - len(held))
-            if offset is not None and offset >= 0:
-                held[offset] = UNKNOWN_TAG
-                frame.note = "addresses of new leaders are hidden from the client, which asks for Metadata instead"
-            passage.client.write(held)
+            passage.client.write(passage.end_of(frame, held))
         passage.answered(frame)
 
     def stranger(self, reason: str) -> None:
@@ -486,7 +493,7 @@ class _FromBroker:
             return None
         changed = self._passage.rewritten(data, exchange)
         if changed is not None:
-            frame.note = "addresses are those of the brokers; the client was sent those of the tap"
+            frame.note = _REWRITTEN
         return changed
 
     def _deliver(self, frame: Frame) -> None:
