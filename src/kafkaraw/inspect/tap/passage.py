@@ -38,7 +38,7 @@ from kafkaraw.inspect.tap.addresses import (
     treatment_of,
 )
 from kafkaraw.inspect.tap.outline import outline_for
-from kafkaraw.inspect.tap.stream import PIECE_BYTES, Plan, Stream
+from kafkaraw.inspect.tap.stream import Plan, Stream
 from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.transport import LowWater
 from kafkaraw.protocol.apis import API_BY_KEY
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.tap.proxy import Tap
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""Above so many unsent bytes, the side that they come from is not read."""
+"""Above so many unsent bytes, the side that they come from is not read; with many connections, above one piece."""
 KEPT_WHOLE_BYTES: Final = 1 << 18
 """Frames up to this size are kept whole until they are noted; of a larger one with records, an outline."""
 KEPT_PASSING_BYTES: Final = 4 << 20
@@ -78,6 +78,7 @@ class End(asyncio.BufferedProtocol):
         self._descriptor: int | None = None
         self._low_water = LowWater(None)
         self._on_unsent: Callable[[bool], None] = lambda _: None
+        self._waits_for: set[str] = set()
         self.has_ended: bool = False
         """Whether the peer has said all that it will: it is not read any more."""
 
@@ -88,7 +89,7 @@ class End(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport; the passage decides when it is read."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self.transport.set_write_buffer_limits(high=min(UNSENT_BYTES_MAX, self.stream.piece_bytes))
         if transport.get_extra_info("sslcontext") is None:
             sock = transport.get_extra_info("socket")
             self._low_water = LowWater(sock)
@@ -107,7 +108,7 @@ class End(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on."""
         self.stream.received(nbytes, time.time())
-        self._low_water.wait_for(min(self.stream.missing, PIECE_BYTES))
+        self._low_water.wait_for(min(self.stream.missing, self.stream.piece_bytes))
 
     def write(self, data: Bytes) -> None:
         """Send bytes; what the socket does not take is copied, as the buffer behind `data` is used again."""
@@ -124,13 +125,14 @@ class End(asyncio.BufferedProtocol):
             data = memoryview(data)[sent:]
         transport.write(bytes(data))
 
-    def read(self, wanted: bool) -> None:
-        """Begin or cease to read this side."""
+    def read(self, wanted: bool, waits_for: str = "the other side") -> None:
+        """Begin or cease to read this side, which is read as long as it waits for nothing."""
+        (self._waits_for.discard if wanted else self._waits_for.add)(waits_for)
         if self.transport is not None and not self.transport.is_closing() and not self.has_ended:
-            if wanted:
-                self.transport.resume_reading()
-            else:
+            if self._waits_for:
                 self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         """The socket takes no more."""
@@ -303,7 +305,7 @@ class Passage:
         exchange = self.exchange_of(frame)
         if not exchange.is_answered:
             self.report(exchange)
-        dropped = self.conversation.drop_oldest("too many later requests have no answer, either")
+        dropped = self.conversation.drop_oldest("too many later requests have no answer, either", self._tap.pending_max)
         if dropped is not None:
             self.report(dropped)
 
@@ -359,7 +361,7 @@ class Passage:
             return held
         try:
             if frame.outline is None and frame.is_cut:
-                raise KafkaError("it has too much besides records, so it is not known whether there are any")
+                raise KafkaError("too little of it is kept to know whether there are any")
             found = self._addresses.rewrite_end(frame.outline or frame.data, exchange.api_key, exchange.version)
             if found is not None and len(found.data) > len(held):
                 raise KafkaError(f"they take {len(found.data)} bytes")
