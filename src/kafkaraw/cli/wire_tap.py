@@ -342,7 +342,7 @@ def _missing(tapped: Tap, writer: LineWriter, saving: Saving | None) -> list[str
     if tapped.dropped:
         missing.append(f"{tapped.dropped} exchanges were not counted: there were too many at once")
     if saving is not None and saving.left_out_bytes:
-        missing.append(f"{saving.left_out_bytes} bytes were not saved: the file is slower than the traffic")
+        missing.append(f"{saving.left_out_bytes} bytes were not saved: the file is too slow, or frames too large")
     if saving is not None and saving.error:
         missing.append(f"the capture is not complete: {saving.error}")
     return missing

@@ -53,6 +53,9 @@ KEPT_BYTES_MAX: Final = 4 << 20
 """Of larger frames only the beginning is kept."""
 PENDING_MAX: Final = 10_000
 """Requests of a connection that wait for an answer; beyond it, the oldest is given up."""
+CLIENT_ID_CHARS_MAX: Final = 100
+"""Of a client id, when memory is short."""
+_NAME_BYTES: Final = 60  # of a text, besides its characters
 TOPIC_NAMES_MAX: Final = 100_000
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
@@ -330,6 +333,31 @@ class Exchange:
         for body in ("request_body", "response_body"):
             self.__dict__.pop(body, None)
 
+    def shorten(self, kept_bytes: int) -> None:
+        """Keep the beginnings of the frames and of the client id, and nothing of what the bodies say: see `trim`."""
+        for frame in (self.request, self.response):
+            if frame is not None:
+                frame.data, frame.outline = bytes(frame.data[:kept_bytes]), None
+        if self.client_id is not None and len(self.client_id) > CLIENT_ID_CHARS_MAX:
+            self.client_id = self.client_id[:CLIENT_ID_CHARS_MAX] + "\N{HORIZONTAL ELLIPSIS}"
+        for name in ("request_body", "response_body"):
+            self.__dict__.pop(name, None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the frames take, and the names and words that were noted of them; nearly."""
+        size = len(self.client_id or "")
+        for frame in (self.request, self.response):
+            if frame is not None:
+                size += len(frame.data) + len(frame.outline or b"")
+        subjects = self.__dict__.get("subjects")
+        if subjects is not None:
+            names = (*subjects.topics, *subjects.groups, *subjects.transactional_ids)
+            size += sum(map(len, names)) + _NAME_BYTES * (len(names) + len(subjects.topic_ids))
+        for error in self.__dict__.get("errors", ()):
+            size += _NAME_BYTES + len(error.path) + len(error.message)
+        return size
+
     def _decoded_request(self) -> tuple[Request[Response] | None, str]:
         if self.request is None or self.api is None or not self.is_known:
             return None, ""
@@ -423,9 +451,9 @@ class Conversation:
         ended[-1].response = frame
         return ended
 
-    def drop_oldest(self, reason: str) -> Exchange | None:
-        """Give the oldest pending exchange up if there are more than `PENDING_MAX`; return it."""
-        if len(self.pending) <= PENDING_MAX:
+    def drop_oldest(self, reason: str, pending_max: int = PENDING_MAX) -> Exchange | None:
+        """Give the oldest pending exchange up if there are more than `pending_max`; return it."""
+        if len(self.pending) <= pending_max:
             return None
         exchange = self.pending.popleft()
         exchange.ended = reason

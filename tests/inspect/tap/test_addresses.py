@@ -12,7 +12,6 @@ from kafkaraw.inspect.tap.addresses import (
     Role,
     Treatment,
     has_unknown_addresses,
-    hide_endpoints,
     treatment_of,
 )
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
@@ -137,7 +136,10 @@ def test_answers_are_held_only_where_addresses_are():
         "ShareAcknowledge",
     }
     assert ("Fetch", 15) not in held
-    assert treatment_of(1, 16) is Treatment.HOLD_TAIL
+    assert {name for name, v in held if treatment_of(API_BY_NAME[name].key, v) is Treatment.HOLD_TAIL} == {
+        "Fetch",
+        "ShareFetch",
+    }
     assert treatment_of(120, 0) is Treatment.PASS
 
 
@@ -147,27 +149,82 @@ def test_versions_that_are_not_known_are_said_to_have_addresses():
     assert not has_unknown_addresses(8, 99)
 
 
-def fetch_response(records: bytes, *endpoints: int) -> fetch.FetchResponse:
-    part = fetch.PartitionData(partition_index=0, error_code=0, high_watermark=1, records=records)
-    topics = [fetch.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[part])]
-    ends = [fetch.NodeEndpoint(node_id=n, host=BROKERS[n][0], port=BROKERS[n][1]) for n in endpoints]
-    return fetch.FetchResponse(throttle_time_ms=5, responses=topics, node_endpoints=ends, session_id=9)
+RECORDS = b"r" * 1000
 
 
-@pytest.mark.parametrize("endpoints", [(1,), (1, 2)])
-def test_hidden_addresses_of_a_fetch_answer_are_passed_over(endpoints):
-    frame = bytearray(encode_response(HEADER, fetch_response(b"r" * 1000, *endpoints), 17))
-    at = hide_endpoints(frame, 17)
-    assert at is not None
-    frame[at] = UNKNOWN_TAG
-    _, found = decode_response(frame, 1, 17)
-    assert found.node_endpoints == []
-    assert found.responses[0].partitions[0].records == b"r" * 1000
-    assert found.session_id == 9
+def answer_with_records(name: str, *endpoints: tuple[int, str, int, str | None]):
+    if name == "Fetch":
+        part = fetch.PartitionData(partition_index=0, error_code=0, high_watermark=1, records=RECORDS)
+        topics = [fetch.FetchableTopicResponse(topic_id=bytes(range(16)), partitions=[part])]
+        ends = [fetch.NodeEndpoint(node_id=n, host=host, port=port, rack=rack) for n, host, port, rack in endpoints]
+        return fetch.FetchResponse(throttle_time_ms=5, responses=topics, node_endpoints=ends, session_id=9)
+    share_part = share_fetch.PartitionData(
+        partition_index=0,
+        error_code=0,
+        acknowledge_error_code=0,
+        current_leader=share_fetch.LeaderIdAndEpoch(leader_id=1, leader_epoch=3),
+        records=RECORDS,
+        acquired_records=[share_fetch.AcquiredRecords(first_offset=1, last_offset=2, delivery_count=1)],
+    )
+    share_topics = [share_fetch.ShareFetchableTopicResponse(topic_id=bytes(range(16)), partitions=[share_part])]
+    share_ends = [
+        share_fetch.NodeEndpoint(node_id=n, host=host, port=port, rack=rack) for n, host, port, rack in endpoints
+    ]
+    return share_fetch.ShareFetchResponse(
+        throttle_time_ms=5, error_code=0, error_message="words", responses=share_topics, node_endpoints=share_ends
+    )
 
 
-def test_fetch_answer_without_addresses_has_nothing_to_hide():
-    assert hide_endpoints(encode_response(HEADER, fetch_response(b"r" * 1000), 17), 17) is None
+def with_new_end(name: str, version: int, *endpoints: tuple[int, str, int, str | None], tags=None):
+    """Return the answer with the end that the tap sends instead, and whether addresses are hidden."""
+    key = API_BY_NAME[name].key
+    message = answer_with_records(name, *endpoints)
+    message.unknown_tagged_fields = tags
+    frame = encode_response(HEADER, message, version)
+    advertised = Addresses(lambda node: ("127.0.0.1", 20_000 + node.node_id))
+    found = advertised.rewrite_end(frame, key, version)
+    assert found is not None
+    _, decoded = decode_response(frame[: -len(found.data)] + found.data, key, version)
+    assert decoded.throttle_time_ms == 5
+    assert decoded.responses[0].partitions[0].records == RECORDS
+    return decoded, found.is_hidden
+
+
+STREAMED = [("Fetch", 16), ("Fetch", 17), ("Fetch", 18), ("ShareFetch", 1), ("ShareFetch", 2)]
+
+
+@pytest.mark.parametrize(("name", "version"), STREAMED)
+@pytest.mark.parametrize("surplus", [*range(-1, 6), *range(125, 136), *range(16_380, 16_392), 30_000])
+def test_end_of_an_answer_with_records_keeps_its_length(name, version, surplus):
+    """The broker's host is as many bytes longer than the tap's."""
+    host = "h" * (len("127.0.0.1") + surplus)
+    decoded, is_hidden = with_new_end(name, version, (1, host, 9092, None), (2, "127.0.0.2", 9093, "r"))
+    # An empty tagged field takes two bytes. A host of 128 bytes has a length of two.
+    assert is_hidden == (surplus in (-1, 1))
+    found = [(one.node_id, one.host, one.port, one.rack) for one in decoded.node_endpoints]
+    assert found == ([] if is_hidden else [(1, "127.0.0.1", 20_001, None), (2, "127.0.0.1", 20_002, "r")])
+
+
+@pytest.mark.parametrize(("name", "version"), STREAMED)
+def test_end_with_fields_of_a_later_kafka_has_no_addresses(name, version):
+    decoded, is_hidden = with_new_end(name, version, (1, "one.example", 9092, None), tags={UNKNOWN_TAG: b"new"})
+    assert is_hidden
+    assert decoded.node_endpoints == []
+
+
+@pytest.mark.parametrize(("name", "version"), STREAMED)
+def test_end_without_addresses_stays(name, version):
+    frame = encode_response(HEADER, answer_with_records(name), version)
+    assert ADDRESSES.rewrite_end(frame, API_BY_NAME[name].key, version) is None
+
+
+def test_end_that_is_encoded_in_another_way_is_an_error():
+    frame = encode_response(HEADER, answer_with_records("ShareFetch", (1, "one.example", 9092, None)), 1)
+    assert frame[-1:] == b"\0"
+    with pytest.raises(KafkaError):
+        ADDRESSES.rewrite_end(frame[:-1] + b"\x80\0", 78, 1)
+    with pytest.raises(KafkaError):
+        ADDRESSES.rewrite_end(frame + b"\0", 78, 1)
 
 
 @pytest.mark.parametrize("name", ["Metadata", "FindCoordinator", "DescribeCluster"])

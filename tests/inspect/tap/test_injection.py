@@ -251,3 +251,18 @@ def test_rule_that_is_none_is_explained(text, words):
     with pytest.raises(UsageError) as raised:
         add_rule(Faults(), text)
     assert words in str(raised.value)
+
+
+@on_loop
+async def test_client_is_not_read_while_many_of_its_requests_wait_for_a_fault():
+    async with broker(answers) as address, Tap(address) as tap, client(tap.bootstrap_servers) as peer:
+        held = tap.faults.on(api="Heartbeat").hold()
+        sent = 0
+        with pytest.raises(TimeoutError):
+            while sent < 500_000:
+                peer.writer.write(b"".join(heartbeat(number, "x" * 1000) for number in range(sent, sent + 1000)))
+                sent += 1000
+                async with asyncio.timeout(0.3):
+                    await peer.writer.drain()
+        held.release()
+        assert [id_of(await peer.frame()) for _ in range(sent)] == list(range(sent))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import struct
+import threading
 
 import dpkt
 import pytest
 
+from kafkaraw.inspect.captures import CaptureReader
 from kafkaraw.inspect.exchanges import Connection, ConnectionReader, Exchange
 from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.inspect.tap.saving import SEGMENT_BYTES, Saving
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from tests.inspect.tap.peers import asked, broker, client, metadata_of, metadata_request, on_loop
+from tests.inspect.tap.peers import WAIT_S, asked, broker, client, metadata_of, metadata_request, on_loop
+from tests.waiting import wait_until
 
 SECRET = b"correct horse battery staple"
 
@@ -136,6 +139,39 @@ def test_what_the_file_is_too_slow_for_is_left_out_and_counted(monkeypatch):
     saving.close()
     assert saving.left_out_bytes == len(metadata_request())
     assert metadata_request() not in file.getvalue()
+
+
+class Stuck(io.BytesIO):
+    """A file on a disk that hangs for a while behind the header of the capture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+
+    def write(self, data: bytes) -> int:
+        if self.tell() > 100:
+            self.goes_on.wait(WAIT_S)
+        return super().write(data)
+
+
+def test_disk_that_hangs_costs_bounded_memory_and_what_is_left_out_is_a_gap(monkeypatch):
+    monkeypatch.setattr("kafkaraw.inspect.tap.saving.QUEUED_MAX", 10)
+    file = Stuck()
+    saving = Saving(file)
+    connection = Connection(1, "10.0.0.1:50001", "10.0.0.2:9092")
+    frames = [metadata_request(number) for number in range(1000)]
+    for frame in frames:
+        saving.asked(exchange(frame, connection))
+    assert len(saving._pieces) <= 10
+    file.goes_on.set()
+    assert wait_until(lambda: not saving._pieces, WAIT_S)
+    saving.asked(exchange(frames[0], connection))
+    saving.close()
+    reader = CaptureReader(io.BytesIO(file.getvalue()))
+    found = [item for item in reader.read() if isinstance(item, Exchange) and item.request is not None]
+    assert len(found) < 15
+    assert found[-1].correlation_id == 0
+    assert reader.report.missing_bytes == saving.left_out_bytes > 900 * len(frames[0])
 
 
 class Full(io.BytesIO):

@@ -6,15 +6,17 @@ much of an answer must be there before the first byte of it may be passed on:
 
 - nothing of the answers of other APIs and of versions without addresses: they are passed on as they come.
 - all of an answer that always has addresses, and of those that are small.
-- the end of a Fetch answer. If it has addresses, and its beginning has been passed on, the tag of the field is replaced
-  by one that no client knows. Clients then find the leader's address in the Metadata that they have. The alternative is
-  to hold 50 MB of records back because of 40 bytes.
+- the end of answers to Fetch and ShareFetch. Their beginning, with the size, is passed on before the addresses come, so
+  the end that replaces theirs is as long as it was: padded with a tagged field that no client knows. If the tap's
+  addresses are longer than the brokers', the end has none. Clients then find the leader's address in the Metadata that
+  they have. The alternative is to hold 50 MB of records back because of 40 bytes.
 
 Of Metadata only the brokers are decoded, since a cluster may have 100,000 partitions. Start at `Addresses.rewrite`.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
@@ -22,12 +24,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaraw.errors import KafkaError
 from kafkaraw.inspect.exchanges import Bytes
-from kafkaraw.protocol import ResponseHeader, decode_response, encode_message, encode_response
+from kafkaraw.protocol import decode_response, encode_message, encode_response
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.compile import compile_part_decoder
 from kafkaraw.protocol.frames import DECODE_FAILURES, response_header_version
 from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
-from kafkaraw.protocol.types import decode_uvarint
+from kafkaraw.protocol.types import decode_uvarint, encode_uvarint
 
 METADATA_KEY, FIND_COORDINATOR_KEY, DESCRIBE_CLUSTER_KEY = 3, 10, 60
 PRODUCE_KEY, FETCH_KEY, SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY = 0, 1, 78, 79
@@ -35,10 +37,12 @@ _ENDPOINTS_SINCE: Final = {PRODUCE_KEY: 10, FETCH_KEY: 16, SHARE_FETCH_KEY: 0, S
 _ALWAYS: Final = frozenset({METADATA_KEY, FIND_COORDINATOR_KEY, DESCRIBE_CLUSTER_KEY})
 _CONTROLLERS: Final = 2
 HELD_TAIL_BYTES: Final = 1 << 14
-"""Of a large Fetch answer so much is held back until its end is there: the addresses of about 300 brokers."""
+"""Of an answer with records so much is held back until its end is there: the addresses of about 300 brokers."""
 _NO_ENDPOINTS: Final = b"\1\0"  # an empty compact array, and no tags
+_BARE_ENDS: Final = {FETCH_KEY: b"\0", SHARE_FETCH_KEY: _NO_ENDPOINTS}
+"""What is behind the topics of an answer without addresses. Fetch has them in a tagged field."""
 UNKNOWN_TAG: Final = 0x7F
-"""A tag that Kafka does not use; of one byte, as the one that it replaces."""
+"""A tag that Kafka does not use. It is written in one byte."""
 
 
 class Role(Enum):
@@ -61,6 +65,18 @@ Advertise: TypeAlias = Callable[[Node], tuple[str, int]]
 """Returns the host and the port at which clients reach a node."""
 
 
+class NewEnd(NamedTuple):
+    """The end of an answer, as long as the one that it replaces.
+
+    Attributes:
+        data: its bytes.
+        is_hidden: whether it has no addresses, since those of the tap do not fit.
+    """
+
+    data: bytes
+    is_hidden: bool
+
+
 class Treatment(Enum):
     """How much of an answer is held back until its end is there."""
 
@@ -80,13 +96,18 @@ def treatment_of(api_key: int, version: int) -> Treatment:
     since = _ENDPOINTS_SINCE.get(api_key)
     if since is None or version < since:
         return Treatment.PASS
-    return Treatment.HOLD_TAIL if api_key == FETCH_KEY else Treatment.HOLD
+    return Treatment.HOLD_TAIL if api_key in _BARE_ENDS else Treatment.HOLD
 
 
 def has_unknown_addresses(api_key: int, version: int) -> bool:
     """Return whether answers of that version have addresses that are not found, since the version is not known here."""
     api = API_BY_KEY.get(api_key)
     return api is not None and version > api.versions.max and (api_key in _ALWAYS or api_key in _ENDPOINTS_SINCE)
+
+
+def ends_without_addresses(frame: Bytes, api_key: int) -> bool:
+    """Return whether the last bytes of an answer show that it has no addresses."""
+    return api_key in (SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY) and frame[-2:] == _NO_ENDPOINTS
 
 
 class Addresses:
@@ -112,12 +133,40 @@ class Addresses:
         """
         if api_key == METADATA_KEY:
             return self._metadata(frame, version)
-        if api_key in (SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY) and frame[-2:] == _NO_ENDPOINTS:
+        if ends_without_addresses(frame, api_key):
             return None
         header, message = decode_response(frame, api_key, version, allow_trailing_bytes=True)
         if not self._replace(message, api_key):
             return None
         return encode_response(header, message, version)
+
+    def rewrite_end(self, frame: Bytes, api_key: int, version: int) -> NewEnd | None:
+        """Return the end of an answer to Fetch or ShareFetch that replaces its own; None if it has no addresses.
+
+        Args:
+            frame: the whole answer without its size prefix, or its outline, which ends as the answer does.
+            api_key: of the request.
+            version: of the request.
+
+        Raises:
+            KafkaError: the answer cannot be decoded, or has bytes behind the message.
+        """
+        _, decoded = decode_response(frame, api_key, version)
+        message: Any = decoded
+        if not message.node_endpoints:
+            return None
+        message.responses = []
+        own_end = _end_of(message, api_key, version)
+        if frame[len(frame) - len(own_end) :] != own_end:
+            raise KafkaError("the end of the message is encoded in an unusual way")
+        if not self._replace(message, api_key):
+            return None
+        missing = len(own_end) - len(_end_of(message, api_key, version))
+        if missing == 1 or missing < 0 or message.unknown_tagged_fields:
+            message.node_endpoints = []
+            missing = len(own_end) - len(_BARE_ENDS[api_key])
+        message.unknown_tagged_fields = _padding(missing)
+        return NewEnd(_end_of(message, api_key, version), is_hidden=not message.node_endpoints)
 
     def _replace(self, message: Any, api_key: int) -> bool:  # noqa: ANN401 - of the class of the API
         """Replace the addresses in a message; return whether there are any."""
@@ -172,29 +221,20 @@ def _brokers_of(
     return start, brokers, at
 
 
-def hide_endpoints(frame: Bytes, version: int) -> int | None:
-    """Return which byte of a Fetch answer must become `UNKNOWN_TAG` for clients to pass its addresses over.
+def _end_of(message: Any, api_key: int, version: int) -> bytes:  # noqa: ANN401 - of the class of the API
+    """Return the encoded fields behind the topics, of a message without topics."""
+    bare = copy.copy(message)
+    bare.node_endpoints, bare.unknown_tagged_fields = [], None
+    start = len(encode_message(bare, version)) - len(_BARE_ENDS[api_key])
+    return encode_message(message, version)[start:]
 
-    Args:
-        frame: the whole answer without its size prefix, or its outline, which ends as the answer does.
-        version: of the request.
 
-    Returns:
-        The offset of the byte; None if the answer has no addresses.
-
-    Raises:
-        KafkaError: the answer cannot be decoded.
-    """
-    header, message = decode_response(frame, FETCH_KEY, version, allow_trailing_bytes=True)
-    found: Any = message
-    if not found.node_endpoints:
-        return None
-    found.responses = []
-    found.throttle_time_ms = found.error_code = found.session_id = 0
-    whole = encode_response(ResponseHeader(header.correlation_id), message, version)
-    found.node_endpoints = []
-    found.unknown_tagged_fields = None
-    bare = encode_response(ResponseHeader(header.correlation_id), message, version)
-    # Behind the topics: the number of tags, which `bare` has, too, then this tag, which is the lowest.
-    at = len(frame) - (len(whole) - len(bare))
-    return at if frame[at] == 0 else None
+def _padding(size: int) -> dict[int, bytes]:
+    """Return tagged fields that take so many bytes: none, or two and more."""
+    if size == 0:
+        return {}
+    for length_bytes in range(1, 4):
+        value_bytes = size - 1 - length_bytes
+        if value_bytes >= 0 and len(encode_uvarint(value_bytes)) == length_bytes:
+            return {UNKNOWN_TAG: bytes(value_bytes)}
+    return {UNKNOWN_TAG - 1: b""} | _padding(size - 2)

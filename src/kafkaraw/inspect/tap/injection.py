@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.tap.passage import Passage
     from kafkaraw.net import Link, Segments
 
+WAITING_MAX: Final = 100
+WAITING_BYTES_MAX: Final = 4 << 20
+"""While more requests wait than these, the client is not read."""
 _SASL_KEYS: Final = frozenset({17, 36})
 _NO_NODE: Final = -1
 
@@ -52,6 +55,7 @@ class Injection:
         self._topic_names = topic_names
         self._passage = passage
         self._waiting: deque[Frame] = deque()
+        self._waiting_bytes = 0
         self._current: Exchange | None = None
         self._awaited: Deferred[Response] | None = None
         self._is_decoded = False
@@ -67,7 +71,9 @@ class Injection:
     def request(self, frame: Frame) -> None:
         """Take a request from the client."""
         self._waiting.append(frame)
+        self._waiting_bytes += len(frame.data)
         self._work()
+        self._slow_client_down()
 
     def response(self, frame: Frame, data: Bytes) -> bool:
         """Take an answer from the broker; return False if it is passed on without a fault.
@@ -97,6 +103,7 @@ class Injection:
         """The connection has ended: nothing waits any longer."""
         self._is_over = True
         self._waiting.clear()
+        self._waiting_bytes = 0
         if self._reply is not None:
             self._reply.cancel()
 
@@ -104,6 +111,8 @@ class Injection:
         """Begin with the next request if all earlier ones are answered."""
         while self._waiting and self._current is None and not self._passage.conversation.pending and not self._is_over:
             frame = self._waiting.popleft()
+            self._waiting_bytes -= len(frame.data)
+            self._slow_client_down()
             exchange = self._passage.exchange_of(frame)
             body = exchange.request_body
             if body is None or exchange.api_key in _SASL_KEYS:
@@ -113,6 +122,10 @@ class Injection:
                 continue
             self._current, self._from_broker = exchange, None
             self._settle(self._reply_to(exchange, frame, body))
+
+    def _slow_client_down(self) -> None:
+        too_many = len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX
+        self._passage.client.read(not too_many, "faults")
 
     def _reply_to(self, exchange: Exchange, frame: Frame, body: Request[Response]) -> FaultReply:
         header, _ = decode_request_header(frame.data)

@@ -92,6 +92,16 @@ class Outline:
                 self._go_on()
             data = data[count:]
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much is collected so far."""
+        return len(self._out)
+
+    def lose(self) -> None:
+        """Collect no more, and forget what there is."""
+        self.is_lost, self._steps = True, None
+        self._out.clear()
+
     def found(self) -> bytes | None:
         """Return the outline of a frame that has been fed to its end; None if it has none."""
         is_whole = not (self.is_lost or self._passed_over or self._steps is not None)
@@ -104,10 +114,9 @@ class Outline:
         except StopIteration:
             self._steps = None  # what comes now is behind the message
         except ValueError:
-            self.is_lost = True
-        if self.is_lost or len(self._out) > OUTLINE_BYTES_MAX:
-            self.is_lost, self._steps = True, None
-            self._out.clear()
+            self.lose()
+        if len(self._out) > OUTLINE_BYTES_MAX:
+            self.lose()
 
     # -- the walk; each generator stops where bytes are missing ----------------------------------------------------
 

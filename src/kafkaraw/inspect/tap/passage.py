@@ -31,15 +31,14 @@ from kafkaraw.inspect.exchanges import (
 )
 from kafkaraw.inspect.tap.addresses import (
     HELD_TAIL_BYTES,
-    UNKNOWN_TAG,
     Addresses,
     Treatment,
+    ends_without_addresses,
     has_unknown_addresses,
-    hide_endpoints,
     treatment_of,
 )
 from kafkaraw.inspect.tap.outline import outline_for
-from kafkaraw.inspect.tap.stream import PIECE_BYTES, Plan, Stream
+from kafkaraw.inspect.tap.stream import Plan, Stream
 from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.transport import LowWater
 from kafkaraw.protocol.apis import API_BY_KEY
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.tap.proxy import Tap
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""Above so many unsent bytes, the side that they come from is not read."""
+"""Above so many unsent bytes, the side that they come from is not read; with many connections, above one piece."""
 KEPT_WHOLE_BYTES: Final = 1 << 18
 """Frames up to this size are kept whole until they are noted; of a larger one with records, an outline."""
 KEPT_PASSING_BYTES: Final = 4 << 20
@@ -59,6 +58,8 @@ KEPT_PASSING_BYTES: Final = 4 << 20
 KEPT_HELD_BYTES: Final = 64 << 20
 """A frame above this size that would have to be held, or saved, is passed on as it is."""
 CORRELATION_ID: Final = slice(0, 4)
+_REWRITTEN: Final = "addresses are those of the brokers; the client was sent those of the tap"
+_HIDDEN: Final = "addresses of new leaders are hidden from the client, which asks for Metadata instead"
 
 
 class End(asyncio.BufferedProtocol):
@@ -77,6 +78,7 @@ class End(asyncio.BufferedProtocol):
         self._descriptor: int | None = None
         self._low_water = LowWater(None)
         self._on_unsent: Callable[[bool], None] = lambda _: None
+        self._waits_for: set[str] = set()
         self.has_ended: bool = False
         """Whether the peer has said all that it will: it is not read any more."""
 
@@ -87,7 +89,7 @@ class End(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the transport; the passage decides when it is read."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        self.transport.set_write_buffer_limits(high=min(UNSENT_BYTES_MAX, self.stream.piece_bytes))
         if transport.get_extra_info("sslcontext") is None:
             sock = transport.get_extra_info("socket")
             self._low_water = LowWater(sock)
@@ -106,9 +108,9 @@ class End(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on."""
         self.stream.received(nbytes, time.time())
-        self._low_water.wait_for(min(self.stream.missing, PIECE_BYTES))
+        self._low_water.wait_for(min(self.stream.missing, self.stream.piece_bytes))
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: Bytes) -> None:
         """Send bytes; what the socket does not take is copied, as the buffer behind `data` is used again."""
         transport = self.transport
         if transport is None or transport.is_closing():
@@ -123,13 +125,14 @@ class End(asyncio.BufferedProtocol):
             data = memoryview(data)[sent:]
         transport.write(bytes(data))
 
-    def read(self, wanted: bool) -> None:
-        """Begin or cease to read this side."""
+    def read(self, wanted: bool, waits_for: str = "the other side") -> None:
+        """Begin or cease to read this side, which is read as long as it waits for nothing."""
+        (self._waits_for.discard if wanted else self._waits_for.add)(waits_for)
         if self.transport is not None and not self.transport.is_closing() and not self.has_ended:
-            if wanted:
-                self.transport.resume_reading()
-            else:
+            if self._waits_for:
                 self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         """The socket takes no more."""
@@ -302,7 +305,7 @@ class Passage:
         exchange = self.exchange_of(frame)
         if not exchange.is_answered:
             self.report(exchange)
-        dropped = self.conversation.drop_oldest("too many later requests have no answer, either")
+        dropped = self.conversation.drop_oldest("too many later requests have no answer, either", self._tap.pending_max)
         if dropped is not None:
             self.report(dropped)
 
@@ -336,10 +339,7 @@ class Passage:
         try:
             return self._addresses.rewrite(data, exchange.api_key, exchange.version)
         except KafkaError as error:
-            self._tap.note(
-                f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
-                f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
-            )
+            self._note_unread_addresses(exchange, error)
             return None
 
     def passing_plan(
@@ -354,13 +354,30 @@ class Passage:
             return Plan(max(KEPT_PASSING_BYTES, kept_bytes), hold_bytes, is_expected)
         return Plan(kept_bytes, hold_bytes, is_expected, outline)
 
-    def hidden(self, data: Bytes, exchange: Exchange) -> int | None:
-        """Return the byte of a Fetch answer, or of its outline, that hides its addresses; None if it has none."""
+    def end_of(self, frame: Frame, held: memoryview) -> Bytes:
+        """Return the end of an answer that was held back, with the tap's addresses if it has any."""
+        _, exchange = self.treatment(memoryview(frame.data)[CORRELATION_ID])
+        if exchange is None or ends_without_addresses(held, exchange.api_key):
+            return held
         try:
-            return hide_endpoints(data, exchange.version)
+            if frame.outline is None and frame.is_cut:
+                raise KafkaError("too little of it is kept to know whether there are any")
+            found = self._addresses.rewrite_end(frame.outline or frame.data, exchange.api_key, exchange.version)
+            if found is not None and len(found.data) > len(held):
+                raise KafkaError(f"they take {len(found.data)} bytes")
         except KafkaError as error:
-            self._tap.note(f"connection {self.connection.number}: {exchange.name} cannot be read: {error}")
-            return None
+            self._note_unread_addresses(exchange, error)
+            return held
+        if found is None:
+            return held
+        frame.note = _HIDDEN if found.is_hidden else _REWRITTEN
+        return b"".join((held[: len(held) - len(found.data)], found.data))
+
+    def _note_unread_addresses(self, exchange: Exchange, error: KafkaError) -> None:
+        self._tap.note(
+            f"connection {self.connection.number}: the addresses in {exchange.name} of {self.connection.broker} "
+            f"cannot be rewritten: {error}; passed on as it is, so clients may go past the tap"
+        )
 
     def answered(self, frame: Frame) -> None:
         """Note an answer that was passed on."""
@@ -464,15 +481,7 @@ class _FromBroker:
             self._deliver(frame)
             return
         if len(held):
-            _, exchange = passage.treatment(memoryview(frame.data)[CORRELATION_ID])
-            data = frame.data if frame.outline is None else frame.outline
-            is_read = exchange is not None and (frame.outline is not None or not frame.is_cut)
-            at = passage.hidden(data, exchange) if exchange is not None and is_read else None
-            offset = None if at is None else at - (len(data) - len(held))
-            if offset is not None and offset >= 0:
-                held[offset] = UNKNOWN_TAG
-                frame.note = "addresses of new leaders are hidden from the client, which asks for Metadata instead"
-            passage.client.write(held)
+            passage.client.write(passage.end_of(frame, held))
         passage.answered(frame)
 
     def stranger(self, reason: str) -> None:
@@ -486,7 +495,7 @@ class _FromBroker:
             return None
         changed = self._passage.rewritten(data, exchange)
         if changed is not None:
-            frame.note = "addresses are those of the brokers; the client was sent those of the tap"
+            frame.note = _REWRITTEN
         return changed
 
     def _deliver(self, frame: Frame) -> None:

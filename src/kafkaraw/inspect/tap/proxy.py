@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaraw.client.config import Address, parse_addresses
 from kafkaraw.errors import NetworkError, UsageError
-from kafkaraw.inspect.exchanges import Connection, Exchange, TopicNames
+from kafkaraw.inspect.exchanges import PENDING_MAX, Connection, Exchange, TopicNames
 from kafkaraw.inspect.tap.addresses import Node, Role
 from kafkaraw.inspect.tap.passage import KEPT_HELD_BYTES, Passage
 from kafkaraw.inspect.tap.ports import Gate, PortRange
@@ -53,6 +53,12 @@ STOP_TIMEOUT_S: Final = 5.0
 KEPT_BYTES: Final = 1 << 16
 QUEUED_MAX: Final = 20_000
 QUEUED_BYTES_MAX: Final = 64 << 20
+PENDING_TOTAL_MAX: Final = 100_000
+"""Requests without an answer, of all connections together; each has an equal share of at least `PENDING_MIN`."""
+PENDING_MIN: Final = 50
+PENDING_BYTES_MAX: Final = 64 << 20
+"""So much of requests without an answer is kept. Beyond that, `KEPT_BYTES_MIN` of each."""
+KEPT_BYTES_MIN: Final = 1 << 9
 DRAIN_EVERY_S: Final = 0.02
 DRAIN_FOR_S: Final = 0.002
 NOTES_MAX: Final = 1000
@@ -114,8 +120,10 @@ class Tap:
         self._note_observers: list[Callable[[str], None]] = []
         self._savings: list[Saving] = []
         self._notes: dict[str, int] = {}
-        self._queue: deque[Exchange] = deque()
+        self._queue: deque[tuple[Exchange, int]] = deque()
         self._queued_bytes = 0
+        self._pending: dict[Exchange, int] = {}  # requests without an answer, and the memory that each one takes
+        self._pending_bytes = 0
         self._drain_timer: asyncio.Handle | None = None
         self._stopped = asyncio.Event()
         self._one_closed = asyncio.Event()
@@ -249,7 +257,7 @@ class Tap:
         if self._failed_handshakes is not None:
             self._failed_handshakes.stop()
         while self._queue:
-            self._show(self._queue.popleft())
+            self._show(*self._queue.popleft())
         if self._drain_timer is not None:
             self._drain_timer.cancel()
             self._drain_timer = None
@@ -376,9 +384,15 @@ class Tap:
         """How much of a long frame is kept as it passes: what a capture file needs, or what an exchange keeps."""
         return KEPT_HELD_BYTES if self._savings else self._kept_bytes
 
+    @property
+    def pending_max(self) -> int:
+        """How many requests of a connection may wait for an answer before the oldest is given up."""
+        return min(max(PENDING_TOTAL_MAX // max(len(self._passages), 1), PENDING_MIN), PENDING_MAX)
+
     def accepted(self, passage: Passage) -> None:
         """Connect the broker's side of a client that has connected; passages call this."""
         self._passages.add(passage)
+        self.buffers.share_among(len(self._passages))
         self._spawn(self._connect(passage))
 
     def asked(self, exchange: Exchange) -> None:
@@ -386,20 +400,26 @@ class Tap:
         for saving in self._savings:
             saving.asked(exchange)
         if self._faults is None:  # which are set after that still see the whole request
-            exchange.trim(self._kept_bytes)
+            if self._pending_bytes > PENDING_BYTES_MAX:
+                exchange.shorten(min(self._kept_bytes, KEPT_BYTES_MIN))
+            else:
+                exchange.trim(self._kept_bytes)
+        self._pending[exchange] = size = exchange.memory_bytes
+        self._pending_bytes += size
 
     def ended(self, exchange: Exchange) -> None:
         """Queue an exchange for the observers; passages call this."""
+        self._pending_bytes -= self._pending.pop(exchange, 0)
         for saving in self._savings:
             saving.answered(exchange)
         exchange.trim(self._kept_bytes)
         if not self._observers:
             return
-        size = _kept_bytes_of(exchange)
+        size = exchange.memory_bytes
         if len(self._queue) >= QUEUED_MAX or self._queued_bytes + size > QUEUED_BYTES_MAX:
             self.dropped += 1
             return
-        self._queue.append(exchange)
+        self._queue.append((exchange, size))
         self._queued_bytes += size
         if self._drain_timer is None and self._loop is not None:
             self._drain_timer = self._loop.call_later(DRAIN_EVERY_S, self._drain)
@@ -416,6 +436,7 @@ class Tap:
     def closed(self, passage: Passage) -> None:
         """Forget a connection that has ended; passages call this."""
         self._passages.discard(passage)
+        self.buffers.share_among(len(self._passages))
         for saving in self._savings:
             saving.closed(passage.connection, time.time())
         self._one_closed.set()
@@ -425,21 +446,17 @@ class Tap:
         self._drain_timer = None
         until = time.monotonic() + DRAIN_FOR_S
         while self._queue:
-            self._show(self._queue.popleft())
+            self._show(*self._queue.popleft())
             if time.monotonic() > until:
                 break
         if self._queue and self._loop is not None:
             self._drain_timer = self._loop.call_soon(self._drain)
 
-    def _show(self, exchange: Exchange) -> None:
-        self._queued_bytes -= _kept_bytes_of(exchange)
+    def _show(self, exchange: Exchange, size: int) -> None:
+        self._queued_bytes -= size
         self.topic_names.learn(exchange)
         for observer in list(self._observers):
             try:
                 observer(exchange)
             except Exception:  # an observer must not end the traffic
                 log.exception("an observer of the tap failed with %r", exchange)
-
-
-def _kept_bytes_of(exchange: Exchange) -> int:
-    return sum(len(frame.data) for frame in (exchange.request, exchange.response) if frame is not None)

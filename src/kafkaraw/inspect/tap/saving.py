@@ -40,6 +40,7 @@ class _Piece:
     Attributes:
         data: what is known of the frame; empty if it was left out.
         size_bytes: of the frame with its size prefix; 0 for the end of the connection.
+        missing_bytes: of earlier frames of the same direction, which were left out.
     """
 
     connection: Connection
@@ -47,6 +48,7 @@ class _Piece:
     at_s: float
     data: memoryview
     size_bytes: int
+    missing_bytes: int = 0
 
 
 class Saving:
@@ -57,7 +59,7 @@ class Saving:
         with_secrets: leave secrets in it.
 
     Attributes:
-        left_out_bytes: bytes that the file lacks, since it was slower than the traffic.
+        left_out_bytes: bytes that the file lacks, since it was slower than the traffic, or frames were too large.
         error: why the file could not be written, in words; empty if it could.
 
     Raises:
@@ -71,6 +73,7 @@ class Saving:
         self._with_secrets = with_secrets
         self._pieces: deque[_Piece] = deque()
         self._queued_bytes = 0
+        self._missing: dict[tuple[int, bool], int] = {}  # bytes that were left out last, by connection and direction
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="kafkaraw-tap-saving", daemon=True)
@@ -91,6 +94,10 @@ class Saving:
     def closed(self, connection: Connection, at_s: float) -> None:
         """Note the end of a connection."""
         with self._changed:
+            for from_client in (True, False):
+                self._missing.pop((connection.number, from_client), None)
+            if self.error or len(self._pieces) >= 2 * QUEUED_MAX:
+                return
             self._pieces.append(_Piece(connection, True, at_s, memoryview(b""), 0))
             self._changed.notify()
 
@@ -105,13 +112,16 @@ class Saving:
         self, connection: Connection, frame: Frame, data: bytes | bytearray | memoryview, *, from_client: bool
     ) -> None:
         size = frame.size_bytes + SIZE_PREFIX.size
-        piece = _Piece(connection, from_client, frame.ended_s, memoryview(data), size)
+        key = connection.number, from_client
         with self._changed:
-            if self._queued_bytes + len(piece.data) > QUEUED_BYTES_MAX or len(self._pieces) >= QUEUED_MAX:
+            if self._queued_bytes + len(data) > QUEUED_BYTES_MAX or len(self._pieces) >= QUEUED_MAX:
                 self.left_out_bytes += size
-                piece.data = memoryview(b"")
-            self._pieces.append(piece)
-            self._queued_bytes += len(piece.data)
+                self._missing[key] = self._missing.get(key, 0) + size
+                return
+            self.left_out_bytes += frame.size_bytes - len(data)
+            missing = self._missing.pop(key, 0)
+            self._pieces.append(_Piece(connection, from_client, frame.ended_s, memoryview(data), size, missing))
+            self._queued_bytes += len(data)
             self._changed.notify()
 
     def _run(self) -> None:
@@ -168,6 +178,7 @@ class _Packets:
             stream = self._streams[piece.connection.number] = self._opened(piece.connection)
             for from_client, flags in ((True, tcp.TH_SYN), (False, tcp.TH_SYN | tcp.TH_ACK), (True, tcp.TH_ACK)):
                 self._segment(stream, from_client, piece.at_s, flags)
+        stream.sequences[piece.from_client] += piece.missing_bytes
         known = SIZE_PREFIX.pack(piece.size_bytes - SIZE_PREFIX.size) + bytes(piece.data) if piece.data else b""
         for at in range(0, len(known), SEGMENT_BYTES):
             part = known[at : at + SEGMENT_BYTES]

@@ -3,8 +3,8 @@
 Bytes are passed on from the buffer that they were read into, without a copy, and as they come. Short frames are read
 several at once. Of a long one the beginning is kept in a buffer of its own, as much as its `Plan` says; the rest goes
 through a buffer that all streams share, and that stays in the processor's cache. So a peer that claims much, or sends
-much, costs bounded memory, and a connection between frames costs none. What the stream passes on is decided by its
-`Receiver`.
+much, costs bounded memory, and a connection between frames costs none. What all streams keep together is bounded, too:
+beyond that, frames pass with little of them kept. What the stream passes on is decided by its `Receiver`.
 
 Shaped for `asyncio.BufferedProtocol`: the bytes of a buffer that was asked for come before any stream asks for the next
 one. No I/O here. Start at `Stream.received`.
@@ -24,17 +24,42 @@ from kafkaraw.protocol.frames import SIZE_PREFIX
 ENTRANCE_BYTES: Final = 1 << 16
 PIECE_BYTES: Final = 1 << 19
 """Of a long frame so much is read at once: to wake up for each 64 KiB costs more."""
+PIECES_BYTES_MAX: Final = 128 << 20
+"""Pieces of all connections together: a peer that does not read keeps one in memory."""
+KEPT_BYTES_MAX: Final = 256 << 20
+"""So much of long frames that are not complete is kept by all streams together."""
+KEPT_BYTES_MIN: Final = 1 << 10
+"""So much is kept of each frame all the same."""
 LOOKED_AT_BYTES: Final = 8
 """So much of a long frame must be there before its plan is made: a correlation id, an API and a version."""
 
 
 class Buffers:
-    """The memory that the streams of one loop share."""
+    """The memory that the streams of one loop share.
+
+    Attributes:
+        entrance: for short frames.
+        rest: for a piece of a long frame.
+        spares: for frames that are kept whole.
+        kept_bytes: how much the streams keep of frames that are not complete.
+    """
 
     def __init__(self) -> None:
         self.entrance: memoryview = memoryview(bytearray(ENTRANCE_BYTES))
         self.rest: memoryview = memoryview(bytearray(PIECE_BYTES))
         self.spares: SpareBuffers = SpareBuffers()
+        self.kept_bytes: int = 0
+        self._pieces = self.rest
+
+    def share_among(self, connections: int) -> None:
+        """Read smaller pieces of long frames if there are many connections."""
+        share = PIECES_BYTES_MAX // max(connections, 1)
+        self.rest = self._pieces[: min(max(share, ENTRANCE_BYTES), PIECE_BYTES)]
+
+    @property
+    def are_full(self) -> bool:
+        """Whether no more is to be kept than must be."""
+        return self.kept_bytes > KEPT_BYTES_MAX
 
 
 class Plan(NamedTuple):
@@ -105,6 +130,7 @@ class Stream:
         self._held = bytearray()
         self._size = self._filled = self._passed = 0
         self._plan = Plan(0, 0)
+        self._counted_bytes = 0  # of this frame, in `Buffers.kept_bytes`
         # The last buffer that was given out. As long as it is a view of a frame's memory, no other stream gets that.
         self._buffer = memoryview(b"")
 
@@ -112,6 +138,11 @@ class Stream:
     def missing(self) -> int:
         """How many bytes are sure to come of a long frame; 0 between frames."""
         return self._size - self._filled if self._mode is _Mode.LONG and self._plan.is_expected else 0
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much of a long frame is read at once."""
+        return len(self._buffers.rest)
 
     def take_leftover(self) -> bytes:
         """Return the bytes of an unfinished frame that were not passed on, once: the peer has closed within it."""
@@ -132,9 +163,9 @@ class Stream:
 
     def _next_buffer(self) -> memoryview:
         if self._mode is _Mode.LONG:
+            if self._is_kept_whole and (self._memory is None or self._filled == len(self._memory)):
+                self._grow()  # or not: then it is not kept whole any more
             if self._is_kept_whole:
-                if self._memory is None or self._filled == len(self._memory):
-                    self._grow()
                 return memoryview(self._memory)[self._filled : self._size]  # type: ignore[arg-type]
             return self._buffers.rest[: self._size - self._filled]
         if self._mode is _Mode.RAW:
@@ -197,6 +228,8 @@ class Stream:
         self._began_s = at_s
         plan = self._receiver.plan(body, size)
         keep_bytes = size if plan.hold_bytes >= size else min(plan.keep_bytes, size)
+        if self._buffers.are_full and plan.hold_bytes < size:
+            keep_bytes = min(keep_bytes, KEPT_BYTES_MIN)
         self._plan = plan._replace(keep_bytes=keep_bytes, hold_bytes=min(plan.hold_bytes, size))
         self._mode, self._size, self._filled, self._passed = _Mode.LONG, size, 0, 0
         if self._plan.hold_bytes < size:
@@ -228,14 +261,26 @@ class Stream:
                 passed, self._passed = self._passed, end
                 self._receiver.passing(memoryview(self._memory or b"")[passed:end])
         else:
-            if before < plan.keep_bytes:
+            is_kept = len(self._beginning) == before < plan.keep_bytes  # else a part of it is left out already
+            if is_kept and not (self._buffers.are_full and before >= KEPT_BYTES_MIN):
                 self._beginning += data[: plan.keep_bytes - before]
             passing = max(end - before, 0)
             if passing:
                 self._receiver.passing(data[:passing])
             self._held += data[passing:]
+        self._count()
         if self._filled == self._size and self._mode is _Mode.LONG:
             self._finish(at_s)
+
+    def _count(self) -> None:
+        """Count the memory that this stream keeps."""
+        outline = self._plan.outline
+        kept = len(self._memory or b"") + len(self._beginning) + (0 if outline is None else outline.kept_bytes)
+        if kept != self._counted_bytes:
+            self._buffers.kept_bytes += kept - self._counted_bytes
+            self._counted_bytes = kept
+            if outline is not None and kept > KEPT_BYTES_MIN and self._buffers.are_full:
+                outline.lose()
 
     def _finish(self, at_s: float) -> None:
         """Hand over a long frame that is complete."""
@@ -251,13 +296,24 @@ class Stream:
 
     def _forget(self) -> None:
         self._memory, self._beginning, self._held, self._plan = None, bytearray(), bytearray(), Plan(0, 0)
+        self._count()
 
     def _grow(self) -> None:
         """Make room for more of a frame that is kept whole: a claim allocates little, memory grows as bytes come."""
         old = self._memory
+        if old is not None and self._buffers.are_full and self._plan.hold_bytes < self._size:
+            self._keep_no_more(old)
+            return
         capacity = min(self._size, max(ENTRANCE_BYTES, 4 * len(old or b"")))
         larger = self._buffers.spares.make(capacity)
         if old is not None:
             larger[: self._filled] = memoryview(old)[: self._filled]
             self._buffers.spares.forget(old)
         self._memory = larger
+
+    def _keep_no_more(self, memory: Memory) -> None:
+        """Let the rest of a frame pass that was to be kept whole."""
+        self._beginning = bytearray(memoryview(memory)[: self._filled])
+        self._held = self._beginning[self._passed :]
+        self._plan = self._plan._replace(keep_bytes=self._filled)
+        self._memory = None
