@@ -144,7 +144,8 @@ class SqlSession:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self.scans: list[PlannedScan] = []
-        source = source_of((), origin_of(log_dirs, settings, _POLL_TIMEOUT_MS), registry, threads)
+        origin = origin_of(log_dirs, settings, _POLL_TIMEOUT_MS).kept_open()
+        source = source_of((), origin, registry, threads)
         self._tables = SessionTables(source, TableDefaults(key, value, dict(formats or {})))
         self._producer = producer
         self._spill = tempfile.mkdtemp(prefix="kafkaraw-sql-")
@@ -162,9 +163,10 @@ class SqlSession:
         self.close()
 
     def close(self) -> None:
-        """End a statement that is under way, and close DuckDB."""
+        """End a statement that is under way, and close DuckDB and the connections to brokers."""
         self.interrupt()
         self._connection.close()
+        self._tables.source.origin.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def interrupt(self) -> None:
