@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.cli import main
 
 TIMEOUT_S = 30
@@ -43,6 +46,34 @@ def test_a_console_answers_until_a_signal_ends_it(servers: str, number: signal.S
         process.send_signal(number)
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None and process.stderr.read() == "% Stopped.\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="reads the memory of a process in Linux's /proc")
+def test_a_search_keeps_the_console_below_150_megabytes(servers: str) -> None:
+    rows = 1_000_000
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("many", 2)])
+    with Producer(bootstrap_servers=servers, compression_type="lz4", linger_ms=20) as producer:
+        for start in range(0, rows, 50_000):
+            numbers = range(start, start + 50_000)
+            columns = {
+                "value": pa.array([b'{"user": {"id": %d}, "text": "%060d"}' % (each, each) for each in numbers]),
+                "partition": pa.array([each % 2 for each in numbers], pa.int32()),
+            }
+            producer.send_arrow("many", pa.record_batch(columns))
+        producer.flush()
+    process, url = started("console", "-b", servers, "--port", "0")
+    try:
+        asked = {"q": f"$.user.id = {rows - 1}", "from": "offset", "sure": "1"}
+        address = f"{url}c/cluster/topics/many/search"
+        found = httpx.get(address, params=asked, trust_env=False, timeout=60).text
+        assert f'"read": {rows}' in found and '"matches": 1' in found
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        most_kb = int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
+        assert most_kb < 150_000
     finally:
         process.kill()
         process.communicate()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pa_dataset
 import pytest
 
 from kafkaraw import (
@@ -34,7 +35,7 @@ from kafkaraw import (
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.datasets.dataset import KafkaDataset
-from kafkaraw.datasets.scan import scanned
+from kafkaraw.datasets.scan import _NOTHING, _Ready, scanned
 from tests.waiting import wait_until
 
 ROWS = 300_000
@@ -96,6 +97,41 @@ def test_a_scan_that_ends_early_leaves_no_thread_and_no_connection(large: KafkaD
         del scanner
     assert wait_until(lambda: scan_threads() == [], 10)
     assert wait_until(lambda: descriptors() <= before, 10), (descriptors(), before)
+
+
+def test_a_scan_reads_a_bounded_number_of_bytes_ahead_of_its_reader():
+    ready, batch = _Ready(), pa.record_batch({"value": pa.array([b"1" * (1 << 20)] * 3)})
+    while ready.put(batch, 0):
+        pass
+    assert (8 << 20) - batch.nbytes < sum(each.nbytes for each in taken(ready)) <= 8 << 20
+    assert ready.put(pa.record_batch({"value": pa.array([b"1" * (9 << 20)])}), 0)
+    assert not ready.put(batch, 0)
+    assert ready.put(None, 0), "the end needs no room"
+
+
+def taken(ready: _Ready) -> Iterator[pa.RecordBatch]:
+    while (found := ready.take(0)) is not _NOTHING:
+        yield found
+
+
+@pytest.mark.parametrize("columns", [None, [], ["value"], ["offset", "partition"], {"n": pc.field("offset") + 1}])
+@pytest.mark.parametrize("filter", [None, pc.bit_wise_and(pc.field("offset"), 7) == 3, pc.field("key").is_valid()])
+def test_a_scanner_returns_what_that_of_pyarrow_does(
+    large: KafkaDataset, columns: list[str] | dict[str, pc.Expression] | None, filter: pc.Expression | None
+):
+    data = large.tail(30_000)
+    theirs = pa_dataset.dataset(data.to_table()).scanner(columns=columns, filter=filter)
+    ours = data.scanner(columns, filter)
+    assert ours.projected_schema == theirs.projected_schema
+    assert ours.count_rows() == theirs.count_rows()
+    assert rows_of(ours.to_table()) == rows_of(theirs.to_table())
+    assert ours.to_reader().read_all().num_rows == theirs.count_rows()
+    assert ours.head(5).num_rows == min(5, theirs.count_rows())
+    assert pa.table(ours).num_rows == theirs.count_rows()
+
+
+def rows_of(table: pa.Table) -> list[dict[str, object]]:
+    return sorted(table.to_pylist(), key=str)
 
 
 def test_two_scans_at_once_read_everything(large: KafkaDataset):

@@ -147,6 +147,9 @@ def console(cluster: Cluster, **options: Unpack[ConsoleOptions]) -> None:
     """
     import asyncio
 
+    from kafkaraw.records.memory import return_freed_memory
+
+    return_freed_memory()
     asyncio.run(_run(console_of(settings_of(cluster, options))))
     click.echo("% Stopped.", err=True)
 

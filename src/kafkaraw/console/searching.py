@@ -13,6 +13,7 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,12 +136,15 @@ class Search:
         finally:
             with self._lock:
                 self._ended_at = time.monotonic()
-            _release_memory()
 
     def _scan(self) -> None:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         from kafkaraw.datasets.dataset import dataset
+
+        # PyArrow's own allocator keeps some 40 MB for the threads of a search that need 1 MB.
+        pa.set_memory_pool(pa.system_memory_pool())
 
         scope = self._scope
         found = dataset(scope.topic, **{**self._cluster.settings.consumer, **_SEARCHING})
@@ -160,12 +164,14 @@ class Search:
         if any(term.column in ("headers", "any") for term in self._terms):
             columns.append("headers")
         scanner = found.scanner(columns, condition, on_read=self._count)
-        for batch in scanner.to_batches():
-            if self._stopped.is_set():
-                return
-            if time.monotonic() - self._began > SECONDS_MAX:
-                raise UsageError(f"the search was ended after {SECONDS_MAX:.0f} s: choose partitions, or a later start")
-            self._take(batch)
+        with closing(scanner.to_batches()) as batches:
+            for batch in batches:
+                if self._stopped.is_set():
+                    return
+                if time.monotonic() - self._began > SECONDS_MAX:
+                    why = f"the search was ended after {SECONDS_MAX:.0f} s"
+                    raise UsageError(f"{why}: choose partitions, or a later start")
+                self._take(batch)
 
     def _count(self, offsets: int) -> None:
         with self._lock:
@@ -204,13 +210,6 @@ class Search:
                 heapq.heappush(self._newest, entry)
             else:
                 heapq.heappushpop(self._newest, entry)
-
-
-def _release_memory() -> None:
-    """Give memory back to the operating system: a search may have needed much."""
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
 
 
 def _timestamp(milliseconds: int) -> Any:  # noqa: ANN401 - a scalar of Arrow

@@ -21,6 +21,7 @@ from kafkaraw.datasets import values
 from kafkaraw.datasets.origins import Locations, Origin, Topics, origin_of
 from kafkaraw.datasets.pruning import earliest_timestamp_us, matching_ranges, needed_columns
 from kafkaraw.datasets.scan import Scan, scanned
+from kafkaraw.datasets.scanner import Columns, TopicScanner
 from kafkaraw.datasets.values import Decoding, Format
 from kafkaraw.errors import UsageError
 from kafkaraw.ranges.planning import OffsetRange, bundle, split
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kafkaraw.client.settings_types import ConsumerSettings
     from kafkaraw.schemas.blocking import Registry
 
-Columns = Sequence[str] | Mapping[str, "pc.Expression"] | None
 OnError = Literal["null", "raise"]
 
 _SAMPLE_OFFSETS: Final = 1_000
@@ -337,23 +337,27 @@ class KafkaDataset(_ArrowDataset):
         *,
         on_read: Callable[[int], None] | None = None,
         **options: object,
-    ) -> ds.Scanner:
+    ) -> TopicScanner:
         """Return a scan of some columns of the records for which a filter is true.
+
+        It has the methods of `pyarrow.dataset.Scanner` that return records, and reads them again with each call.
 
         Args:
             columns: names, or expressions by the name of the result; None is all columns.
             filter: over any columns.
             batch_size: ignored: batches have at most 20,000 rows.
             on_read: called with the number of offsets that were read since the last call, from any thread.
-            options: of pyarrow's scanners; ignored, too.
+            options: of PyArrow's scanners; ignored, too.
 
         Raises:
             pyarrow.ArrowInvalid: a column does not exist.
             KafkaError: the cluster cannot be asked; the scan itself raises as `scanned` does.
         """
-        scan = self.scan(columns, filter)
-        scan = scan.watched(on_read)
-        return scanner_of(scan.schema, scanned(scan), columns, self._and(filter))
+        found = TopicScanner(self.scan(columns, filter).watched(on_read), columns, self._and(filter))
+        if "use_threads" in options:  # PyArrow writes files, and needs a scanner of its own
+            written: TopicScanner = ds.Scanner.from_batches(found.to_reader())
+            return written
+        return found
 
     def scan(self, columns: Columns = None, filter: pc.Expression | None = None) -> Scan:
         """Return what `scanner` reads; arguments and errors as there."""
@@ -422,15 +426,6 @@ class KafkaDataset(_ArrowDataset):
     def _and(self, filter: pc.Expression | None) -> pc.Expression | None:
         both = [each for each in (self.condition, filter) if each is not None]
         return both[0] & both[1] if len(both) > 1 else both[0] if both else None
-
-
-def scanner_of(
-    schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Columns, filter: pc.Expression | None
-) -> ds.Scanner:
-    """Return a scanner that applies projection and filter to batches."""
-    reader = pa.RecordBatchReader.from_batches(schema, batches)
-    projection = dict(columns) if isinstance(columns, Mapping) else None if columns is None else list(columns)
-    return ds.Scanner.from_batches(reader, columns=projection, filter=filter)
 
 
 def _registry(given: Registry | str | Mapping[str, object] | None) -> Registry | None:

@@ -10,7 +10,8 @@ import os
 import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafkaraw.client.blocking.consumer import Consumer
@@ -32,6 +33,8 @@ Topics = tuple[str, ...] | re.Pattern[str]
 Locations = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Log directories: paths or URIs, with patterns."""
 
+_IDLE_MAX: Final = 4
+"""Consumers; as many threads read a topic."""
 _ISOLATION: Final = "isolation_level"
 _LEVELS: Final = ("read_uncommitted", "read_committed")
 _DAMAGE_REMEDY: Final = "read another replica, or leave out these offsets with a filter on partition and offset"
@@ -84,6 +87,14 @@ class Origin(Protocol):
         """Return the same origin as it is now."""
         ...
 
+    def kept_open(self) -> Origin:
+        """Return the same origin, whose connections stay open from one call to the next until `close`."""
+        ...
+
+    def close(self) -> None:
+        """Close connections that are kept open; the origin can still be used."""
+        ...
+
 
 # -- a cluster
 
@@ -95,10 +106,15 @@ class ClusterOrigin:
     Attributes:
         settings: of the consumers; not shown, because they may have passwords.
         poll_timeout_ms: the longest time without a change of a position, in ms.
+        kept: consumers that stay open; None if each call has one of its own.
     """
 
     settings: Mapping[str, Any] = field(repr=False)
     poll_timeout_ms: int
+    kept: KeptConsumers | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.settings, self.poll_timeout_ms)
 
     def topics(self) -> list[str]:
         """Return the names of the topics."""
@@ -113,19 +129,75 @@ class ClusterOrigin:
         return self._asked(lambda consumer: _since(consumer, ranges, time_ms))
 
     def read(self, ranges: Sequence[OffsetRange]) -> Generator[tuple[Batch, int]]:
-        """Return the batches of ranges, with a consumer that is closed at the end."""
+        """Return the batches of ranges."""
         limits = ReadLimits(self.poll_timeout_ms, "poll_timeout_ms", _raise_loss)
-        consumer = RangeConsumer(runtime=None, **self.settings)
-        with consumer:
+        with self._consumer() as consumer:
             yield from read_batches(consumer, ranges, limits)
 
     def refreshed(self) -> ClusterOrigin:
         """Return this origin: each request asks the brokers."""
         return self
 
+    def kept_open(self) -> ClusterOrigin:
+        """Return this origin with consumers that stay open."""
+        return replace(self, kept=KeptConsumers())
+
+    def close(self) -> None:
+        """Close the consumers that are kept open."""
+        if self.kept is not None:
+            self.kept.close()
+
     def _asked(self, ask: Callable[[Consumer], T]) -> T:
-        with Consumer(**self.settings) as consumer:
+        with self._consumer() as consumer:
             return ask(consumer)
+
+    @contextmanager
+    def _consumer(self) -> Generator[RangeConsumer]:
+        kept = self.kept
+        consumer = None if kept is None else kept.take()
+        if consumer is None:
+            consumer = RangeConsumer(runtime=None, **self.settings)
+        with ExitStack() as stack:
+            stack.push(consumer)  # closed after an error, or if it is not kept
+            yield consumer
+            if kept is not None and kept.give_back(consumer):
+                stack.pop_all()
+
+
+class KeptConsumers:
+    """Idle consumers, for those who ask often, as the queries of a session do. Each has one user at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[RangeConsumer] = []
+        self._process = os.getpid()
+        self._is_closed = False
+
+    def take(self) -> RangeConsumer | None:
+        """Return the consumer that was used last; None if none is idle."""
+        if self._process != os.getpid():  # a forked child must not use its parent's connections
+            return None
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def give_back(self, consumer: RangeConsumer) -> bool:
+        """Keep a consumer that reads nothing any more; return False if it is to be closed."""
+        if self._process != os.getpid():
+            return False
+        with self._lock:
+            is_kept = not self._is_closed and len(self._idle) < _IDLE_MAX
+            if is_kept:
+                self._idle.append(consumer)
+        return is_kept
+
+    def close(self) -> None:
+        """Close the idle consumers, and keep none any more."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            idle, self._idle, self._is_closed = self._idle, [], True
+        for each in idle:
+            each.close()
 
 
 def _snapshot_of(consumer: Consumer, topics: Topics) -> list[OffsetRange]:
@@ -278,6 +350,13 @@ class LogDirOrigin:
     def refreshed(self) -> LogDirOrigin:
         """Return the directories, listed again."""
         return LogDirOrigin(self._locations, self._isolation_level)
+
+    def kept_open(self) -> LogDirOrigin:
+        """Return this origin: there are no connections."""
+        return self
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 class _Damages(Damages):

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
+from operator import not_
 from typing import TYPE_CHECKING, Final
 
 from kafkaraw.ranges.planning import OffsetRange
@@ -154,19 +156,27 @@ def earliest_timestamp_us(filter: pc.Expression, schema: pa.Schema) -> int | Non
     timestamp = pc.field("timestamp")
     kind = schema.field("timestamp").type
 
-    def may_be_until(time_us: int) -> bool:
-        return may_match([timestamp <= pa.scalar(time_us, pa.int64()).cast(kind)], filter, schema)[0]
+    def may_be_until(times_us: Sequence[int]) -> list[bool]:
+        return may_match([timestamp <= pa.scalar(each, pa.int64()).cast(kind) for each in times_us], filter, schema)
 
     if any(may_match([timestamp.is_null(), timestamp <= pa.scalar(0, pa.int64()).cast(kind)], filter, schema)):
         return None
     return _first(may_be_until, 0, _TIMESTAMP_MAX_US)
 
 
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least number at which `holds`, which is false at `low` and stays true once it is; at most `high`."""
+def _first(hold: Callable[[Sequence[int]], list[bool]], low: int, high: int) -> int:
+    """Return the least number that holds, at most `high`: `low` does not, and all above one that holds do.
+
+    Args:
+        hold: returns for some numbers whether they hold.
+        low: a number that does not.
+        high: the number that is returned if none below it holds.
+    """
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        step = -(-(high - low) // _PIECES)  # of each call most is the same, whatever it asks
+        asked = range(low + step, high, step)
+        held = hold(asked)
+        low, high = max([low, *compress(asked, map(not_, held))]), min([high, *compress(asked, held)])
     return high
 
 

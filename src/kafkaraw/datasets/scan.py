@@ -1,16 +1,17 @@
 """Read ranges of offsets with several threads, and return Arrow batches while they come.
 
-Each thread reads a share of the ranges, with a consumer of its own if brokers have them. Finished batches wait in a
-queue of bounded length, so a slow reader slows the threads, and memory does not depend on the size of the topic. The
-reader may stop early: the threads end, and their consumers are closed. Must not decide what to read. Start at
-`scanned`.
+Each thread reads a share of the ranges, with a consumer of its own if brokers have them. Finished batches wait for the
+reader, at most `_WAITING_BYTES` of them: a slow reader slows the threads, and memory does not depend on the size of the
+topic. The reader may stop early: the threads end, and their consumers are closed. Must not decide what to read. Start
+at `scanned`.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-_WAITING_BATCHES: Final = 4
-"""Of each thread: up to 10,000 rows or 16 MiB each."""
+_WAITING_BYTES: Final = 8 << 20
+"""Of all threads. Each of them has one more batch in hand, and its response."""
+_BATCH_BYTES: Final = 4 << 20
+"""Of keys, values and headers, unless a single batch of the producer has more."""
 _LOOK_S: Final = 0.1
 _END_S: Final = 30.0
 _ROWS_PER_THREAD_MIN: Final = 50_000
@@ -46,6 +49,7 @@ class Scan:
         threads: how many read at most.
         typing: makes what decodes values, for each thread; None leaves bytes.
         on_read: called with the number of offsets that were read since the last call, from any thread.
+        finish: what the threads make of each batch; None leaves it as it is.
     """
 
     ranges: Sequence[OffsetRange]
@@ -54,6 +58,7 @@ class Scan:
     threads: int
     typing: Callable[[], Typing] | None
     on_read: Callable[[int], None] | None = None
+    finish: Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]] | None = None
 
     def without_ranges(self) -> Scan:
         """Return a scan that reads nothing."""
@@ -68,7 +73,7 @@ class QueryInterruptedError(KafkaError):
     """A query was interrupted before its end."""
 
 
-def scanned(scan: Scan, interrupted: threading.Event | None = None) -> Iterator[pa.RecordBatch]:
+def scanned(scan: Scan, interrupted: threading.Event | None = None) -> Generator[pa.RecordBatch]:
     """Return the records of the ranges; those of one partition are not in order if several threads read it.
 
     Args:
@@ -103,7 +108,7 @@ class _Readers:
     def __init__(self, scan: Scan, shares: Sequence[tuple[OffsetRange, ...]], interrupted: threading.Event) -> None:
         self._scan = scan
         self._interrupted = interrupted
-        self._ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(_WAITING_BATCHES * len(shares))
+        self._ready = _Ready()
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._read, args=(share,), name=f"kafkaraw-scan-{index}", daemon=True)
@@ -118,9 +123,8 @@ class _Readers:
         while left:
             if self._interrupted.is_set():
                 raise QueryInterruptedError("the query was interrupted")
-            try:
-                found = self._ready.get(timeout=_LOOK_S)
-            except queue.Empty:
+            found = self._ready.take(_LOOK_S)
+            if found is _NOTHING:
                 continue
             if found is None:
                 left -= 1
@@ -148,26 +152,69 @@ class _Readers:
         self._put(last)
 
     def _read_from(self, batches: Iterator[tuple[Batch, int]], share: Sequence[OffsetRange]) -> None:
-        rows = RowCollector(self._scan.schema, self._scan.typing() if self._scan.typing is not None else None)
+        typing = self._scan.typing() if self._scan.typing is not None else None
+        rows = RowCollector(self._scan.schema, typing, _BATCH_BYTES)
         progress = _Progress(share, self._scan.on_read)
         for fetched, end in batches:
             next_offset = min(fetched.next_offset, end)
             for batch in rows.add(fetched, end):
-                if not self._put(batch):
+                if not self._put_finished(batch):
                     return
             progress.read(fetched.topic_partition, next_offset)
             if self._has_ended:
                 return
         progress.end()
         for batch in rows.rest():
-            self._put(batch)
+            self._put_finished(batch)
+
+    def _put_finished(self, batch: pa.RecordBatch) -> bool:
+        finish = self._scan.finish
+        return all(map(self._put, (batch,) if finish is None else finish(batch)))
 
     @property
     def _has_ended(self) -> bool:
         return self._stopped.is_set() or self._interrupted.is_set()
 
     def _put(self, what: pa.RecordBatch | BaseException | None) -> bool:
-        return put_unless(lambda: self._has_ended, self._ready, what)
+        while not self._has_ended:
+            if self._ready.put(what, _LOOK_S):
+                return True
+        return False
+
+
+class _Ready:
+    """What threads have read, in its order: bounded in bytes, though one batch of any size is always taken."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._items: deque[tuple[pa.RecordBatch | BaseException | None, int]] = deque()
+        self._bytes = 0
+
+    def put(self, what: pa.RecordBatch | BaseException | None, timeout_s: float) -> bool:
+        """Add an item; return False if there was no room in time."""
+        size = 0 if what is None or isinstance(what, BaseException) else what.nbytes
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: not size or not self._bytes or self._bytes + size <= _WAITING_BYTES, timeout_s
+            ):
+                return False
+            self._items.append((what, size))
+            self._bytes += size
+            self._changed.notify_all()
+        return True
+
+    def take(self, timeout_s: float) -> pa.RecordBatch | BaseException | None:
+        """Remove and return the first item; `_NOTHING` if none came in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._items, timeout_s):
+                return _NOTHING
+            what, size = self._items.popleft()
+            self._bytes -= size
+            self._changed.notify_all()
+        return what
+
+
+_NOTHING: Final = TimeoutError()
 
 
 def put_unless(has_ended: Callable[[], bool], ready: queue.Queue[Item], what: Item) -> bool:

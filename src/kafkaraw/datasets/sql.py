@@ -16,7 +16,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from kafkaraw.client.config import ClientConfig
 from kafkaraw.datasets import values
-from kafkaraw.datasets.dataset import Columns, KafkaDataset, scanner_of, source_of
+from kafkaraw.datasets.dataset import KafkaDataset, source_of
 from kafkaraw.datasets.origins import ClusterOrigin, Locations, origin_of
 from kafkaraw.datasets.running import Running
-from kafkaraw.datasets.scan import scanned
+from kafkaraw.datasets.scan import Scan, scanned
+from kafkaraw.datasets.scanner import Columns, TopicScanner
 from kafkaraw.datasets.statements import calls_in, copy_in, quoted
 from kafkaraw.datasets.tables import QueryTables, SessionTables, TableDefaults
 from kafkaraw.datasets.writing import write_rows
@@ -144,7 +144,8 @@ class SqlSession:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self.scans: list[PlannedScan] = []
-        source = source_of((), origin_of(log_dirs, settings, _POLL_TIMEOUT_MS), registry, threads)
+        origin = origin_of(log_dirs, settings, _POLL_TIMEOUT_MS).kept_open()
+        source = source_of((), origin, registry, threads)
         self._tables = SessionTables(source, TableDefaults(key, value, dict(formats or {})))
         self._producer = producer
         self._spill = tempfile.mkdtemp(prefix="kafkaraw-sql-")
@@ -162,9 +163,10 @@ class SqlSession:
         self.close()
 
     def close(self) -> None:
-        """End a statement that is under way, and close DuckDB."""
+        """End a statement that is under way, and close DuckDB and the connections to brokers."""
         self.interrupt()
         self._connection.close()
+        self._tables.source.origin.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def interrupt(self) -> None:
@@ -348,7 +350,7 @@ class _Table(KafkaDataset):
         super().__init__(of.source, of.ranges, of.condition)
         self._scans, self._on_scan, self._run, self._is_dry = scans, on_scan, run, is_dry
 
-    def scanner(self, columns: Columns = None, filter: pc.Expression | None = None, **options: object) -> ds.Scanner:  # type: ignore[override]
+    def scanner(self, columns: Columns = None, filter: pc.Expression | None = None, **options: object) -> TopicScanner:  # type: ignore[override]
         try:
             scan = self.scan(columns, filter)
         except Exception as error:
@@ -361,12 +363,12 @@ class _Table(KafkaDataset):
             scan = scan.without_ranges()
         elif self._on_scan is not None:
             scan = scan.watched(self._on_scan(planned))
-        return scanner_of(scan.schema, self._noted(scanned(scan, self._run.stopped)), columns, filter)
+        return TopicScanner(scan, columns, filter, self._noted)
 
-    def _noted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Keep the error of a scan: DuckDB makes a text of it."""
+    def _noted(self, scan: Scan) -> Generator[pa.RecordBatch]:
+        """Read a scan, and keep its error: DuckDB makes a text of it."""
         try:
-            yield from batches
+            yield from scanned(scan, self._run.stopped)
         except Exception as error:
             self._run.failures.append(error)
             raise

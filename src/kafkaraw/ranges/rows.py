@@ -114,12 +114,14 @@ class RowCollector:
     Args:
         schema: the schema that Spark expects.
         typing: decodes columns with schemas; None if all are bytes.
+        data_max_bytes: of keys, values and headers in a batch, unless a single batch of the producer has more.
 
     Attributes:
         position: offset from which on `add` decodes at the moment; after an error, that of the batch that raised it.
     """
 
-    def __init__(self, schema: pa.Schema, typing: Typing | None = None) -> None:
+    def __init__(self, schema: pa.Schema, typing: Typing | None = None, data_max_bytes: int = ARROW_DATA_BYTES) -> None:
+        self._data_max_bytes = data_max_bytes
         self._wanted = decoded_columns(schema) | (typing.wanted if typing is not None else frozenset())
         self._columns: Columns | None = None
         self._typing = typing
@@ -141,11 +143,11 @@ class RowCollector:
         left: Batch | None = batch
         while left is not None:
             self.position = left.start_offset
-            before, room = self._rows, ARROW_DATA_BYTES - columns.data_size_bytes
+            before, room = self._rows, self._data_max_bytes - columns.data_size_bytes
             self._rows, left = left.fill(columns, before, "us", end_offset=end_offset, data_max_bytes=room)
             if self._rows > before:
                 self._counts.append((batch.topic, batch.partition, self._rows - before))
-            if left is not None or self._rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= ARROW_DATA_BYTES:
+            if left is not None or self._rows >= _ROWS_PER_BATCH or columns.data_size_bytes >= self._data_max_bytes:
                 yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:

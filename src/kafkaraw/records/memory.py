@@ -10,6 +10,9 @@ from typing import Final
 
 _KEPT_BYTES: Final = 30 << 20
 """The columns of a call and the smaller buffers before them; glibc accepts at most 32 MB as its limit."""
+_RETURNED_FROM_BYTES: Final = 256 << 10
+_ARENA_MAX, _MMAP_THRESHOLD = -8, -3
+"""Parameters of glibc's mallopt(3)."""
 _HUGE_BYTES: Final = _KEPT_BYTES - (1 << 16)
 """Less than the limit that results, so that it is memory of the heap."""
 
@@ -37,6 +40,20 @@ def make_columns_in_huge_pages() -> None:
     keep_freed_memory()
     if sys.platform == "linux" and hasattr(mmap, "MADV_HUGEPAGE"):
         _advise(bytes(_HUGE_BYTES))
+
+
+def return_freed_memory() -> None:
+    """Return freed blocks to the system, and use one heap for all threads: for programs that run long and rarely work.
+
+    A limit that is set stays as it is, so the functions above change nothing afterwards. Call it at the start of a
+    program, before its threads have heaps of their own. Other C libraries ignore it.
+    """
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # no such library, or no such function in it
+        adjust = ctypes.CDLL(None).mallopt
+        adjust(_ARENA_MAX, 1)
+        adjust(_MMAP_THRESHOLD, _RETURNED_FROM_BYTES)
 
 
 def _advise(block: bytes) -> None:
