@@ -73,7 +73,7 @@ def test_a_search_keeps_the_console_below_150_megabytes(servers: str) -> None:
         assert f'"read": {rows}' in found and '"matches": 1' in found
         status = Path(f"/proc/{process.pid}/status").read_text()
         most_kb = int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
-        assert most_kb < 150_000
+        assert most_kb < 150_000, most_kb
     finally:
         process.kill()
         process.communicate()

@@ -146,10 +146,13 @@ def console(cluster: Cluster, **options: Unpack[ConsoleOptions]) -> None:
     The first line printed is url=http://HOST:PORT/. Ctrl-C or SIGTERM stops the command.
     """
     import asyncio
+    import os
 
     from kafkaraw.records.memory import return_freed_memory
 
     return_freed_memory()
+    # Arrow's own allocator keeps 40 MB for the threads of a search that need 1 MB; it is chosen when Arrow is loaded.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     asyncio.run(_run(console_of(settings_of(cluster, options))))
     click.echo("% Stopped.", err=True)
 

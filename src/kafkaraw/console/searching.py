@@ -138,13 +138,9 @@ class Search:
                 self._ended_at = time.monotonic()
 
     def _scan(self) -> None:
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         from kafkaraw.datasets.dataset import dataset
-
-        # PyArrow's own allocator keeps some 40 MB for the threads of a search that need 1 MB.
-        pa.set_memory_pool(pa.system_memory_pool())
 
         scope = self._scope
         found = dataset(scope.topic, **{**self._cluster.settings.consumer, **_SEARCHING})
