@@ -189,6 +189,18 @@ def test_a_typed_text_filters_names_until_escape() -> None:
     assert any("No name has this text" in line for line in text(pressed(*"/nothing")))
 
 
+def test_keys_that_come_before_the_next_drawing_concern_the_rows_that_it_shows() -> None:
+    screen = pressed()
+    text(screen)
+    for key in (*"/topic-17", "enter", "enter"):
+        screen.press(key)
+    assert screen.place.subject == "topic-17"
+    screen = pressed("g")
+    for key in ("b", "enter"):
+        screen.press(key)
+    assert screen.place.view.name == "log-dirs"
+
+
 def test_letters_are_keys_again_when_the_filter_is_complete() -> None:
     screen = pressed("/", "q", "enter")
     assert not screen.is_done

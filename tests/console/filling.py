@@ -14,6 +14,8 @@ from kafkaraw import (
     Producer,
     ShareConsumer,
 )
+from kafkaraw.errors import BrokerError
+from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.records.batch import encode_batch
@@ -58,7 +60,12 @@ def streams_group(servers: str, topic: str, group: str) -> Iterator[None]:
         def is_assigned() -> bool:
             nonlocal epoch
             epoch = client.ask(beat(group, epoch), 0).member_epoch
-            members = admin.describe_groups([group])[group].members
+            try:
+                members = admin.describe_groups([group])[group].members
+            except BrokerError as error:  # its coordinator has just stored it, and does not describe it yet
+                if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+                return False
             return bool(members) and len(members[0].active_tasks) == 2
 
         assert wait_until(is_assigned, WAIT_S)

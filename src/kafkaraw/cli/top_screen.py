@@ -142,6 +142,7 @@ class Screen:
     _stack: list[Place] = field(default_factory=list)
     _is_typing: bool = False
     _is_helping: bool = False
+    _status: ClusterStatus | None = None
     _rows: list[Row] = field(default_factory=list)
     _body_height: int = 1
     _columns: tuple[Column, ...] = ()
@@ -243,7 +244,12 @@ class Screen:
         elif len(key) == 1 and key.isprintable():
             place.filter += key
 
+    def _renew_rows(self) -> None:
+        """Find the rows that the next drawing shows: several keys may come between two drawings."""
+        self._rows = [] if self._status is None else self._all_rows(self._status) or []
+
     def _move(self, key: str) -> None:
+        self._renew_rows()
         place, last = self.place, len(self._rows) - 1
         if last < 0:
             return
@@ -259,6 +265,7 @@ class Screen:
         place.selected = place.view.key(self._rows[place.index])
 
     def _open_selected(self) -> None:
+        self._renew_rows()
         place = self.place
         opened = place.view.opens
         if opened is None or not self._rows:
@@ -267,6 +274,7 @@ class Screen:
         self._stack.append(Place(VIEWS[opened], place.view.key(row)))
 
     def _members(self) -> None:
+        self._renew_rows()
         place = self.place
         if place.view.name == "groups" and self._rows:
             self._stack.append(Place(VIEWS["members"], place.view.key(self._rows[self._selected_index()])))
@@ -412,6 +420,7 @@ class Screen:
 
     def _body(self, shown: Shown, width: int, height: int) -> list[Line]:
         place, status = self.place, shown.status
+        self._status = status
         if status is None:
             self._rows = []
             return []
