@@ -88,7 +88,7 @@ def test_a_live_view_of_a_topic_that_is_deleted_ends(servers: str, console: http
         "CREATE TABLE t AS SELECT 1",
     ],
 )
-def test_sql_writes_to_no_topic(servers: str, writing: httpx.Client, query: str) -> None:
+def test_cve_2023_52251_and_2026_5562_sql_writes_to_no_topic(servers: str, writing: httpx.Client, query: str) -> None:
     with Admin(bootstrap_servers=servers) as admin:
         if "written" not in {each.name for each in admin.list_topics()}:
             admin.create_topics([NewTopic("written", partitions=1)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
         found.fill()
         found.commit(found.east, {ORDERS[0]: 10, ORDERS[1]: 4})
         found.copy()
+        beat = Heartbeat(
+            "east", "west", time.time_ns() // 1_000_000
+        )  # whether the mirror copied one is a matter of time
+        with Admin(bootstrap_servers=found.west) as admin, Producer(bootstrap_servers=found.west) as producer:
+            if "east.heartbeats" not in {topic.name for topic in admin.list_topics()}:
+                admin.create_topics([NewTopic("east.heartbeats", 1)])
+            producer.send("east.heartbeats", beat.value, beat.key, partition=0)
         with Producer(bootstrap_servers=found.east) as producer:
             for number in range(5):
                 producer.send("orders", b"later %d" % number, partition=0)

@@ -592,7 +592,7 @@ def test_modes_cannot_be_changed_if_that_is_forbidden(make_api: Callable[..., Ap
     assert api("PUT", "/mode", {"mode": "READONLY"}) == (422, 42205, "Mode changes are not allowed")
 
 
-def test_users_authenticate(make_api: Callable[..., Api]) -> None:
+def test_cve_2025_61673_users_authenticate(make_api: Callable[..., Api]) -> None:
     api = make_api(AppSettings(users={"ada": "pass:word"}))
 
     def status(header: str | None) -> int:
