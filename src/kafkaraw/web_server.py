@@ -84,7 +84,7 @@ class HttpServer:
         Args:
             app: answers them.
             context: of TLS; None for none.
-            has_lifespan: the application is told when it starts and ends.
+            has_lifespan: whether the server sends ASGI lifespan events to the application.
         """
         config = uvicorn.Config(
             app,

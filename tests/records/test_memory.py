@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
 import subprocess
 import sys
@@ -63,3 +64,11 @@ def test_a_system_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ctypes, "CDLL", missing)
     memory.make_columns_in_huge_pages.__wrapped__()
     assert asked in ([None], [])
+
+
+def test_the_garbage_collector_runs_less_often_while_the_process_is_a_broker_or_a_mirror():
+    before = gc.get_threshold()
+    with memory.rare_collections():
+        assert all(now >= then for now, then in zip(gc.get_threshold(), before, strict=True))
+        assert gc.get_threshold()[0] >= 10 * before[0]
+    assert gc.get_threshold() == before

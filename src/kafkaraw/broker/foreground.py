@@ -8,12 +8,10 @@ If the metrics of clients are served, the last line is `metrics.url=URL`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -34,6 +32,7 @@ from kafkaraw.broker.system import real_cluster, real_node
 from kafkaraw.errors import ConfigError
 from kafkaraw.net import SystemClock
 from kafkaraw.net.control_socket import ControlSocket, default_path
+from kafkaraw.records.memory import rare_collections
 
 if TYPE_CHECKING:
     from kafkaraw.broker.telemetry.prometheus import MetricsServer
@@ -46,7 +45,6 @@ METRICS_LINE = "metrics.url="
 # every other request about all of them causes one.
 OnStarted: TypeAlias = Callable[[str], Callable[[], None]]
 """Called with the bootstrap servers, on a thread of its own; what it returns is called at the end."""
-_GC_THRESHOLDS = (10_000, 10, 20)
 _METRICS_S = 5.0
 """How long the event loop may take to read metrics, in seconds."""
 
@@ -103,17 +101,6 @@ def run_broker(  # noqa: PLR0913  # one for each option of the command
         asyncio.run(
             _run_cluster(cluster, control_socket, end_with_stdin=end_with_stdin, metrics=metrics, on_started=on_started)
         )
-
-
-@contextlib.contextmanager
-def rare_collections() -> Iterator[None]:
-    """Have Python's garbage collector run less often, as long as this process is a broker."""
-    before = gc.get_threshold()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 async def _run_cluster(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from kafkaraw.mirror.settings import MirrorFlow, MirrorSettings
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_GC_THRESHOLDS: Final = (10_000, 10, 20)
-"""Arguments of gc.set_threshold(): a batch makes some twenty objects, and no cycles. With Python's, 5 % of the CPU is
-theirs."""
 
 EPILOG: Final = """\b
 Examples:
@@ -89,25 +85,15 @@ def run(
         words += [] if metrics_every is None else ["--metrics-every", str(metrics_every)]
         ctx.exit(start_driver(spark, mirror.path, [*words, *(["--quiet"] if quiet else [])]))
     from kafkaraw.mirror.running import MirrorRun
+    from kafkaraw.records.memory import rare_collections
 
-    with Notes(quiet=quiet, shares_terminal=False) as notes, _rare_collections(), ExitStack() as stack:
+    with Notes(quiet=quiet, shares_terminal=False) as notes, rare_collections(), ExitStack() as stack:
         runners = stack.enter_context(tasks_of(spark, flows)) if spark["driver"] else [None] * len(flows)
         runs = [
             MirrorRun(flow, mirror.topology, runner=runner, round_s=spark["round_seconds"])
             for flow, runner in zip(flows, runners, strict=True)
         ]
         asyncio.run(_run(runs, flows, notes, metrics_every))
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Have Python's garbage collector run less often, as long as this process is a mirror."""
-    before = gc.get_threshold()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _example(mirror: MirrorSettings) -> str:

@@ -6,7 +6,6 @@ Start at `download`.
 from __future__ import annotations
 
 import asyncio
-import base64
 import csv
 import io
 import json
@@ -26,6 +25,7 @@ from kafkaraw.console.searching import KEPT_MAX
 from kafkaraw.console.shown import Decoder, UnreadableJsonError, dumped, masked, parsed, time_text
 from kafkaraw.console.site import Site
 from kafkaraw.errors import UsageError
+from kafkaraw.readable import text_or_base64
 from kafkaraw.records import Record
 
 FORMS: Final = {
@@ -91,7 +91,7 @@ async def _entry(decoder: Decoder, one: Record) -> dict[str, Any]:
         "key": await _exported(decoder, one.topic, "key", one.key),
         "value": await _exported(decoder, one.topic, "value", one.value),
         "headers": [
-            [name, decoder.header(name, data).text if masks else _text_or_base64(data)] for name, data in one.headers
+            [name, decoder.header(name, data).text if masks else text_or_base64(data)] for name, data in one.headers
         ],
     }
 
@@ -114,16 +114,7 @@ async def _exported(decoder: Decoder, topic: str, field: str, data: bytes | None
         pass
     if decoder.masks:
         return (await decoder.shown(topic, field, data, is_whole=True)).text
-    return _text_or_base64(data)
-
-
-def _text_or_base64(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    return text_or_base64(data)
 
 
 def _csv(entries: Sequence[dict[str, Any]]) -> bytes:

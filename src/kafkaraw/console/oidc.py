@@ -115,7 +115,7 @@ class Oidc:
         return response
 
     def begin(self, request: Request) -> Response:
-        """Return what a browser without a session gets: pages lead to the login, scripts are told."""
+        """Answer a request without a session: redirect pages to the login; answer requests of scripts with 401."""
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             to = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(f"{LOGIN}?{urlencode({'to': to[:_TO_MAX]})}", 302)

@@ -69,7 +69,7 @@ class TopicScanner:
         return pa.Table.from_batches(self.to_batches(), schema=self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Return so many records; no more are read than the threads have under way."""
+        """Return the first `num_rows` records; the scan threads stop when these have been read."""
         found: list[pa.RecordBatch] = []
         left = num_rows
         with closing(self.to_batches()) as batches:

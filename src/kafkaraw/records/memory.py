@@ -1,10 +1,12 @@
-"""Advice to the C library and the system about memory that is freed and allocated again."""
+"""Advice to Python, the C library and the system about memory that is freed and allocated again."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import mmap
 import sys
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
@@ -15,6 +17,8 @@ _ARENA_MAX, _MMAP_THRESHOLD = -8, -3
 """Parameters of glibc's mallopt(3)."""
 _HUGE_BYTES: Final = _KEPT_BYTES - (1 << 16)
 """Less than the limit that results, so that it is memory of the heap."""
+_GC_THRESHOLDS: Final = (10_000, 10, 20)
+"""Arguments of gc.set_threshold(): each batch makes some objects that are freed soon, and no cycles."""
 
 
 @cache  # once is enough; and a block of memory that was used before would be cleared, and so touched
@@ -54,6 +58,17 @@ def return_freed_memory() -> None:
         adjust = ctypes.CDLL(None).mallopt
         adjust(_ARENA_MAX, 1)
         adjust(_MMAP_THRESHOLD, _RETURNED_FROM_BYTES)
+
+
+@contextlib.contextmanager
+def rare_collections() -> Iterator[None]:
+    """Have Python's garbage collector run less often while a block runs, in a process that is a broker or a mirror."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _advise(block: bytes) -> None:

@@ -36,7 +36,7 @@ pytestmark = [
 
 
 class Process:
-    """A tap in a process of its own, whose output nobody reads."""
+    """A `kafkaraw wire tap` process; a thread reads its standard error."""
 
     def __init__(self, process: subprocess.Popen[str], servers: str) -> None:
         self.process = process

@@ -119,7 +119,7 @@ class Calls:
     ) -> None:
         """Carry out an operation on partitions at their leaders, concurrently.
 
-        The first attempt uses leaders that the client was told within the last `LEADERS_AGE_S`: a call about all
+        The first attempt uses leaders from a Metadata response of the last `LEADERS_AGE_S`: a call about all
         partitions of a large cluster follows another one. A broker that does not lead a partition any more refuses the
         request, and the next attempt has fresh metadata.
 

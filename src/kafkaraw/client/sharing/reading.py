@@ -47,7 +47,6 @@ log: logging.Logger = logging.getLogger(__name__)
 _SHARE_FETCH: Final = 78
 _RENEWAL_FROM_VERSION: Final = 2
 _ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
-_SESSION_LOST: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 _LEADER_MOVED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -230,7 +230,7 @@ def _end_of(message: Any, api_key: int, version: int) -> bytes:  # noqa: ANN401 
 
 
 def _padding(size: int) -> dict[int, bytes]:
-    """Return tagged fields that take so many bytes: none, or two and more."""
+    """Return tagged fields whose encoding has `size` bytes: 0, or at least 2."""
     if size == 0:
         return {}
     for length_bytes in range(1, 4):

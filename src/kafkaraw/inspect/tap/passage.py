@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaraw.inspect.tap.proxy import Tap
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""Above so many unsent bytes, the side that they come from is not read; with many connections, above one piece."""
+"""Unsent bytes of a connection above which the tap pauses reading their sender; with many connections, one piece."""
 KEPT_WHOLE_BYTES: Final = 1 << 18
 """Frames up to this size are kept whole until they are noted; of a larger one with records, an outline."""
 KEPT_PASSING_BYTES: Final = 4 << 20
