@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from kafkaraw import (
     AcknowledgeType,
@@ -27,6 +28,11 @@ WAIT_S = 40
 TRANSACTION = "loads-1"
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 """Brokers take a batch of a transaction that its coordinator does not know."""
+STARTING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 
 def share_group(servers: str, topic: str, group: str) -> None:
@@ -50,16 +56,32 @@ def share_group(servers: str, topic: str, group: str) -> None:
                 consumer.commit()
 
 
+def _answered(client: RawClient, request: Any, version: int) -> Any:
+    """Ask until a coordinator answers: a new broker has not created its internal topics and has no producer ids yet."""
+    answer = client.ask(request, version)
+
+    def is_answered() -> bool:
+        nonlocal answer
+        if answer.error_code in STARTING:
+            answer = client.ask(request, version)
+        return answer.error_code not in STARTING
+
+    assert wait_until(is_answered, WAIT_S), answer
+    assert not answer.error_code, answer
+    return answer
+
+
 @contextlib.contextmanager
 def streams_group(servers: str, topic: str, group: str) -> Iterator[None]:
     """A streams group whose member runs the tasks of a topic with two partitions."""
     with Admin(bootstrap_servers=servers) as admin, RawClient(servers, client_id="streams-app") as client:
         admin.create_topics([NewTopic(topic, 2, 1)])
-        epoch = client.ask(joins(group, part("0", topic)), 0).member_epoch
+        admin.list_group_offsets([group])  # a new broker creates the coordinators' topic when one is looked for
+        epoch = _answered(client, joins(group, part("0", topic)), 0).member_epoch
 
         def is_assigned() -> bool:
             nonlocal epoch
-            epoch = client.ask(beat(group, epoch), 0).member_epoch
+            epoch = _answered(client, beat(group, epoch), 0).member_epoch
             try:
                 members = admin.describe_groups([group])[group].members
             except BrokerError as error:  # its coordinator has just stored it, and does not describe it yet
@@ -91,7 +113,7 @@ def hang(servers: str, topic: str) -> int:
     """Let a transaction hang in a topic of one partition, as after a bug of a broker; return its producer's id."""
     with Admin(bootstrap_servers=servers) as admin, RawClient(servers) as client:
         admin.create_topics([NewTopic(topic, 1, 1)])
-        producer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
+        producer = _answered(client, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
         batch = encode_batch(
             [(1_700_000_000_000, None, b"hangs", None)],
             producer_id=producer.producer_id,
