@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.errors import ConfigError, KafkaError, NetworkError, UsageError
 from kafkaraw.records import IMPLEMENTATION
+from tests.kafka_python import closing_client
 from tests.rotation import rotating
 
 TIMEOUT = 20.0
@@ -73,14 +74,14 @@ def confluent_consume(broker: EmbeddedBroker, topic: str, count: int, offset: in
 
 
 def kafka_python_consume(broker: EmbeddedBroker, topic: str, count: int) -> list[tuple[int, bytes]]:
-    consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
-    consumer.assign([kafka.TopicPartition(topic, 1)])
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}
     got: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + TIMEOUT
-    while len(got) < count and time.monotonic() < deadline:
-        for records in consumer.poll(timeout_ms=1000).values():
-            got += [(record.offset, record.value) for record in records]
-    consumer.close()
+    with closing_client(kafka.KafkaConsumer(**settings)) as consumer:
+        consumer.assign([kafka.TopicPartition(topic, 1)])
+        deadline = time.monotonic() + TIMEOUT
+        while len(got) < count and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=1000).values():
+                got += [(record.offset, record.value) for record in records]
     return got
 
 
@@ -97,10 +98,10 @@ def test_confluent_kafka_and_kafka_python_read_what_confluent_kafka_wrote(
 
 def test_both_read_what_kafka_python_wrote(broker: EmbeddedBroker, topic: str):
     values = [b"value %d" % at for at in range(500)]
-    producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all", linger_ms=5)
-    futures = [producer.send(topic, value, partition=1) for value in values]
-    assert [future.get(TIMEOUT).offset for future in futures] == list(range(500))
-    producer.close(TIMEOUT)
+    settings = {"bootstrap_servers": broker.bootstrap_servers, "acks": "all", "linger_ms": 5}
+    with closing_client(kafka.KafkaProducer(**settings)) as producer:
+        futures = [producer.send(topic, value, partition=1) for value in values]
+        assert [future.get(TIMEOUT).offset for future in futures] == list(range(500))
     assert confluent_consume(broker, topic, 500) == list(enumerate(values))
     assert kafka_python_consume(broker, topic, 500) == list(enumerate(values))
 
@@ -161,26 +162,26 @@ def test_topics_are_listed_and_deleted(broker: EmbeddedBroker, topic: str):
 
 
 def test_transactions_of_kafka_python_are_committed_and_aborted(broker: EmbeddedBroker):
-    producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx")
-    producer.init_transactions()
-    for value, commit in ((b"kept", True), (b"dropped", False), (b"kept too", True)):
-        producer.begin_transaction()
-        producer.send("tx-topic", value, partition=0)
-        producer.flush(TIMEOUT)
-        if commit:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
-    producer.close(TIMEOUT)
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=broker.bootstrap_servers,
+    servers = broker.bootstrap_servers
+    with closing_client(kafka.KafkaProducer(bootstrap_servers=servers, transactional_id="tx")) as producer:
+        producer.init_transactions()
+        for value, commit in ((b"kept", True), (b"dropped", False), (b"kept too", True)):
+            producer.begin_transaction()
+            producer.send("tx-topic", value, partition=0)
+            producer.flush(TIMEOUT)
+            if commit:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    made = kafka.KafkaConsumer(
+        bootstrap_servers=servers,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         consumer_timeout_ms=2000,
     )
-    consumer.assign([kafka.TopicPartition("tx-topic", 0)])
-    assert [consumer.__next__().value for _ in range(2)] == [b"kept", b"kept too"]
-    consumer.close()
+    with closing_client(made) as consumer:
+        consumer.assign([kafka.TopicPartition("tx-topic", 0)])
+        assert [consumer.__next__().value for _ in range(2)] == [b"kept", b"kept too"]
 
 
 def test_a_client_that_does_not_read_is_not_read_from_and_others_are_served():

@@ -37,6 +37,7 @@ from tests.broker.handlers.test_metadata import create
 from tests.broker.handlers.test_topics import topic
 from tests.broker.support import NOW_MS, append_sent, ask, batch, make_state
 from tests.broker.test_connection import Peer
+from tests.kafka_python import closing_client
 
 CAPTURED = Path(__file__).parents[1] / "protocol/vectors/api_versions_v0_response.hex"
 
@@ -99,13 +100,11 @@ def test_kafka_python_gets_along_that_takes_the_broker_for_an_old_one(release: s
     api_version = tuple(map(int, release.split(".")))
     with EmbeddedBroker(max_versions=release) as broker:
         settings = {"bootstrap_servers": broker.bootstrap_servers, "api_version": api_version}
-        producer = KafkaProducer(**settings)
-        assert [producer.send("t", b"%d" % n).get(10).offset for n in range(3)] == [0, 1, 2]
-        producer.close()
-        consumer = KafkaConsumer(auto_offset_reset="earliest", **settings)
-        consumer.assign([kafka.TopicPartition("t", 0)])
-        records = [record for batch in consumer.poll(10_000).values() for record in batch]
-        consumer.close()
+        with closing_client(KafkaProducer(**settings)) as producer:
+            assert [producer.send("t", b"%d" % n).get(10).offset for n in range(3)] == [0, 1, 2]
+        with closing_client(KafkaConsumer(auto_offset_reset="earliest", **settings)) as consumer:
+            consumer.assign([kafka.TopicPartition("t", 0)])
+            records = [record for batch in consumer.poll(10_000).values() for record in batch]
     assert [record.value for record in records] == [b"0", b"1", b"2"]
 
 

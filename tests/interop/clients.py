@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tests.kafka_python import close_client
+
 READ_SECONDS_MAX = 30.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -169,7 +171,7 @@ class KafkaPython(_Adapter):
             for future in futures:
                 future.get(READ_SECONDS_MAX)
         finally:
-            producer.close(READ_SECONDS_MAX)
+            close_client(producer)
 
     def consume(self, bootstrap_servers: str, topic: str, partitions: int, count: int) -> list[Received]:
         from kafka import KafkaConsumer, TopicPartition
@@ -195,7 +197,7 @@ class KafkaPython(_Adapter):
                         for r in records
                     ]
         finally:
-            consumer.close()
+            close_client(consumer)
         return received
 
 

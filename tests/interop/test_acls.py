@@ -51,6 +51,7 @@ from tests.interop.acl_questions import QUESTIONS, Question
 from tests.interop.apache_kafka import ApacheKafka, free_ports, why_missing
 from tests.interop.java_tools import ACLS, run_tool
 from tests.interop.raw_client import Closed, RawClient
+from tests.kafka_python import closing_client
 
 PASSWORD = "opensesame-4711"
 WARM_UP_SECONDS = 60.0
@@ -551,7 +552,6 @@ def test_kafka_python_manages_our_entries_and_is_told_what_is_forbidden(our_side
             "sasl_plain_password": PASSWORD,
         }
 
-    admin = KafkaAdminClient(**settings("root"))
     entry = ACL(
         "User:yan",
         "*",
@@ -559,7 +559,6 @@ def test_kafka_python_manages_our_entries_and_is_told_what_is_forbidden(our_side
         ACLPermissionType.ALLOW,
         TheirPattern(Resource.TOPIC, "py-", ACLResourcePatternType.PREFIXED),
     )
-    admin.create_acls([entry])
     wanted = ACLFilter(
         "User:yan",
         None,
@@ -567,16 +566,16 @@ def test_kafka_python_manages_our_entries_and_is_told_what_is_forbidden(our_side
         ACLPermissionType.ANY,
         TheirPatternFilter(Resource.TOPIC, "py-1", ACLResourcePatternType.MATCH),
     )
-    found, _ = admin.describe_acls(wanted)
-    assert [acl.resource_pattern.resource_name for acl in found] == ["py-"]
-    admin.delete_acls([wanted])
-    assert admin.describe_acls(wanted)[0] == []
-    admin.close()
-    producer = KafkaProducer(enable_idempotence=False, **settings("cid"))
-    with pytest.raises(TopicAuthorizationFailedError):
-        producer.send("planes", b"x").get(20)
-    assert producer.send("flights", b"x").get(20).offset >= 0
-    producer.close()
+    with closing_client(KafkaAdminClient(**settings("root"))) as admin:
+        admin.create_acls([entry])
+        found, _ = admin.describe_acls(wanted)
+        assert [acl.resource_pattern.resource_name for acl in found] == ["py-"]
+        admin.delete_acls([wanted])
+        assert admin.describe_acls(wanted)[0] == []
+    with closing_client(KafkaProducer(enable_idempotence=False, **settings("cid"))) as producer:
+        with pytest.raises(TopicAuthorizationFailedError):
+            producer.send("planes", b"x").get(20)
+        assert producer.send("flights", b"x").get(20).offset >= 0
 
 
 def test_kafka_acls_manages_our_entries(our_side: Side, tmp_path: Path) -> None:

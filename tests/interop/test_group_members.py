@@ -20,6 +20,7 @@ from kafkaraw import Admin, NewTopic, Producer
 from kafkaraw.broker import EmbeddedBroker
 from tests.interop.apache_kafka import why_missing
 from tests.interop.java_tools import run_tool
+from tests.kafka_python import closing_client
 
 TOPIC = "members"
 PARTITIONS = 4
@@ -89,7 +90,7 @@ class KafkaPython:
     def _poll_until_closed(self) -> None:
         try:
             consumer = kafka.KafkaConsumer(TOPIC, **self._settings, session_timeout_ms=6000, heartbeat_interval_ms=300)
-            with closing(consumer):
+            with closing_client(consumer):
                 while not self._is_over.is_set():
                     consumer.poll(POLL_MS)
                     self._assigned = {part.partition for part in consumer.assignment()}

@@ -53,6 +53,7 @@ from kafkaraw.testing.pytest_plugin import KEEP_RECORDS
 from tests.broker.security.test_sasl_authenticator import Peer
 from tests.interop.apache_kafka import SINGLE_NODE, ApacheKafka
 from tests.interop.java_tools import CONFIGS, SharedTools, shared_tools
+from tests.kafka_python import closing_client
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
@@ -338,8 +339,7 @@ def test_kafka_python_changes_topics_on_our_broker(our_broker: EmbeddedBroker):
     kafka = pytest.importorskip("kafka")
     admin_module = pytest.importorskip("kafka.admin")
     servers = our_broker.bootstrap_servers
-    admin = admin_module.KafkaAdminClient(bootstrap_servers=servers)
-    try:
+    with closing_client(admin_module.KafkaAdminClient(bootstrap_servers=servers)) as admin:
         admin.create_topics([admin_module.NewTopic("kp", 1, 1)])
         admin.create_partitions({"kp": admin_module.NewPartitions(3)})
         with Producer(bootstrap_servers=servers) as producer:
@@ -350,8 +350,6 @@ def test_kafka_python_changes_topics_on_our_broker(our_broker: EmbeddedBroker):
         admin.alter_configs([admin_module.ConfigResource("TOPIC", "kp", {"retention.ms": "777"})])
         assert "777" in str(admin.describe_configs([admin_module.ConfigResource("TOPIC", "kp")]))
         assert our_broker.bootstrap_servers.rpartition(":")[2] in str(admin.describe_cluster())
-    finally:
-        admin.close()
     with Admin(bootstrap_servers=servers) as ours:
         assert len(ours.describe_topics(["kp"])["kp"].partitions) == 3
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaraw.errors import ProtocolError
+from kafkaraw.net.listener import stop_accepting
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
 from kafkaraw.protocol.apis import API_BY_KEY, Api
 from kafkaraw.protocol.declare import ArrayOf, StructOf, spec_of
@@ -366,8 +367,7 @@ class HostileBroker:
         self._call(self._hang_up())
 
     def close(self) -> None:
-        self._server.close()
-        self._call(self._hang_up())
+        self._call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -375,6 +375,13 @@ class HostileBroker:
 
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    async def _stop(self) -> None:
+        await stop_accepting([sock.fileno() for sock in self._server.sockets])
+        self._server.close()
+        await asyncio.sleep(0)  # a connection that was accepted just now has its handler started
+        await self._hang_up()
+        await asyncio.sleep(0)  # connections that were closed are closed in this turn
 
     async def _hang_up(self) -> None:
         for task in list(self._tasks):
@@ -387,8 +394,10 @@ class HostileBroker:
         self._tasks.add(task)
         try:
             await _Connection(self.mischief, reader, writer).run(self._upstream)
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # either side hung up, or the round is over
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # either side hung up
+        except asyncio.CancelledError:
+            writer.transport.abort()  # the round is over: the client need not read what is unsent
         finally:
             self._tasks.discard(task)
             writer.close()

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from kafkaraw.protocol import RequestHeader, ResponseHeader, decode_request, encode_request, encode_response
 from kafkaraw.protocol.apis import API_BY_NAME
 from kafkaraw.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from tests.net.stream_server import stream_server
 
 WAIT_S = 10.0
 Answer = Callable[[bytes], bytes | None]
@@ -56,10 +57,8 @@ def metadata_of(*brokers: tuple[int, str, int]) -> Answer:
 @asynccontextmanager
 async def broker(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """A broker that answers each frame; returns its address."""
-    writers = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.add(writer)
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -73,14 +72,8 @@ async def broker(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIter
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        await server.wait_closed()
+    async with stream_server(serve, tls=tls) as port:
+        yield f"127.0.0.1:{port}"
 
 
 class Client:

@@ -17,6 +17,7 @@ from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.messages.heartbeat import HeartbeatRequest
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.inspect.tap.peers import WAIT_S, asked, broker, client, metadata_of, metadata_request, on_loop
+from tests.net.stream_server import stream_server
 
 
 def answers(frame: bytes) -> bytes:
@@ -184,9 +185,7 @@ async def test_faults_that_are_set_while_answers_are_due_do_not_mix_them_up():
             writer.write(struct.pack(">i", len(answer)) + answer)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap, client(tap.bootstrap_servers) as peer:
         peer.writer.write(metadata_request(1))
         await asyncio.to_thread(lambda: None)
         tap.faults.on(api="Heartbeat").answer(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -24,6 +24,7 @@ from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
 from kafkaraw.protocol.messages import fetch, share_fetch
 from tests.inspect.tap.peers import WAIT_S, Client, asked, broker, client, metadata_of, metadata_request, on_loop, sized
+from tests.net.stream_server import stream_server
 from tests.waiting import wait_until
 
 
@@ -294,8 +295,7 @@ async def test_other_protocols_are_passed_on_unread(data, words):
         writer.close()
         done.set()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, Tap(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as tap:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap:
         async with client(tap.bootstrap_servers) as peer:
             peer.writer.write(data)
             assert await peer.rest() == b"whatever this is"
@@ -314,9 +314,7 @@ async def test_unfinished_frame_reaches_the_other_side_when_the_client_closes():
         closed.set()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap, client(tap.bootstrap_servers) as peer:
         peer.writer.write(metadata_request()[:10])
         await peer.writer.drain()
         peer.writer.close()
@@ -353,9 +351,7 @@ async def test_client_that_has_sent_its_last_byte_still_gets_its_answers(is_cut_
             writer.write(sized(metadata_of((1, "one.example", 9092))(metadata_request(number)[4:])))
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap, client(tap.bootstrap_servers) as peer:
         recording = tap.record()
         peer.writer.write(sent)
         peer.writer.write_eof()
@@ -377,9 +373,7 @@ async def test_client_that_closes_while_it_waits_ends_the_connection_to_the_brok
         writer.close()
         closed.set()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap:
         recording = tap.record()
         async with client(tap.bootstrap_servers) as peer:
             peer.writer.write(metadata_request())
@@ -421,9 +415,7 @@ async def test_peer_that_does_not_read_slows_the_other_one_down(slow):
             await stopped.wait()
             writer.transport.abort()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap, client(tap.bootstrap_servers) as peer:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap, client(tap.bootstrap_servers) as peer:
         if slow == "client":
             peer.writer.transport.pause_reading()
             peer.writer.write(metadata_request())
@@ -464,9 +456,7 @@ async def test_large_answers_of_many_connections_take_bounded_memory(request_fra
         while count > 0:
             count -= len(await peer.reader.read(min(count, 1 << 18)))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap, AsyncExitStack() as stack:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap, AsyncExitStack() as stack:
         recording = tap.record()
         peers = [await stack.enter_async_context(client(tap.bootstrap_servers)) for _ in range(8)]
         before = resident_bytes()
@@ -611,9 +601,7 @@ async def test_whatever_peers_send_reaches_the_other_side_as_it_is():
             await got.put(await reader.read())
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    servers = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, Tap(servers) as tap:
+    async with stream_server(serve) as port, Tap(f"127.0.0.1:{port}") as tap:
         recording = tap.record()
         for seed in range(40):
             noise = hostile_bytes(random.Random(seed))
