@@ -370,7 +370,7 @@ class _CopiedRun:
         if promise.base_offset >= 0:
             copy.target_offset = self._next_target_offset
         runs = first.runs if self._stop < 0 else (range(first.runs[0].start, self._stop),)
-        yield CopiedBatch(copy.source, copy.target, offsets, runs, promise.base_offset)
+        yield CopiedBatch(copy.source, copy.target, offsets, runs, promise.base_offset, copy.target_id)
 
 
 def _parts(sent: _Sent) -> Iterator[CopiedBatch]:
@@ -381,7 +381,7 @@ def _parts(sent: _Sent) -> Iterator[CopiedBatch]:
         end = part[-1].stop if left else sent.source_offsets.stop
         if promise.base_offset >= 0:
             copy.target_offset = promise.base_offset + here
-        yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset)
+        yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset, copy.target_id)
         begin = end
 
 

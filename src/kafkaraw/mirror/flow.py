@@ -51,7 +51,7 @@ from kafkaraw.errors import (
 from kafkaraw.light_classes import dataclass
 from kafkaraw.mirror.batches import TargetLimits, some_of
 from kafkaraw.mirror.copying import AtLeastOnce, BatchCopier, Commits, ExactlyOnce, PartitionCopy, together
-from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, CopyIds, Delivery, FlowSettings, OnCopied, TopicPlan
+from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, Delivery, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.metrics import FlowMetrics
 from kafkaraw.mirror.positions import (
     PartitionFacts,
@@ -106,8 +106,7 @@ class Flow:
         plan: which topics.
         on_copied: called with what the target has acknowledged and, with transactions, committed.
         ready: no batch is copied before it is set; the flow connects meanwhile. None waits for nothing.
-        on_opened: called with the ids of the copies when a session begins to copy, or has looked for topics again,
-            after `on_copied` with the partitions that begin anew.
+        on_opened: called when a session begins to copy, after `on_copied` with the partitions that begin anew.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
         part: of a process that copies a share of the flow: it runs one session, and raises its failure.
@@ -124,7 +123,7 @@ class Flow:
         on_copied: OnCopied = lambda _: None,
         *,
         ready: asyncio.Event | None = None,
-        on_opened: Callable[[CopyIds], None] = lambda _: None,
+        on_opened: Callable[[], None] = lambda: None,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
         part: FlowPart | None = None,
@@ -195,7 +194,7 @@ class Flow:
             (self._runs, self._refusals),
             self._metrics,
             self._runtimes,
-            (self._committed, self._on_opened),
+            self._committed,
             self._known,
             self._part,
         )
@@ -206,6 +205,7 @@ class Flow:
             if self._ready is not None:
                 await self._ready.wait()
             session.tell_begun()
+            self._on_opened()
             await session.copy(self._stop)
             await session.close()
         except KafkaError as error:
@@ -307,7 +307,7 @@ class _Session:
         memory: of the flow: whether another process has taken over, and which partitions are left out.
         metrics: count what is copied.
         runtimes: of the clients of source and target.
-        tell: called after each commit with what was copied since the one before; and with the ids of the copies.
+        on_committed: called after each commit with what was copied since the one before.
         before: positions of earlier sessions: brokers delete those of a copy with the copy.
         part: if this process copies a share of the flow.
 
@@ -322,7 +322,7 @@ class _Session:
         memory: tuple[RunIds, Refusals],
         metrics: FlowMetrics,
         runtimes: tuple[Runtime | None, Runtime | None],
-        tell: tuple[OnCopied, Callable[[CopyIds], None]],
+        on_committed: OnCopied,
         before: Mapping[TopicPartition, Position],
         part: FlowPart | None = None,
     ) -> None:
@@ -331,8 +331,7 @@ class _Session:
         self._plan = plan
         self._runs, self._refusals = memory
         self._metrics = metrics
-        self._on_committed, self._on_opened = tell
-        self._is_told = False  # which topics are copied
+        self._on_committed = on_committed
         self._before = before
         self._part = part
         self._clients = _clients_of(settings, runtimes)
@@ -434,7 +433,7 @@ class _Session:
 
     async def _adopt(self, topics: Sequence[CopiedTopic]) -> None:
         """Copy exactly these topics: begin with partitions that are new, end with those that are gone."""
-        source, self._is_told = self._clients.source, False
+        source = self._clients.source
         found = await source.list_topics()
         self._wanted = {
             of: topic
@@ -546,7 +545,8 @@ class _Session:
                 self.committed[of] = facts.position
             if start.notice or facts.position is None:
                 settled = range(start.offset, start.offset)
-                self._begun.append(CopiedBatch(of, facts.target, settled, (), facts.target_end_offset))
+                begun = CopiedBatch(of, facts.target, settled, (), facts.target_end_offset, facts.target_id)
+                self._begun.append(begun)
             self._copies[of] = PartitionCopy(
                 of,
                 facts.target,
@@ -638,18 +638,10 @@ class _Session:
         await self._commit(wait=True)
 
     def tell_begun(self) -> None:
-        """Tell which partitions begin anew, and the ids of all copies.
-
-        Offsets of an earlier copy must not be translated to those of this one.
-        """
-        if self._is_told:
-            return
-        self._is_told = True
+        """Tell which partitions begin anew: offsets of an earlier copy must not be translated to those of this one."""
         if self._begun:
             begun, self._begun = self._begun, []
             self._on_committed(begun)
-        ids = {of: position.target_id for of in self._wanted if (position := self._position_before(of)) is not None}
-        self._on_opened({**ids, **{of: copy.target_id for of, copy in self._copies.items()}})
 
     async def _read(self) -> dict[TopicPartition, Batch]:
         """Wait for batches for a short time, and take some; a Fetch stays in flight meanwhile."""
@@ -740,7 +732,7 @@ class _Session:
         for of, offsets in settled.items():
             copy = self._copies.get(of)
             if copy is not None:
-                copied.append(CopiedBatch(copy.source, copy.target, offsets, (), copy.target_offset))
+                copied.append(CopiedBatch(copy.source, copy.target, offsets, (), copy.target_offset, copy.target_id))
         self._on_committed(copied)
 
     def _check_targets(self) -> None:

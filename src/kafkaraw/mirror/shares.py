@@ -179,7 +179,7 @@ def merged(batches: Iterable[CopiedBatch]) -> list[CopiedBatch]:
 def _continues(before: CopiedBatch, batch: CopiedBatch) -> bool:
     return (
         bool(before.runs and batch.runs)
-        and before.target == batch.target
+        and (before.target, before.target_id) == (batch.target, batch.target_id)
         and before.source_offsets.stop == batch.source_offsets.start
         and before.target_base_offset >= 0
         and before.target_base_offset + before.records_count == batch.target_base_offset
