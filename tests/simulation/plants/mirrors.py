@@ -99,14 +99,15 @@ def at_least_once_mirror_is_not_fenced(monkeypatch: pytest.MonkeyPatch):
         clients[made.owner] = made
         return made
 
-    async def take_over(owner, identity):
+    async def nothing(*_):
         pass
 
     async def commit(owner, positions, group_id):
         await clients[owner].target.commit(_offsets(positions))
 
     monkeypatch.setattr(flow, "_clients_of", remember)
-    monkeypatch.setattr(copying, "_take_over", take_over)
+    monkeypatch.setattr(copying, "_take_over", nothing)
+    monkeypatch.setattr(copying, "settle_group", nothing)
     monkeypatch.setattr(copying, "_commit_alone", commit)
 
 
