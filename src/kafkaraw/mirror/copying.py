@@ -2,8 +2,8 @@
 
 `BatchCopier` sends what was read to the partitions of the copies, limits how many bytes are in flight, and knows which
 offset of the source became which one of the target. `ExactlyOnce` and `AtLeastOnce` bring the positions to the target:
-in the transaction of the records, or after their acknowledgement, in one of their own. `flow.py` decides when. Nothing
-here reads the source. Start at `BatchCopier.send`.
+in the transaction of the records, or after their acknowledgement, in one of their own. `copy_session.py` decides when.
+Nothing here reads the source. Start at `BatchCopier.send`.
 """
 
 from __future__ import annotations

@@ -24,12 +24,9 @@ from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.light_classes import replace
 from kafkaraw.mirror.claims import Claim
-from kafkaraw.mirror.flow import (
-    CLOSE_S,
-    POSITIONS_KEPT_S,
-    FlowPart,
-    positions_consumer_of,
-)
+from kafkaraw.mirror.clients import positions_consumer_of
+from kafkaraw.mirror.commit_schedule import POSITIONS_KEPT_S
+from kafkaraw.mirror.copy_session import CLOSE_S, FlowPart
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.positions import PositionMissingError, RunIds, random_run_id
 from kafkaraw.mirror.refusals import Refusal, Refusals

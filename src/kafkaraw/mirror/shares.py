@@ -15,7 +15,8 @@ from typing import Final
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass, field, replace
-from kafkaraw.mirror.flow import Flow, FlowPart, RefusedError
+from kafkaraw.mirror.copy_session import FlowPart
+from kafkaraw.mirror.flow import Flow, RefusedError
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings
 from kafkaraw.mirror.positions import PositionMissingError
 from kafkaraw.mirror.refusals import Refusal
